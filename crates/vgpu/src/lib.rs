@@ -38,6 +38,7 @@ pub mod count;
 mod cpu;
 mod exec;
 mod isa;
+mod lanes;
 mod mem;
 pub mod model;
 mod notice;

@@ -1,24 +1,23 @@
 //! Folds findings: one finding per place is kept, with a count, for any number of lanes and blocks that hit the place.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::finding::{Kind, Severity};
+use super::site::Site;
 use crate::isa::types::Space;
 
 /// A finding whose instructions are still numbers; their source places are not looked up yet.
 #[derive(Clone, Debug)]
-pub struct Raw {
+pub struct RawFinding {
     pub kind: Kind,
     pub severity: Severity,
     pub message: String,
-    /// Number of the instruction, counted through all functions of the kernel.
-    pub at: u32,
-    pub block: u64,
-    pub warp: u32,
-    pub lanes: u32,
+    pub site: Site,
     pub address: Option<u64>,
     pub space: Option<Space>,
     pub allocation: Option<String>,
+    /// Other instructions that explain the finding, with a description of each.
     pub related: Vec<(String, u32)>,
     pub count: u64,
     /// False for a finding about the launch as a whole.
@@ -27,12 +26,31 @@ pub struct Raw {
     pub same_warp: bool,
 }
 
+impl RawFinding {
+    /// An error at an instruction.
+    pub fn new(kind: Kind, site: Site, message: String) -> RawFinding {
+        RawFinding {
+            kind,
+            severity: Severity::Error,
+            message,
+            site,
+            address: None,
+            space: None,
+            allocation: None,
+            related: Vec::new(),
+            count: 1,
+            located: true,
+            same_warp: false,
+        }
+    }
+}
+
 /// Two findings are folded into one if their kind, instruction and other instruction are equal.
 type Key = (Kind, u32, u32);
 
 #[derive(Debug, Default)]
 pub struct Collector {
-    found: HashMap<Key, Raw>,
+    found: HashMap<Key, RawFinding>,
     /// Findings that were dropped because there were too many different ones. The first `MAX_DROPPED` are kept by key;
     /// for the rest only the number of occurrences is kept.
     dropped: HashSet<Key>,
@@ -45,34 +63,30 @@ const MAX_FINDINGS: usize = 1000;
 const MAX_DROPPED: usize = 1 << 16;
 
 impl Collector {
-    /// Counts a finding. `make` is called only for the first finding of its kind and place. The first is the one with
-    /// the lowest block and warp number, so the report does not depend on which worker was faster.
-    pub fn add(
-        &mut self,
-        kind: Kind,
-        at: u32,
-        other: u32,
-        block: u64,
-        warp: u32,
-        make: impl FnOnce() -> Raw,
-    ) {
-        let full = self.found.len() >= MAX_FINDINGS;
-        match self.found.entry((kind, at, other)) {
-            std::collections::hash_map::Entry::Occupied(mut e) => {
-                let old = e.get_mut();
-                let count = old.count + 1;
-                if (block, warp) < (old.block, old.warp) {
+    /// Counts a finding. `other` distinguishes findings of one kind at one instruction. `make` is called only for the
+    /// first finding of its kind and place. The first is the one with the lowest block and warp number, so the report
+    /// does not depend on which worker was faster.
+    pub fn add(&mut self, kind: Kind, site: Site, other: u32, make: impl FnOnce() -> RawFinding) {
+        let key = (kind, site.pc, other);
+        if self.found.len() >= MAX_FINDINGS && !self.found.contains_key(&key) {
+            self.drop_finding(key);
+        } else {
+            self.insert(key, site, 1, make);
+        }
+    }
+
+    fn insert(&mut self, key: Key, site: Site, count: u64, make: impl FnOnce() -> RawFinding) {
+        match self.found.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let old = entry.get_mut();
+                let count = old.count + count;
+                if (site.block, site.warp) < (old.site.block, old.site.warp) {
                     *old = make();
                 }
                 old.count = count;
             }
-            std::collections::hash_map::Entry::Vacant(e) => {
-                if full {
-                    let key = *e.key();
-                    self.drop_finding(key);
-                } else {
-                    e.insert(make());
-                }
+            Entry::Vacant(entry) => {
+                entry.insert(make());
             }
         }
     }
@@ -96,29 +110,15 @@ impl Collector {
         for key in other.dropped {
             self.drop_finding(key);
         }
-        for (key, raw) in other.found {
-            match self.found.entry(key) {
-                std::collections::hash_map::Entry::Occupied(mut e) => {
-                    let old = e.get_mut();
-                    let count = old.count + raw.count;
-                    if (raw.block, raw.warp) < (old.block, old.warp) {
-                        *old = raw;
-                    }
-                    old.count = count;
-                }
-                std::collections::hash_map::Entry::Vacant(e) => {
-                    e.insert(raw);
-                }
-            }
+        for (key, finding) in other.found {
+            self.insert(key, finding.site, finding.count, || finding);
         }
     }
 
     /// Returns the findings sorted by severity (errors, warnings, notes) and then by place.
-    pub fn into_sorted(self) -> Vec<Raw> {
-        let mut all: Vec<Raw> = self.found.into_values().collect();
-        all.sort_by(|a, b| {
-            (a.severity, a.kind, a.at, a.block, a.warp).cmp(&(b.severity, b.kind, b.at, b.block, b.warp))
-        });
+    pub fn into_sorted(self) -> Vec<RawFinding> {
+        let mut all: Vec<RawFinding> = self.found.into_values().collect();
+        all.sort_by_key(|f| (f.severity, f.kind, f.site.pc, f.site.block, f.site.warp));
         all
     }
 }

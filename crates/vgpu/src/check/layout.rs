@@ -9,7 +9,7 @@ use crate::tensor_map::Swizzle;
 
 /// A tensor copy into shared memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct TensorLoad {
     /// Number of the instruction.
     pub at: u32,
     /// Coordinates of the box in its tensor.
@@ -24,44 +24,44 @@ pub struct Load {
 
 /// The origin of a chunk: the number of the load, and the row and column of its box.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct ChunkOrigin {
     pub load: u32,
     pub row: u32,
     pub column: u32,
 }
 
 #[derive(Debug, Default)]
-pub struct Origins {
-    loads: Vec<Load>,
-    chunks: Vec<Origin>,
+pub struct ChunkOrigins {
+    loads: Vec<TensorLoad>,
+    chunks: Vec<ChunkOrigin>,
 }
 
-impl Origins {
+impl ChunkOrigins {
     pub fn clear(&mut self) {
         self.loads.clear();
         self.chunks.clear();
     }
 
     /// Records a load and returns its number.
-    pub fn load(&mut self, load: Load) -> u32 {
+    pub fn load(&mut self, load: TensorLoad) -> u32 {
         self.loads.push(load);
         self.loads.len() as u32 - 1
     }
 
-    pub fn of_load(&self, number: u32) -> Option<&Load> {
+    pub fn tensor_load(&self, number: u32) -> Option<&TensorLoad> {
         self.loads.get(number as usize)
     }
 
     /// Records that a chunk was written by a copy.
-    pub fn put(&mut self, address: u32, origin: Origin) {
+    pub fn put(&mut self, address: u32, origin: ChunkOrigin) {
         let chunk = (address / 16) as usize;
         if self.chunks.len() <= chunk {
-            self.chunks.resize(chunk + 1, Origin { load: u32::MAX, row: 0, column: 0 });
+            self.chunks.resize(chunk + 1, ChunkOrigin { load: u32::MAX, row: 0, column: 0 });
         }
         self.chunks[chunk] = origin;
     }
 
-    pub fn at(&self, address: u32) -> Option<Origin> {
+    pub fn at(&self, address: u32) -> Option<ChunkOrigin> {
         self.chunks.get((address / 16) as usize).copied().filter(|o| o.load != u32::MAX)
     }
 }
@@ -74,11 +74,11 @@ pub struct Fault {
     pub chunk: u32,
     /// True if the predecessor is the previous chunk of the line; false if it is the same chunk of the previous line.
     pub along: bool,
-    pub before: Origin,
-    pub found: Origin,
+    pub before: ChunkOrigin,
+    pub found: ChunkOrigin,
 }
 
-impl Origins {
+impl ChunkOrigins {
     /// Checks the chunks of an operand. `address` returns the address of a line and chunk, or `None` if the chunk did
     /// not come from a copy.
     pub fn walk(
@@ -87,9 +87,9 @@ impl Origins {
         chunks: u32,
         address: impl Fn(u32, u32) -> Option<u32>,
     ) -> Option<Fault> {
-        let mut above: Vec<Option<Origin>> = vec![None; chunks as usize];
+        let mut above: Vec<Option<ChunkOrigin>> = vec![None; chunks as usize];
         for line in lines {
-            let mut left: Option<Origin> = None;
+            let mut left: Option<ChunkOrigin> = None;
             for chunk in 0..chunks {
                 let here = address(line, chunk).and_then(|at| self.at(at));
                 let up = std::mem::replace(&mut above[chunk as usize], here);
@@ -112,8 +112,8 @@ impl Origins {
     }
 
     /// Whether `next` is the next chunk of the row, in the same box or at the start of the row of another box.
-    fn follows_along(&self, before: Origin, next: Origin) -> bool {
-        let last = self.of_load(before.load).is_some_and(|l| before.column + 1 == l.columns);
+    fn follows_along(&self, before: ChunkOrigin, next: ChunkOrigin) -> bool {
+        let last = self.tensor_load(before.load).is_some_and(|l| before.column + 1 == l.columns);
         before.row == next.row
             && if before.load == next.load {
                 before.column + 1 == next.column
@@ -123,15 +123,15 @@ impl Origins {
     }
 
     /// Whether `next` is the same column of the next row, in the same box or at the start of another box.
-    fn follows_below(&self, before: Origin, next: Origin) -> bool {
-        let last = self.of_load(before.load).is_some_and(|l| before.row + 1 == l.rows);
+    fn follows_below(&self, before: ChunkOrigin, next: ChunkOrigin) -> bool {
+        let last = self.tensor_load(before.load).is_some_and(|l| before.row + 1 == l.rows);
         before.column == next.column
             && if before.load == next.load { before.row + 1 == next.row } else { last && next.row == 0 }
     }
 
     /// Returns where an operand begins along k, in its tensor and in its box. `along`: k runs along rows.
-    pub fn depth(&self, first: Origin, along: bool) -> Option<(i64, i64)> {
-        let load = self.of_load(first.load)?;
+    pub fn depth(&self, first: ChunkOrigin, along: bool) -> Option<(i64, i64)> {
+        let load = self.tensor_load(first.load)?;
         let inside = i64::from(if along { first.column * load.elements } else { first.row });
         let start = i64::from(load.coordinates[usize::from(!along)]);
         Some((start + inside, inside))
@@ -142,9 +142,9 @@ impl Origins {
 mod tests {
     use super::*;
 
-    fn origins() -> Origins {
-        let mut origins = Origins::default();
-        let load = Load {
+    fn origins() -> ChunkOrigins {
+        let mut origins = ChunkOrigins::default();
+        let load = TensorLoad {
             at: 0,
             coordinates: [64, 0, 0, 0, 0],
             swizzle: Swizzle::None,
@@ -153,10 +153,10 @@ mod tests {
             elements: 8,
         };
         for number in 0..2 {
-            let load = origins.load(Load { coordinates: [64, 16 * number, 0, 0, 0], ..load });
+            let load = origins.load(TensorLoad { coordinates: [64, 16 * number, 0, 0, 0], ..load });
             for row in 0..16 {
                 for column in 0..2 {
-                    origins.put(load * 512 + row * 32 + column * 16, Origin { load, row, column });
+                    origins.put(load * 512 + row * 32 + column * 16, ChunkOrigin { load, row, column });
                 }
             }
         }
@@ -175,7 +175,7 @@ mod tests {
         assert!(origins.walk(0..8, 2, turned).unwrap().along);
         // Chunks that threads wrote are ignored.
         assert_eq!(origins.walk(0..16, 2, |line, chunk| skips(line, chunk).filter(|_| line < 8)), None);
-        assert_eq!(origins.depth(Origin { load: 1, row: 3, column: 1 }, true), Some((72, 8)));
-        assert_eq!(origins.depth(Origin { load: 1, row: 3, column: 1 }, false), Some((19, 3)));
+        assert_eq!(origins.depth(ChunkOrigin { load: 1, row: 3, column: 1 }, true), Some((72, 8)));
+        assert_eq!(origins.depth(ChunkOrigin { load: 1, row: 3, column: 1 }, false), Some((19, 3)));
     }
 }

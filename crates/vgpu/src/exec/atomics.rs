@@ -4,11 +4,13 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::{Origin, spread};
-use crate::isa::op::{Access, AtomOp, Inst};
-use crate::isa::types::{Space, Ty};
+use super::memory::all_defined;
+use super::state::{
+    AccessKind, Addresses, Location, Next, Origin, Request, RunningWarp, Source, Span, spread,
+};
+use crate::isa::op::{Access, AtomOp, Inst, Op, Slot};
+use crate::isa::types::Ty;
+use crate::lanes::lanes;
 use crate::mem::shadow;
 use crate::num::float::MinMax;
 use crate::num::half::{self, HalfMods, HalfOp, HalfTy};
@@ -105,83 +107,32 @@ pub unsafe fn update(at: *mut u8, bytes: u8, f: impl Fn(u64) -> u64) -> u64 {
     }
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
-    pub fn atom(&mut self, inst: &Inst, op: AtomOp, access: &Access, mask: u32) -> Next {
-        let size = u32::from(access.ty.bytes) * u32::from(access.vector);
-        let mut ad = self.addresses(inst.sources()[0], access.offset, mask, size);
-        let mut space = access.space;
-        if space == Space::Generic {
-            // An atomic on a generic address accesses shared or global memory. In real code all lanes use the same
-            // space. Lanes with different spaces are processed group by group.
-            let windows = self.grid.windows;
-            let first = ad.at[mask.trailing_zeros() as usize];
-            space = windows.space_of(first);
-            let same = super::lanes(mask)
-                .filter(|l| windows.space_of(ad.at[*l]) == space)
-                .fold(0u32, |m, l| m | 1 << l);
-            if same != mask {
-                let next = self.atom_in(
-                    inst,
-                    op,
-                    access,
-                    space,
-                    &mut relative(&ad, same, windows.base(space)),
-                    size,
-                    same,
-                );
-                if next != Next::Continue {
-                    return next;
-                }
-                let rest = mask & !same;
-                let other = windows.space_of(ad.at[rest.trailing_zeros() as usize]);
-                return self.atom_in(
-                    inst,
-                    op,
-                    access,
-                    other,
-                    &mut relative(&ad, rest, windows.base(other)),
-                    size,
-                    rest,
-                );
-            }
-            ad = relative(&ad, mask, windows.base(space));
-        }
-        self.atom_in(inst, op, access, space, &mut ad, size, mask)
+impl<P: Policy> RunningWarp<'_, '_, P> {
+    pub fn atom(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
+        let size = access.bytes();
+        let addresses = &self.addresses(inst.sources()[0], access.offset, mask, size);
+        let request = Request { kind: AccessKind::Atomic, space: access.space, addresses, size };
+        self.by_space(request, mask, |cx, request, group| cx.atom_in(inst, access, request, group))
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn atom_in(
-        &mut self,
-        inst: &Inst,
-        op: AtomOp,
-        access: &Access,
-        space: Space,
-        ad: &mut Addresses,
-        size: u32,
-        mask: u32,
-    ) -> Next {
-        let mut left = mask;
-        let mut failed = mask;
+    fn atom_in(&mut self, inst: &Inst, access: &Access, request: &Request<'_>, mask: u32) -> Next {
         if P::COUNT {
-            self.count_access(space, ad, size, mask, Use::Atomic);
+            self.count_access(request, mask);
         }
-        while left != 0 {
-            let Some((group, span)) = self.span(space, ad, size, &mut left, Use::Atomic) else { break };
-            left &= !group;
-            failed &= !group;
+        let failed = self.each_span(request, mask, |cx, group, span| {
             if P::CHECK {
-                self.before_access(space, &span, ad, size, group, Use::Atomic, access, &[]);
+                cx.before_access(request, span, group, access, &[]);
             }
-            self.atom_group(inst, op, access, &span, ad, group);
+            cx.atom_group(inst, access, span, request.addresses, group);
             if P::CHECK {
-                self.after_access(space, ad, size, group, Use::Atomic, access);
+                cx.after_access(request, group, access);
             }
-        }
+        });
         if failed != 0 {
             if !P::CHECK {
                 return Next::Halt;
             }
-            let origin = Origin::new(super::taint::Source::Reported, self.at());
+            let origin = Origin::new(Source::Reported, self.at());
             for d in inst.results() {
                 self.mark_undefined(*d, failed, origin);
             }
@@ -189,15 +140,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    fn atom_group(
-        &mut self,
-        inst: &Inst,
-        op: AtomOp,
-        access: &Access,
-        span: &Span,
-        ad: &Addresses,
-        group: u32,
-    ) {
+    fn atom_group(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, group: u32) {
+        let Op::Atom { op, .. } = inst.op else { return };
         let sources = inst.sources();
         let bytes = access.ty.bytes;
         let mut changed = false;
@@ -206,24 +150,20 @@ impl<P: Policy> Cx<'_, '_, P> {
             let b = self.wide(sources[1 + e]);
             let c = if op == AtomOp::Cas { self.wide(sources[2]) } else { [0; 32] };
             let mut out = [0u64; 32];
-            for l in super::lanes(group) {
-                let address = ad.at[l] + e as u64 * u64::from(bytes);
+            for l in lanes(group) {
+                let location = Location { span: *span, address: ad.at[l] + e as u64 * u64::from(bytes) };
+                let new_value = |old| combine(op, access.ty.ty, old, b[l], c[l]);
                 // SAFETY: the span contains the location, which is aligned.
-                let old = unsafe {
-                    update(span.host(address), bytes, |old| combine(op, access.ty.ty, old, b[l], c[l]))
-                };
-                changed |= combine(op, access.ty.ty, old, b[l], c[l]) != old;
+                let old = unsafe { update(location.host(), bytes, new_value) };
+                changed |= new_value(old) != old;
                 out[l] = old;
                 if P::CHECK {
-                    undefined |= self.atom_state(op, span, address, bytes, l, sources, e) << l;
+                    let operands = if op == AtomOp::Cas { &sources[1..3] } else { &sources[1 + e..2 + e] };
+                    undefined |= self.atom_state(op, location, bytes, operands, l) << l;
                 }
             }
             if let Some(d) = inst.results().get(e).copied() {
-                if d.is_wide() {
-                    self.set64(d, &out, group);
-                } else {
-                    self.set32(d, &super::step::narrow(&out), group);
-                }
+                self.set(d, &out, group);
                 if P::CHECK && (self.w.tracking || undefined != 0) {
                     let origin = Origin::new(span.source, self.at());
                     self.set_undef(d, spread(undefined), spread(undefined), group, origin);
@@ -236,60 +176,33 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Updates the shadow state of an atomic's location. Returns 1 if the old value was undefined.
-    #[allow(clippy::too_many_arguments)]
     fn atom_state(
         &mut self,
         op: AtomOp,
-        span: &Span,
-        address: u64,
+        location: Location,
         bytes: u8,
-        l: usize,
-        sources: &[crate::isa::op::Slot],
-        e: usize,
+        operands: &[Slot],
+        lane: usize,
     ) -> u32 {
-        let states = span.state(address);
         // SAFETY: the span contains the location.
-        let old_defined = unsafe { (0..bytes as usize).all(|b| *states.add(b) & 1 == 1) };
-        let operand_undefined = self.w.tracking
-            && (self.undefined_lanes(sources[1 + e]) >> l & 1 == 1
-                || op == AtomOp::Cas && self.undefined_lanes(sources[2]) >> l & 1 == 1);
+        let old_defined = unsafe { all_defined(location.state(), u32::from(bytes)) };
+        let undefined = |slot: &Slot| self.undefined_lanes(*slot) >> lane & 1 == 1;
+        let operand_undefined = self.w.tracking && operands.iter().any(undefined);
         let defined = (old_defined || op == AtomOp::Exch) && !operand_undefined;
         let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
         // SAFETY: as above.
-        unsafe { states.write_bytes(state, bytes as usize) };
-        if !defined && span.source == super::taint::Source::Global {
+        unsafe { location.state().write_bytes(state, bytes as usize) };
+        let source = location.span.source;
+        if !defined && source == Source::Global {
             let origin = if old_defined {
-                self.origin_of(sources[1 + e]).used_at(self.at())
+                self.origin_of(operands[0]).used_at(self.at())
             } else {
-                Origin::new(span.source, self.at())
+                Origin::new(source, self.at())
             };
-            let (at, block, warp) = (self.at(), self.block.index, self.w.id);
             for b in 0..u64::from(bytes) {
-                self.worker.taint(address + b, origin, at, block, warp, l as u32);
+                self.taint(source, location.address + b, origin, lane);
             }
         }
         u32::from(!old_defined)
     }
-}
-
-/// Returns the addresses of a group relative to the base of their space.
-pub fn relative(ad: &Addresses, group: u32, base: u64) -> Addresses {
-    let mut at = ad.at;
-    let mut survey = ad.survey;
-    (survey.min, survey.max, survey.or) = (u64::MAX, 0, 0);
-    survey.contiguous = false;
-    survey.uniform = false;
-    for l in super::lanes(group) {
-        at[l] = at[l].wrapping_sub(base);
-        survey.min = survey.min.min(at[l]);
-        survey.max = survey.max.max(at[l]);
-        survey.or |= at[l];
-    }
-    let fill = at[group.trailing_zeros() as usize & 31];
-    for l in 0..32 {
-        if group >> l & 1 == 0 {
-            at[l] = fill;
-        }
-    }
-    Addresses { at, survey }
 }

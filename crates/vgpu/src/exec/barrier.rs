@@ -3,25 +3,13 @@
 
 use super::Policy;
 use super::block::Block;
-use super::step::{Cx, Next};
-use super::warp::{State, Warp};
+use super::state::{Next, RunningWarp, State, Warp, spread};
 use crate::check::Kind;
 use crate::isa::op::{BarMode, Class, Inst, Op};
+use crate::lanes::lanes;
 use crate::program::Function;
 
-/// One of the sixteen barriers of a block.
-#[derive(Clone, Debug, Default)]
-pub struct BlockBarrier {
-    /// Number of threads that have arrived in this phase.
-    pub arrived: u32,
-    /// Thread count that the participants gave. `None` means all threads of the block.
-    pub expected: Option<u32>,
-    popc: u32,
-    any: bool,
-    all: bool,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Splits the fragment at a guarded instruction. Lanes that the guard excludes continue with the next instruction.
     /// The current fragment keeps only the lanes that execute the instruction.
     pub fn split_guarded(&mut self, mask: u32) {
@@ -49,12 +37,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         let first = mask.trailing_zeros() as usize;
         let ids = *self.r32(sources[0]);
         let id = ids[first];
-        let uniform = super::lanes(mask).all(|l| ids[l] == id);
+        let uniform = lanes(mask).all(|l| ids[l] == id);
         if id >= 16 || !uniform {
             let text = if uniform {
-                format!("barrier {id} does not exist: there are 16")
+                format!("barrier {id} does not exist; a block has barriers 0 to 15")
             } else {
-                "lanes of a warp name different barriers".to_string()
+                "the lanes of the warp name different barriers".to_string()
             };
             self.halt(Kind::BarrierCount, mask, || text);
             return Next::Halt;
@@ -90,12 +78,12 @@ impl<P: Policy> Cx<'_, '_, P> {
             if known != count {
                 let (a, b) = (known.unwrap_or(threads), count.unwrap_or(threads));
                 self.finding(Kind::BarrierCount, mask, || {
-                    format!("threads wait at barrier {id} with different counts: {a} and {b}")
+                    format!("threads arrive at barrier {id} with different thread counts: {a} and {b}")
                 });
             } else if arrived > known.unwrap_or(live) {
                 let expected = known.unwrap_or(live);
                 self.finding(Kind::BarrierCount, mask, || {
-                    format!("{arrived} threads have arrived at barrier {id}, which is for {expected}")
+                    format!("{arrived} threads have arrived at barrier {id}, which expects {expected}")
                 });
             }
         }
@@ -117,28 +105,33 @@ impl<P: Policy> Cx<'_, '_, P> {
         // divergence is reported.
         let elsewhere = self.w.live & !mask;
         if aligned && forced && elsewhere != 0 {
-            self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others")
-            });
+            self.finding(Kind::BarrierDivergence, mask, || divergent_barrier(elsewhere));
         } else if aligned && self.w.live != self.w.present {
             let gone = self.w.present & !self.w.live;
             self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier after lanes {gone:#010x} of the warp have exited")
+                format!("lanes {gone:#010x} of the warp exited before this barrier")
             });
         } else if count.is_none() && self.block.live_threads != self.block.threads {
             let gone = self.block.threads - self.block.live_threads;
             self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier for the whole block after {gone} of its threads have exited")
+                format!("{gone} threads of the block exited before this barrier for the whole block")
             });
         }
         if let Some(n) = count
             && (n == 0 || n % 32 != 0)
         {
             self.finding(Kind::BarrierCount, mask, || {
-                format!("barrier for {n} threads: the count must be a positive multiple of the warp size")
+                format!("the barrier expects {n} threads; the count must be a positive multiple of 32")
             });
         }
     }
+}
+
+/// The text of a finding about lanes that do not reach a barrier.
+pub fn divergent_barrier(elsewhere: u32) -> String {
+    format!(
+        "the barrier is in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others"
+    )
 }
 
 impl Block {
@@ -183,11 +176,11 @@ fn release<P: Policy>(w: &mut Warp, i: usize, functions: &[Function], popc: u32,
             w.pred_undef[pred_base + d.index()] &= !mask;
         }
     } else {
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             w.regs[reg_base + d.index()].0[l] = popc;
         }
         if P::CHECK {
-            w.undef[reg_base + d.index()] &= !super::taint::spread(mask);
+            w.undef[reg_base + d.index()] &= !spread(mask);
         }
     }
 }

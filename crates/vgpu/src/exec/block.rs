@@ -5,59 +5,18 @@ use std::fmt::Write as _;
 use std::marker::PhantomData;
 
 use super::Policy;
-use super::barrier::BlockBarrier;
-use super::grid::{Grid, Spent, WorkerState};
-use super::step::{Cx, Stop, first_fragment};
-use super::warp::{State, Unit, Warp, ZERO, special};
-use crate::check::Kind;
+use super::state::{
+    BlockBarrier, BlockCore, BulkGroups, Fragment, Grid, Limit, Mbarrier, RunningWarp, State, Unit, Warp,
+    Watch, WorkerState, ZERO, special,
+};
+use super::step::Stop;
+use crate::check::{Kind, Site};
 use crate::mem::shadow;
 
 /// Number of instructions that a warp runs before the next warp gets a turn.
 const SLICE: u32 = 20_000;
 /// Slice length while the block makes no visible progress.
 const SHORT_SLICE: u32 = 2_000;
-
-/// State that the warps of a block share.
-#[derive(Debug, Default)]
-pub struct BlockCore {
-    /// Index of the block in the grid. x varies fastest.
-    pub index: u64,
-    pub ctaid: [u32; 3],
-    /// The multiprocessor that the block runs on.
-    pub smid: u32,
-    /// Shared memory. It consists of units, so that it has the alignment of the hardware.
-    pub shared: Vec<Unit>,
-    pub shared_shadow: Vec<u8>,
-    pub shared_bytes: u32,
-    pub barriers: Vec<BlockBarrier>,
-    pub threads: u32,
-    pub live_threads: u32,
-    pub membership: Option<super::cluster::Membership>,
-    /// Counts events that another warp could be waiting for.
-    pub progress: u64,
-    /// True once the block has reached an instruction that accesses global memory.
-    pub touched: bool,
-    /// Sectors of global memory that the block's loads have accessed. Recorded only when counting.
-    pub sectors: std::collections::HashSet<u64>,
-    /// Number of warp instructions that the block has executed.
-    pub executed: u64,
-    /// Asynchronous copies that are still pending, oldest first.
-    pub copies: Vec<super::copies::PendingCopy>,
-    pub copy_serial: u64,
-    pub bulk: Vec<super::bulk::BulkCopy>,
-    /// History of the block's mbarrier objects.
-    pub barrier_logs: super::barrier_log::BarrierLogs,
-    /// Where the chunks of shared memory came from: the tensor copies that loaded them.
-    pub origins: crate::check::layout::Origins,
-    /// Operands of tensor cores, decoded to numbers.
-    pub decoded: [crate::num::tile::warpgroup::Decoded; super::wgmma::DECODED],
-    /// Instructions that the warps of each warpgroup execute together.
-    pub collectives: Vec<super::wgmma::Collective>,
-    pub owed: Vec<super::copies::OwedArrival>,
-    /// Origins of the undefined values stored in shared memory, by byte.
-    pub taints: std::collections::HashMap<u32, super::taint::Origin>,
-    pub races: crate::check::race::BlockRaces,
-}
 
 /// A running block. Its worker keeps it and reuses it for later blocks.
 #[derive(Debug, Default)]
@@ -73,7 +32,7 @@ pub enum Progress {
     Finished,
     /// Some warps still run, but the block's turn is over.
     Unfinished {
-        moved: bool,
+        changed: bool,
     },
     Halted,
 }
@@ -104,7 +63,7 @@ impl Block {
         core.owed.clear();
         core.bulk.clear();
         core.membership = None;
-        core.origins.clear();
+        core.chunk_origins.clear();
         core.barrier_logs.clear();
         core.collectives.clear();
         core.taints.clear();
@@ -131,9 +90,9 @@ impl Block {
             w.present = if count == 32 { u32::MAX } else { (1 << count) - 1 };
             w.live = w.present;
             w.tracking = false;
-            w.watch = super::warp::Watch::default();
+            w.watch = Watch::default();
             w.committed = [0; 32];
-            w.bulk = super::bulk::BulkGroups::default();
+            w.bulk = BulkGroups::default();
             w.flight.clear();
             w.cluster_phase = [0; 32];
             w.fragments.clear();
@@ -147,13 +106,13 @@ impl Block {
                 w.local_shadow.fill([shadow::NEVER; 128]);
             }
             fill_specials(w, grid, ctaid, smid, first_slot);
-            w.fragments.push(first_fragment(w.present));
+            w.fragments.push(Fragment::new(w.present));
         }
     }
 
     /// Runs all warps in turn, repeatedly, for about `rounds` slices of each warp.
     pub fn run<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, rounds: u32) -> Progress {
-        let mut moved = false;
+        let mut changed = false;
         let slice = if self.quiet { SHORT_SLICE } else { SLICE };
         for _ in 0..rounds {
             let (before, executed) = (self.core.progress, worker.executed);
@@ -165,14 +124,14 @@ impl Block {
                     continue;
                 }
                 let fresh = w.switches == 0 && w.fragments.len() == 1;
-                let mut cx = Cx::<P> {
+                let mut cx = RunningWarp::<P> {
                     grid,
                     block: &mut self.core,
                     w,
                     worker,
-                    frag: first_fragment(0),
+                    frag: Fragment::new(0),
                     bases: [std::ptr::null_mut(); 4],
-                    kernels: super::survey::kernels(),
+                    functions: super::survey::lane_functions(),
                     policy: PhantomData,
                 };
                 if fresh {
@@ -182,7 +141,7 @@ impl Block {
                 let stop = cx.run(slice);
                 cx.block.executed += cx.worker.executed - executed;
                 if stop == Stop::Halt {
-                    self.harvest(grid, worker);
+                    self.take_race_reports(grid, worker);
                     return Progress::Halted;
                 }
                 alive |= stop != Stop::Done;
@@ -190,11 +149,11 @@ impl Block {
             }
             if let Some(spent) = worker.spend(grid) {
                 self.report_limit(grid, worker, spent);
-                self.harvest(grid, worker);
+                self.take_race_reports(grid, worker);
                 return Progress::Halted;
             }
             if grid.stopped() {
-                self.harvest(grid, worker);
+                self.take_race_reports(grid, worker);
                 return Progress::Halted;
             }
             if !alive {
@@ -203,16 +162,16 @@ impl Block {
             }
             if worker.executed == executed && !self.unblock(grid) {
                 self.report_deadlock(grid, worker);
-                self.harvest(grid, worker);
+                self.take_race_reports(grid, worker);
                 return Progress::Halted;
             }
             self.quiet = self.core.progress == before;
             if self.quiet {
                 break;
             }
-            moved = true;
+            changed = true;
         }
-        Progress::Unfinished { moved }
+        Progress::Unfinished { changed }
     }
 
     fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
@@ -226,12 +185,12 @@ impl Block {
                 worker.first_idle = worker.first_idle.min(self.core.index);
             }
             self.check_ending(grid, worker);
-            self.harvest(grid, worker);
+            self.take_race_reports(grid, worker);
         }
     }
 
     /// Moves the race checker's reports to the worker's findings.
-    pub fn harvest(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+    pub fn take_race_reports(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
         if self.core.races.has_reports() {
             for r in self.core.races.take_reports() {
                 worker.report_race(grid, &r);
@@ -246,26 +205,36 @@ impl Block {
 
     pub fn start_watching(&mut self) {
         for w in &mut self.warps {
-            w.watch = super::warp::Watch::default();
+            w.watch = Watch::default();
             w.last_poll = None;
             w.last_barrier = None;
         }
     }
 
-    /// Finds a warp that repeats the same state. Returns whether the warp polls for a change, the instruction that
-    /// polls (or the current instruction if the warp does not poll), the warp's number and its lanes. Warps that poll
-    /// come first.
-    pub fn circles_at(&self, grid: &Grid<'_>) -> Option<(bool, u32, u32, u32)> {
-        let circling = |w: &&Warp| w.watch.repeats && !w.is_done();
+    /// Finds a warp that repeats the same state. Returns whether the warp polls for a change, and the instruction that
+    /// polls (or the current instruction if the warp does not poll). Warps that poll come first.
+    pub fn repeating_site(&self, grid: &Grid<'_>) -> Option<(bool, Site)> {
+        let repeats = |w: &&Warp| w.watch.repeats && !w.is_done();
         let w = self
             .warps
             .iter()
-            .filter(circling)
+            .filter(repeats)
             .find(|w| w.last_poll.is_some())
-            .or(self.warps.iter().find(circling))?;
-        let f = w.fragments.first()?;
-        let here = grid.kernel.functions[f.function as usize].first + f.pc;
-        Some((w.last_poll.is_some(), w.last_poll.unwrap_or(here), w.id, f.mask))
+            .or(self.warps.iter().find(repeats))?;
+        let site = self.site(grid, w, w.fragments.first()?);
+        Some((w.last_poll.is_some(), Site { pc: w.last_poll.unwrap_or(site.pc), ..site }))
+    }
+
+    /// The instruction at which a fragment of a warp stands.
+    fn site(&self, grid: &Grid<'_>, w: &Warp, f: &Fragment) -> Site {
+        let pc = grid.kernel.functions[f.function as usize].first + f.pc;
+        Site { pc, block: self.core.index, warp: w.id, lanes: f.mask }
+    }
+
+    /// The first instruction of the kernel, for findings about the block as a whole.
+    fn start_site(&self, grid: &Grid<'_>) -> Site {
+        let pc = grid.kernel.functions.first().map_or(0, |f| f.first);
+        Site { pc, block: self.core.index, warp: 0, lanes: 0 }
     }
 
     /// Describes what is missing at the mbarrier objects that repeating warps wait for. Each object is described once.
@@ -285,7 +254,7 @@ impl Block {
                 .filter(|w| !w.is_done() && w.last_barrier == Some(*address))
                 .map(|w| w.id)
                 .collect();
-            let state = log.describe(grid, *address, super::mbarrier::Mbarrier::decode(bits));
+            let state = log.describe(grid, *address, Mbarrier::decode(bits));
             Some(format!("{state}; warps {waiting:?} wait for it"))
         };
         barriers.iter().filter_map(describe).collect()
@@ -313,41 +282,34 @@ impl Block {
         false
     }
 
-    fn report_limit(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, spent: Spent) {
+    fn report_limit(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, exceeded: Limit) {
         let running = self.warps.iter().find_map(|w| {
             let fragment = w.fragments.iter().find(|f| f.state == State::Ready).or(w.fragments.first());
-            fragment.map(|f| (grid.kernel.functions[f.function as usize].first + f.pc, w.id, f.mask))
+            fragment.map(|f| self.site(grid, w, f))
         });
-        let budget = grid.budget;
-        let limit = match spent {
-            Spent::Instructions => format!("its budget of {budget} warp instructions"),
-            Spent::Time => {
+        let (budget, blocks, warps) = (grid.budget, grid.blocks, self.warps.len());
+        let limit = match exceeded {
+            Limit::Instructions => format!("its budget of {budget} warp instructions"),
+            Limit::Time => {
                 let seconds = grid.time_limit.unwrap_or_default().as_secs_f64();
-                format!("for its time limit of {seconds} seconds")
+                format!("its time limit of {seconds} seconds")
             }
         };
-        if grid.hopeless && spent == Spent::Instructions {
-            let at = grid.kernel.functions.first().map_or(0, |f| f.first);
-            worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
-                let (blocks, warps) = (grid.blocks, self.warps.len());
+        if grid.exceeds_budget && exceeded == Limit::Instructions {
+            worker.report(Kind::Runaway, self.start_site(grid), || {
                 format!(
-                    "the grid has {blocks} blocks of {warps} warps, more than the budget has instructions; only the \
-                     first {budget} warp instructions were run"
+                    "the grid has {blocks} blocks of {warps} warps, more warps than the budget has instructions; only \
+                     the first {budget} warp instructions ran"
                 )
             });
-            grid.stop();
-            return;
-        }
-        if let Some((at, warp, lanes)) = running {
-            worker.report(grid, Kind::Runaway, at, self.core.index, warp, lanes, || {
-                format!("the launch has run {limit} and this warp still runs")
+        } else if let Some(site) = running {
+            worker.report(Kind::Runaway, site, || {
+                format!("the launch has used up {limit}, and this warp still runs")
             });
         } else {
             // The budget ended while this block ran, but the grid is not complete.
-            let at = grid.kernel.functions.first().map_or(0, |f| f.first);
-            worker.report(grid, Kind::Runaway, at, self.core.index, 0, 0, || {
-                let blocks = grid.blocks;
-                format!("the launch has run {limit} before all of its {blocks} blocks ran")
+            worker.report(Kind::Runaway, self.start_site(grid), || {
+                format!("the launch has used up {limit} before all {blocks} blocks ran")
             });
         }
         grid.stop();
@@ -355,28 +317,27 @@ impl Block {
 
     /// Reports that every warp which has not exited waits, with the barrier that each of them waits at.
     fn report_deadlock(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
-        let mut waiting: Vec<(u32, u32, u32, u8)> = Vec::new();
+        let mut waiting: Vec<(Site, u8)> = Vec::new();
         for w in &self.warps {
             for f in &w.fragments {
                 if let State::Barrier(id) = f.state {
-                    let at = grid.kernel.functions[f.function as usize].first + f.pc;
-                    waiting.push((at, w.id, f.mask, id));
+                    waiting.push((self.site(grid, w, f), id));
                 }
             }
         }
-        waiting.sort_unstable();
-        let Some(&(at, warp, lanes, _)) = waiting.first() else {
+        waiting.sort_unstable_by_key(|(site, id)| (site.pc, site.warp, site.lanes, *id));
+        let Some(&(site, _)) = waiting.first() else {
             grid.stop();
             return;
         };
         let mut text = String::from("no thread of the block can run:");
         for b in 0..16u8 {
-            let here: Vec<_> = waiting.iter().filter(|w| w.3 == b).collect();
+            let here: Vec<Site> = waiting.iter().filter(|w| w.1 == b).map(|w| w.0).collect();
             if here.is_empty() {
                 continue;
             }
-            let threads: u32 = here.iter().map(|w| w.2.count_ones()).sum();
-            let mut warps: Vec<u32> = here.iter().map(|w| w.1).collect();
+            let threads: u32 = here.iter().map(|site| site.lanes.count_ones()).sum();
+            let mut warps: Vec<u32> = here.iter().map(|site| site.warp).collect();
             warps.dedup();
             let state = &self.core.barriers[b as usize];
             let expected = state.expected.unwrap_or(self.core.live_threads);
@@ -393,24 +354,24 @@ impl Block {
         text.pop();
         let others: Vec<(String, u32)> = waiting
             .iter()
-            .filter(|w| w.0 != at)
-            .map(|w| (format!("warp {} waits here at barrier {}", w.1, w.3), w.0))
+            .filter(|(other, _)| other.pc != site.pc)
+            .map(|(other, id)| (format!("warp {} waits here at barrier {id}", other.warp), other.pc))
             .take(8)
             .collect();
-        worker.report_with(grid, Kind::Deadlock, at, self.core.index, warp, lanes, others, || text);
+        worker.report_with(Kind::Deadlock, site, others, || text);
         grid.stop();
     }
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Enters the kernel with a warp that has not run yet.
     fn begin(&mut self) {
-        self.frag = first_fragment(self.w.present);
+        self.frag = Fragment::new(self.w.present);
         self.bases[0] = self.w.regs.as_mut_ptr();
         let local = self.grid.kernel.functions[0].local_bytes as usize;
         self.reserve_local(local);
         self.enter_frame(u32::MAX);
-        self.frag = first_fragment(0);
+        self.frag = Fragment::new(0);
     }
 }
 

@@ -8,97 +8,19 @@
 //! race checker reports accesses to these bytes before the wait.
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::{Origin, Source};
-use crate::check::Kind;
+use super::atomics::{combine, update};
+use super::state::{
+    AccessKind, Addresses, BulkCopy, CopySource, Location, Mbarrier, Next, Origin, Request, RunningWarp,
+    Source, relative,
+};
 use crate::check::race::{self, Agent};
+use crate::check::{Kind, Site};
 use crate::isa::op::{AtomOp, Inst, Op};
 use crate::isa::types::{Space, Ty};
+use crate::lanes::lanes;
 use crate::mem::shadow;
-use crate::tensor_map::region::TensorBox;
 
-/// The source of a bulk copy into shared memory.
-#[derive(Clone, Debug)]
-pub enum Cargo {
-    /// The bytes that start at this address.
-    Range(u64),
-    /// A box of a tensor, and its number among the block's loads.
-    Box(Box<TensorBox>, u32),
-}
-
-/// One lane's bulk copy that has not landed, or only in part.
-#[derive(Clone, Debug)]
-pub struct BulkCopy {
-    pub warp: u32,
-    pub lane: u32,
-    /// The instruction that issued the copy.
-    pub at: u32,
-    pub to: u32,
-    pub bytes: u32,
-    pub cargo: Cargo,
-    /// Number of bytes, from the start, that have landed.
-    pub landed: u32,
-    /// The mbarrier object that counts the copy's bytes.
-    pub barrier: u32,
-    /// The progress of the issuing agent, for the race checker. `None` if a thread of another block issued the copy.
-    pub mark: Option<u32>,
-}
-
-impl BulkCopy {
-    /// Whether the copy may still write this byte of shared memory.
-    pub fn covers(&self, address: u32) -> bool {
-        // The rows of a box are swizzled, so finding the bytes that have landed costs more than it is worth. All bytes
-        // of the box count as pending.
-        let pending = match &self.cargo {
-            Cargo::Range(_) => self.to + self.landed..self.to + self.bytes,
-            Cargo::Box(tensor, _) => self.to..self.to + tensor.map.shared_bytes(),
-        };
-        pending.contains(&address)
-    }
-}
-
-/// The bulk stores that each lane of a warp must still wait for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BulkGroups {
-    committed: [u32; 32],
-    /// Number of groups whose reads have been waited for.
-    read: [u32; 32],
-    /// Lanes with stores that do not belong to a group yet.
-    open: u32,
-    /// Lanes that have issued a store, and the instruction of each lane's last store.
-    stored: u32,
-    last: [u32; 32],
-}
-
-impl BulkGroups {
-    fn store(&mut self, lane: usize, at: u32) {
-        self.open |= 1 << lane;
-        self.stored |= 1 << lane;
-        self.last[lane] = at;
-    }
-
-    fn commit(&mut self, mask: u32) {
-        self.open &= !mask;
-        for l in super::lanes(mask) {
-            self.committed[l] += 1;
-        }
-    }
-
-    fn wait(&mut self, keep: u32, mask: u32) {
-        for l in super::lanes(mask) {
-            self.read[l] = self.read[l].max(self.committed[l].saturating_sub(keep));
-        }
-    }
-
-    /// Returns the lanes of `mask` with stores whose reads they have not waited for.
-    fn unread(&self, mask: u32) -> u32 {
-        let waiting = |l: &usize| self.open >> l & 1 == 1 || self.read[*l] < self.committed[*l];
-        super::lanes(mask & self.stored).filter(waiting).fold(0, |m, l| m | 1 << l)
-    }
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Executes `cp.async.bulk` into shared memory: any multiple of 16 bytes per lane. Usually one lane is active.
     pub fn copy_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyBulk { dst_offset, src_offset, barrier_offset } = inst.op else { return Next::Continue };
@@ -108,50 +30,46 @@ impl<P: Policy> Cx<'_, '_, P> {
         let object = self.addresses(sources[3], barrier_offset, mask, 8);
         let Some((mask, sizes)) = self.bulk_sizes(sources[2], [&to, &from], mask) else { return Next::Halt };
         let mask = self.one_per_copy(mask, |l| (to.at[l], sizes[l]));
-        for l in super::lanes(mask) {
+        self.each_copy(mask, |cx, l| {
             let bytes = sizes[l];
-            let shared = self.bulk_end(Space::Shared, &to, bytes, l, Use::Store);
-            let global = self.bulk_end(Space::Global, &from, bytes, l, Use::Load);
-            let barrier = self.bulk_barrier(&object, l);
-            let (Some(shared), Some(global), Some(barrier)) = (shared, global, barrier) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
-            }
+            let shared = cx.bulk_end(AccessKind::Store, Space::Shared, &to, bytes, l);
+            let global = cx.bulk_end(AccessKind::Load, Space::Global, &from, bytes, l);
+            let barrier = cx.bulk_barrier(&object, l)?;
+            let (shared, global) = (shared?, global?);
+            cx.count_async_bytes(bytes);
             if P::CHECK {
-                let (at, warp) = (self.at(), self.w.id);
                 let mut offsets = [0; 32];
                 offsets[l] = to.at[l] as u32;
-                self.block.races.copy_issue(
-                    &self.grid.races,
-                    Agent::Load,
-                    warp,
-                    1 << l,
-                    at,
-                    &offsets,
-                    bytes,
-                    &from.at,
-                    &[bytes; 32],
-                );
-                self.pend(l, to.at[l] as u32, bytes, Cargo::Range(from.at[l]), object.at[l] as u32);
+                let (site, read) = (cx.site(1 << l), &[bytes; 32]);
+                let copy = race::Copy { to: &offsets, bytes, from: &from.at, read };
+                cx.block.races.copy_issue(&cx.grid.races, Agent::Load, site, &copy);
+                let source = CopySource::Range(from.at[l]);
+                cx.add_pending(site, to.at[l] as u32, bytes, source, object.at[l] as u32);
             } else {
                 // SAFETY: source and destination were checked for their whole length.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        global.host(from.at[l]),
-                        shared.host(to.at[l]),
-                        bytes as usize,
-                    );
-                };
-                self.mbarrier_update(&barrier, object.at[l], l, |b| b.tx -= i64::from(bytes));
+                unsafe { std::ptr::copy_nonoverlapping(global.host(), shared.host(), bytes as usize) };
+                cx.mbarrier_update(barrier, l, |b| b.tx -= i64::from(bytes));
+            }
+            Some(())
+        })
+    }
+
+    /// Issues the copies of lanes one by one. `issue` returns `None` if the copy of a lane is not possible, which ends
+    /// the launch without checks.
+    pub fn each_copy(&mut self, mask: u32, mut issue: impl FnMut(&mut Self, usize) -> Option<()>) -> Next {
+        for l in lanes(mask) {
+            if issue(self, l).is_none() && !P::CHECK {
+                return Next::Halt;
             }
         }
         self.block.progress += 1;
         Next::Continue
+    }
+
+    pub fn count_async_bytes(&mut self, bytes: u32) {
+        if P::COUNT {
+            self.worker.counts.async_bytes += u64::from(bytes);
+        }
     }
 
     /// Executes `cp.async.bulk` out of shared memory.
@@ -162,57 +80,48 @@ impl<P: Policy> Cx<'_, '_, P> {
         let from = self.addresses(sources[1], src_offset, mask, 16);
         let Some((mask, sizes)) = self.bulk_sizes(sources[2], [&to, &from], mask) else { return Next::Halt };
         let mask = self.one_per_copy(mask, |l| (to.at[l], sizes[l]));
-        for l in super::lanes(mask) {
+        self.each_copy(mask, |cx, l| {
             let bytes = sizes[l];
-            let global = self.bulk_end(Space::Global, &to, bytes, l, Use::Store);
-            let shared = self.bulk_end(Space::Shared, &from, bytes, l, Use::Load);
-            let (Some(shared), Some(global)) = (shared, global) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
-            }
-            let (at, warp) = (self.at(), self.w.id);
+            let global = cx.bulk_end(AccessKind::Store, Space::Global, &to, bytes, l);
+            let shared = cx.bulk_end(AccessKind::Load, Space::Shared, &from, bytes, l)?;
+            let global = global?;
+            cx.count_async_bytes(bytes);
             if P::CHECK {
-                let start = from.at[l] as u32;
-                let chunks: Vec<u32> = (0..bytes / 16).map(|c| start + 16 * c).collect();
-                self.block.races.agent_reads_shared(Agent::StoreRead, warp, l, at, &chunks);
-                let memory = &self.grid.races;
-                let op = if reduce.is_some() { race::Op::Atomic } else { race::Op::Write };
-                self.block.races.agent_global(memory, Agent::StoreWrite, op, warp, l, at, to.at[l], bytes);
+                cx.store_issue(from.at[l] as u32, bytes, l);
+                let (site, op) = (cx.site(1 << l), store_op(reduce));
+                let range = to.at[l]..to.at[l] + u64::from(bytes);
+                cx.block.races.agent_global(&cx.grid.races, Agent::StoreWrite, site, op, range);
             }
-            self.store_out(&shared, from.at[l], &global, to.at[l], bytes, reduce, l);
-            self.w.bulk.store(l, at);
-        }
-        self.block.progress += 1;
-        Next::Continue
+            cx.store_out(shared, global, bytes, reduce, l);
+            cx.note_store(l);
+            Some(())
+        })
     }
 
     /// Records a pending copy.
-    pub fn pend(&mut self, lane: usize, to: u32, bytes: u32, cargo: Cargo, barrier: u32) {
-        let (at, warp) = (self.at(), self.w.id);
-        let mark = Some(self.block.races.agent_mark(Agent::Load, warp));
-        let copy = BulkCopy { warp, lane: lane as u32, at, to, bytes, cargo, landed: 0, barrier, mark };
-        self.block.bulk.push(copy);
+    pub fn add_pending(&mut self, site: Site, to: u32, bytes: u32, source: CopySource, barrier: u32) {
+        let mark = Some(self.block.races.agent_mark(Agent::Load, site.warp));
+        self.block.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark });
     }
 
-    /// Records a store of a tensor copy.
+    /// Tells the race checker that a bulk store of a lane reads shared memory.
+    pub fn store_issue(&mut self, from: u32, bytes: u32, lane: usize) {
+        let chunks: Vec<u32> = (0..bytes / 16).map(|c| from + 16 * c).collect();
+        let site = self.site(1 << lane);
+        self.block.races.agent_reads_shared(Agent::StoreRead, site, &chunks);
+    }
+
+    /// Records that a lane has issued a bulk store.
     pub fn note_store(&mut self, lane: usize) {
         let at = self.at();
         self.w.bulk.store(lane, at);
     }
 
     /// Copies bytes from shared to global memory, together with their shadow states.
-    #[allow(clippy::too_many_arguments)]
     pub fn store_out(
         &mut self,
-        shared: &Span,
-        from: u64,
-        global: &Span,
-        to: u64,
+        from: Location,
+        to: Location,
         bytes: u32,
         reduce: Option<(AtomOp, Ty)>,
         lane: usize,
@@ -224,31 +133,28 @@ impl<P: Policy> Cx<'_, '_, P> {
                 // SAFETY: source and destination were checked for their whole length, and they are aligned to their
                 // elements.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(shared.host(from + at), value.as_mut_ptr(), size);
+                    std::ptr::copy_nonoverlapping(from.plus(at).host(), value.as_mut_ptr(), size);
                     let value = u64::from_le_bytes(value);
-                    super::atomics::update(global.host(to + at), size as u8, |old| {
-                        super::atomics::combine(op, ty, old, value, 0)
-                    });
+                    update(to.plus(at).host(), size as u8, |old| combine(op, ty, old, value, 0));
                 }
             }
         } else {
             // SAFETY: source and destination were checked for their whole length.
-            unsafe { std::ptr::copy_nonoverlapping(shared.host(from), global.host(to), bytes as usize) };
+            unsafe { std::ptr::copy_nonoverlapping(from.host(), to.host(), bytes as usize) };
         }
         if !P::CHECK {
             return;
         }
-        let at = self.at();
         for b in 0..u64::from(bytes) {
             // SAFETY: as above. A shadow is as large as its memory.
-            let defined = unsafe { *shared.state(from + b) } & shadow::DEFINED != 0;
+            let defined = unsafe { *from.plus(b).state() } & shadow::DEFINED != 0;
             let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
             // SAFETY: as above.
-            unsafe { *global.state(to + b) = state };
+            unsafe { *to.plus(b).state() = state };
             if !defined {
-                let origin = self.block.taints.get(&((from + b) as u32)).copied();
-                let origin = origin.unwrap_or(Origin::new(Source::Shared, at));
-                self.worker.taint(to + b, origin, at, self.block.index, self.w.id, lane as u32);
+                let origin = self.block.taints.get(&((from.address + b) as u32)).copied();
+                let origin = origin.unwrap_or(Origin::new(Source::Shared, self.at()));
+                self.taint(Source::Global, to.address + b, origin, lane);
             }
         }
     }
@@ -266,15 +172,16 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let sizes = *self.r32(slot);
         let mut good = mask;
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             let bytes = sizes[l];
             if bytes == 0 || !bytes.is_multiple_of(16) || ends.iter().any(|e| !e.at[l].is_multiple_of(16)) {
-                self.finding(Kind::Misaligned, 1 << l, || {
-                    format!("bulk copy of {bytes} bytes: size and both addresses must be multiples of 16")
+                self.fault(Kind::Misaligned, l, || {
+                    format!(
+                        "the bulk copy has {bytes} bytes; its size and both addresses must be multiples of 16"
+                    )
                 });
                 good &= !(1 << l);
                 if !P::CHECK {
-                    self.grid.stop();
                     return None;
                 }
             }
@@ -288,8 +195,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             return mask;
         }
         let mut kept = 0u32;
-        for l in super::lanes(mask) {
-            if !super::lanes(kept).any(|k| copy(k) == copy(l)) {
+        for l in lanes(mask) {
+            if !lanes(kept).any(|k| copy(k) == copy(l)) {
                 kept |= 1 << l;
             }
         }
@@ -297,8 +204,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             let again = (mask & !kept).count_ones();
             self.finding(Kind::Race, mask, || {
                 format!(
-                    "{} lanes issue the same bulk copy, so its bytes are copied and counted {again} times too often; one \
-                     lane is to issue it",
+                    "{} lanes issue the same bulk copy, so its bytes are copied and counted {again} extra times; one \
+                     lane must issue it",
                     mask.count_ones()
                 )
             });
@@ -309,65 +216,72 @@ impl<P: Policy> Cx<'_, '_, P> {
     /// Resolves the source or destination of a lane's copy. Returns `None` unless the memory contains its whole length.
     pub fn bulk_end(
         &mut self,
+        kind: AccessKind,
         space: Space,
         ad: &Addresses,
         bytes: u32,
         lane: usize,
-        what: Use,
-    ) -> Option<Span> {
+    ) -> Option<Location> {
         let mut only = 1 << lane;
-        let one = super::atomics::relative(ad, only, 0);
-        let (_, span) = self.span(space, &one, 1, &mut only, what)?;
-        let at = ad.at[lane];
+        let addresses = &relative(ad, only, 0);
+        let (_, span) = self.span(&Request { kind, space, addresses, size: 1 }, &mut only)?;
+        let address = ad.at[lane];
         let end = if space == Space::Shared {
             u64::from(self.block.shared_bytes)
         } else {
-            let region = self.grid.region_of(at);
+            let region = self.grid.region_of(address);
             region.address + region.bytes
         };
-        let beyond = (at + u64::from(bytes)).saturating_sub(end);
+        let beyond = (address + u64::from(bytes)).saturating_sub(end);
         if beyond > 0 {
             let what = if space == Space::Shared { "shared memory" } else { "its buffer" };
-            self.finding(Kind::OutOfBounds, 1 << lane, || {
-                format!("bulk copy of {bytes} bytes ends {beyond} bytes past the end of {what}")
+            self.fault(Kind::OutOfBounds, lane, || {
+                format!("the bulk copy of {bytes} bytes ends {beyond} bytes past the end of {what}")
             });
-            if !P::CHECK {
-                self.grid.stop();
-            }
             return None;
         }
-        Some(span)
+        Some(Location { span, address })
     }
 
     /// Resolves the mbarrier object of a lane's copy.
-    pub fn bulk_barrier(&mut self, object: &Addresses, lane: usize) -> Option<Span> {
+    pub fn bulk_barrier(&mut self, object: &Addresses, lane: usize) -> Option<Location> {
         let mut only = 1 << lane;
-        let one = super::atomics::relative(object, only, 0);
-        self.span(Space::Shared, &one, 8, &mut only, Use::Atomic).map(|s| s.1)
+        let addresses = &relative(object, only, 0);
+        let request = Request { kind: AccessKind::Atomic, space: Space::Shared, addresses, size: 8 };
+        let (_, span) = self.span(&request, &mut only)?;
+        Some(Location { span, address: object.at[lane] })
+    }
+
+    /// Reports a finding. Without checks the launch cannot continue after it.
+    pub fn fault(&mut self, kind: Kind, lane: usize, message: impl FnOnce() -> String) {
+        self.finding(kind, 1 << lane, message);
+        if !P::CHECK {
+            self.grid.stop();
+        }
     }
 
     /// Lands the bulk copies that report to an mbarrier object, because a thread waits on it. Only as many bytes land
     /// as the object still expects. A phase that expects too few bytes therefore completes before all its data has
     /// arrived.
     pub fn bulk_for_barrier(&mut self, barrier: u32) {
-        let span = self.whole_shared();
+        let location = Location { span: self.whole_shared(), address: u64::from(barrier) };
         let mut copies = std::mem::take(&mut self.block.bulk);
         for copy in copies.iter_mut().filter(|c| c.barrier == barrier) {
             // SAFETY: the mbarrier object was checked when the copy was issued.
-            let bits = unsafe { span.host(u64::from(barrier)).cast::<u64>().read_unaligned() };
-            let expected = super::mbarrier::Mbarrier::decode(bits).tx;
+            let expected = unsafe { Mbarrier::read(location) }.tx;
             if expected <= 0 {
                 break;
             }
             let n = expected.min(i64::from(copy.bytes - copy.landed)) as u32;
             self.land_bulk(copy, n);
+            let lane = copy.site.first_lane();
             if copy.landed == copy.bytes
                 && let Some(mark) = copy.mark
             {
-                let agent = Agent::Load;
-                self.block.races.mbarrier_arrive_copies(agent, copy.warp, copy.lane, barrier, mark);
+                let races = &mut self.block.races;
+                races.mbarrier_arrive_copies(Agent::Load, copy.site.warp, lane, barrier, mark);
             }
-            self.mbarrier_update(&span, u64::from(barrier), copy.lane as usize, |b| b.tx -= i64::from(n));
+            self.mbarrier_update(location, lane, |b| b.tx -= i64::from(n));
         }
         copies.retain(|c| c.landed < c.bytes);
         self.block.bulk = copies;
@@ -376,9 +290,9 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn land_bulk(&mut self, copy: &mut BulkCopy, n: u32) {
         let (from, to) = (copy.landed, copy.landed + n);
         copy.landed = to;
-        match &copy.cargo {
-            Cargo::Box(tensor, load) => self.land_box(tensor, copy.to, from..to, *load),
-            Cargo::Range(source) => {
+        match &copy.source {
+            CopySource::Box(tensor, load) => self.land_box(tensor, copy.to, from..to, *load),
+            CopySource::Range(source) => {
                 let region = self.grid.region_of(*source);
                 let span = self.whole_shared();
                 for b in from..to {
@@ -422,23 +336,19 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let unread = self.w.bulk.unread(mask);
         if unread != 0 {
-            let store = self.w.bulk.last[unread.trailing_zeros() as usize];
-            let (here, block, warp) = (self.at(), self.block.index, self.w.id);
-            let related = vec![("here the thread exits".to_string(), here)];
-            self.worker.report_with(
-                self.grid,
-                Kind::AsyncNotWaited,
-                store,
-                block,
-                warp,
-                unread,
-                related,
-                || {
-                    "the thread exits without waiting for its bulk store to read shared memory \
-                 (cp.async.bulk.commit_group and wait_group.read)"
-                        .to_string()
-                },
-            );
+            let exit = self.site(unread);
+            let store = Site { pc: self.w.bulk.last[exit.first_lane()], ..exit };
+            let related = vec![("the thread exits here".to_string(), exit.pc)];
+            self.worker.report_with(Kind::AsyncNotWaited, store, related, || {
+                "the thread exits before its bulk store has read shared memory; it must wait for the store \
+                 (cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read)"
+                    .to_string()
+            });
         }
     }
+}
+
+/// What a bulk store does to global memory.
+pub fn store_op(reduce: Option<(AtomOp, Ty)>) -> race::Op {
+    if reduce.is_some() { race::Op::Atomic } else { race::Op::Write }
 }

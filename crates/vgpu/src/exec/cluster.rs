@@ -5,65 +5,16 @@
 //! block's shared memory are checked for bounds and for undefined values. They are not checked for races. For global
 //! memory, the race checker knows that cluster barriers and mbarrier objects order the accesses of different blocks.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::Policy;
-use super::block::BlockCore;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::Source;
-use super::warp::State;
+use super::barrier::divergent_barrier;
+use super::state::{BlockCore, Membership, Next, Request, RunningWarp, Source, Span, State, WINDOW};
 use crate::check::Kind;
-use crate::check::race::Published;
 use crate::isa::op::Inst;
-use crate::isa::types::Space;
+use crate::lanes::{lanes, lanes_where};
 
-/// Number of address bytes between the shared memory of one block and that of the next.
-pub const WINDOW: u64 = 1 << 24;
-
-/// State that the blocks of a running cluster share.
-#[derive(Debug, Default)]
-pub struct Cluster {
-    /// The blocks by rank. They live as long as any block of the cluster runs.
-    cores: RefCell<Vec<*mut BlockCore>>,
-    /// Number of threads that have arrived at the cluster barrier, and number of phases that it has completed.
-    arrived: Cell<u32>,
-    phase: Cell<u32>,
-    /// Accesses that threads have published by arriving: in the current phase, and in all earlier phases.
-    publishing: RefCell<Published>,
-    published: RefCell<Published>,
-}
-
-/// The cluster of a block, and the block's rank in it.
-#[derive(Clone, Debug)]
-pub struct Membership {
-    pub cluster: Rc<Cluster>,
-    pub rank: u32,
-}
-
-impl Cluster {
-    pub fn enter(&self, core: *mut BlockCore) {
-        self.cores.borrow_mut().push(core);
-    }
-
-    fn live_threads(&self) -> u32 {
-        // SAFETY: the blocks live as long as the cluster. This worker runs all of them.
-        self.cores.borrow().iter().map(|core| unsafe { (**core).live_threads }).sum()
-    }
-
-    /// Completes the phase if all threads that have not exited have arrived.
-    pub fn settle(&self) {
-        if self.arrived.get() > 0 && self.arrived.get() >= self.live_threads() {
-            self.arrived.set(0);
-            self.phase.set(self.phase.get() + 1);
-            let publishing = self.publishing.take();
-            self.published.borrow_mut().join(&publishing);
-        }
-    }
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Returns the block with this rank if it is another block of the cluster.
     pub fn peer(&self, rank: u32) -> Option<*mut BlockCore> {
         let member = self.block.membership.as_ref().filter(|m| m.rank != rank)?;
@@ -79,23 +30,19 @@ impl<P: Policy> Cx<'_, '_, P> {
         let (at, ranks) = (self.wide(inst.r(1)), *self.r32(inst.r(2)));
         let (own, count) = (self.rank(), self.grid.cluster.iter().product::<u32>());
         let mut out = [0; 32];
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             let offset = at[l].wrapping_sub(window) % WINDOW;
             let base = if ranks[l] == own { 0 } else { u64::from(ranks[l] + 1) * WINDOW };
             out[l] = window + base + offset;
         }
-        let beyond = super::lanes(mask).filter(|l| ranks[*l] >= count).fold(0u32, |m, l| m | 1 << l);
+        let beyond = lanes_where(mask, |l| ranks[l] >= count);
         if P::CHECK && beyond != 0 {
             let rank = ranks[beyond.trailing_zeros() as usize];
             self.finding(Kind::OutOfBounds, beyond, || {
-                format!("mapa asks for block {rank} of a cluster of {count}")
+                format!("mapa names block {rank} of a cluster of {count} blocks")
             });
         }
-        if inst.r(0).is_wide() {
-            self.set64(inst.r(0), &out, mask);
-        } else {
-            self.set32(inst.r(0), &super::step::narrow(&out), mask);
-        }
+        self.set(inst.r(0), &out, mask);
         self.flow_any(inst, mask);
     }
 
@@ -121,9 +68,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let forced = std::mem::replace(&mut self.frag.state, State::Ready) == State::Forced;
         if P::CHECK && aligned && forced && mask != self.w.live {
             let elsewhere = self.w.live & !mask;
-            self.finding(Kind::BarrierDivergence, mask, || {
-                format!("barrier in divergent code: lanes {elsewhere:#010x} of the warp do not reach it with the others")
-            });
+            self.finding(Kind::BarrierDivergence, mask, || divergent_barrier(elsewhere));
         }
         // A block without a cluster forms a cluster of one block.
         let member =
@@ -137,7 +82,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let published = self.block.races.publish(self.w.id, mask);
                 cluster.publishing.borrow_mut().join(&published);
             }
-            for l in super::lanes(mask) {
+            for l in lanes(mask) {
                 self.w.cluster_phase[l] = cluster.phase.get() + 1;
             }
             cluster.arrived.set(cluster.arrived.get() + mask.count_ones());
@@ -145,15 +90,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.block.progress += 1;
             return Next::Continue;
         }
-        let never =
-            super::lanes(mask).filter(|l| self.w.cluster_phase[*l] == 0).fold(0u32, |m, l| m | 1 << l);
+        let never = lanes_where(mask, |l| self.w.cluster_phase[l] == 0);
         if P::CHECK && never != 0 {
             self.finding(Kind::BarrierCount, never, || {
-                "barrier.cluster.wait by threads that have not arrived at the barrier".to_string()
+                "threads execute barrier.cluster.wait before they arrive at the barrier".to_string()
             });
         }
         cluster.settle();
-        if super::lanes(mask).any(|l| self.w.cluster_phase[l] > cluster.phase.get()) {
+        if lanes(mask).any(|l| self.w.cluster_phase[l] > cluster.phase.get()) {
             self.w.last_poll = Some(self.at());
             // A poll counts as an executed instruction, so the block does not count as deadlocked.
             self.worker.executed += 1;
@@ -168,42 +112,31 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Finds the lanes that point into another block's shared memory, and the span of that memory. Handles one block
     /// per call.
-    pub fn remote_span(
-        &mut self,
-        ad: &Addresses,
-        size: u32,
-        left: &mut u32,
-        what: Use,
-    ) -> Option<(u32, Span)> {
-        let of = |l: usize| ad.at[l] / WINDOW;
-        let first = super::lanes(*left).find(|l| of(*l) > 0)?;
-        let group = super::lanes(*left).filter(|l| of(*l) == of(first)).fold(0u32, |m, l| m | 1 << l);
-        let (rank, low) = (of(first) as u32 - 1, of(first) * WINDOW);
-        let end = |l: usize| ad.at[l] - low + u64::from(size);
+    pub fn remote_span(&mut self, request: &Request<'_>, left: &mut u32) -> Option<(u32, Span)> {
+        let ad = request.addresses;
+        let window = |l: usize| ad.at[l] / WINDOW;
+        let first = lanes(*left).find(|l| window(*l) > 0)?;
+        let group = lanes_where(*left, |l| window(l) == window(first));
+        let (rank, low) = (window(first) as u32 - 1, window(first) * WINDOW);
+        let end = |l: usize| ad.at[l] - low + u64::from(request.size);
         let limit = u64::from(self.block.shared_bytes);
         let text = match self.peer(rank) {
-            None => format!("there is no block {rank} in the cluster"),
+            None => format!("the cluster has no block {rank}"),
             // SAFETY: the blocks of a cluster live as long as one of them runs. This worker runs all of them.
             Some(peer) if unsafe { (*peer).live_threads } == 0 => {
-                format!("block {rank} of the cluster has exited, its shared memory is gone")
+                format!("block {rank} of the cluster has exited, and its shared memory was freed")
             }
-            Some(_) if super::lanes(group).any(|l| end(l) > limit) => {
-                format!("the blocks have {limit} bytes of shared memory")
+            Some(_) if lanes(group).any(|l| end(l) > limit) => {
+                format!("a block has {limit} bytes of shared memory")
             }
             Some(peer) => {
                 // SAFETY: as above. `peer` is not the block that runs now.
-                let core = unsafe { &mut *peer };
-                let span = Span {
-                    base: core.shared.as_mut_ptr().cast(),
-                    shadow: core.shared_shadow.as_mut_ptr(),
-                    low,
-                    source: Source::Shared,
-                };
-                return Some((group, span));
+                let span = unsafe { (*peer).shared_span() };
+                return Some((group, Span { low, ..span }));
             }
         };
         *left &= !group;
-        self.out_of_bounds(Space::Shared, ad, size, group, what, text);
+        self.out_of_bounds(request, group, |_| text);
         None
     }
 

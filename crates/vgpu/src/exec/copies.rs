@@ -5,62 +5,17 @@
 //! reports to. A kernel that does not wait therefore reads the old data in every run.
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::Source;
-use crate::check::race::Agent;
+use super::state::{
+    AccessKind, Location, Next, OwedArrival, PendingCopy, Request, RunningWarp, Span, relative,
+};
+use crate::check::race::{self, Agent};
 use crate::isa::op::{Inst, Op};
 use crate::isa::types::Space;
+use crate::lanes::{lanes, lanes_where};
 use crate::mem::device::Region;
 use crate::mem::shadow;
 
-/// The pending copies that the lanes of one instruction issued.
-#[derive(Clone, Debug)]
-pub struct PendingCopy {
-    pub warp: u32,
-    pub lanes: u32,
-    pub bytes: u8,
-    /// Destination offsets in shared memory.
-    pub to: [u32; 32],
-    pub from: [u64; 32],
-    /// Number of bytes to read. The rest of the destination is filled with zeros.
-    pub read: [u8; 32],
-    /// The copy group of the thread, counted from 0.
-    pub group: [u32; 32],
-    /// Position in the block's order of issue.
-    pub serial: u64,
-}
-
-impl PendingCopy {
-    /// Whether the copy will write this byte of shared memory.
-    pub fn covers(&self, address: u32) -> bool {
-        super::lanes(self.lanes).any(|l| address.wrapping_sub(self.to[l]) < u32::from(self.bytes))
-    }
-}
-
-/// An arrival at an mbarrier object that takes effect when the thread's earlier copies are complete.
-#[derive(Clone, Copy, Debug)]
-pub struct OwedArrival {
-    pub warp: u32,
-    pub lane: u32,
-    pub barrier: u32,
-    /// The arrival waits for the thread's copies that were issued before this position.
-    pub serial: u64,
-    /// The progress of the thread's copies, for the race checker.
-    pub mark: u32,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
-    pub fn whole_shared(&mut self) -> Span {
-        Span {
-            base: self.block.shared.as_mut_ptr().cast(),
-            shadow: self.block.shared_shadow.as_mut_ptr(),
-            low: 0,
-            source: Source::Shared,
-        }
-    }
-
-    #[allow(clippy::too_many_lines)] // The checks of one instruction, in order.
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn copy_async(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::CopyAsync { bytes, has_size, ignore, negate, dst_offset, src_offset } = inst.op else {
             return Next::Continue;
@@ -84,48 +39,21 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let to = self.addresses(sources[0], dst_offset, mask, size);
         let from = self.addresses(sources[1], src_offset, mask, size);
+        let source = Request { kind: AccessKind::Load, space: Space::Global, addresses: &from, size };
+        let destination = Request { kind: AccessKind::Store, space: Space::Shared, addresses: &to, size };
         if P::COUNT {
             self.worker.counts.async_bytes += u64::from(mask.count_ones()) * u64::from(bytes);
-            self.count_access(Space::Global, &from, size, mask, Use::Load);
-            self.count_access(Space::Shared, &to, size, mask, Use::Store);
+            self.count_access(&source, mask);
+            self.count_access(&destination, mask);
         }
         // Source and destination are checked at issue, so that a finding names the line that issues the copy.
         let mut good = mask;
-        let Some((_, shared)) = self.span(Space::Shared, &to, size, &mut good, Use::Store) else {
+        let Some((_, shared)) = self.span(&destination, &mut good) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        let reading = super::lanes(good).filter(|l| read[*l] > 0).fold(0u32, |m, l| m | 1 << l);
-        let mut left = reading;
-        let mut readable = 0;
-        let mut spans: Vec<(u32, Span)> = Vec::new();
-        while left != 0 {
-            // The source must be aligned to the full size of the copy even if fewer bytes are read.
-            let least = super::lanes(left).map(|l| u32::from(read[l])).min().unwrap_or(size);
-            let before = left;
-            match self.span_for_copy(&from, size, least, &mut left) {
-                Some((group, span)) => {
-                    left &= !group;
-                    let whole =
-                        |l: &usize| self.grid.region_of(from.at[*l]).holds(from.at[*l], u64::from(read[*l]));
-                    // If every lane reads the full size, the span was already checked for that size.
-                    let inside = if least == size {
-                        group
-                    } else {
-                        super::lanes(group).filter(whole).fold(0u32, |m, l| m | 1 << l)
-                    };
-                    readable |= inside;
-                    spans.push((inside, span));
-                    if inside != group {
-                        self.copy_source_ends(&from, size, group & !inside);
-                    }
-                }
-                None => {
-                    if left == before {
-                        break;
-                    }
-                }
-            }
-        }
+        let reading = lanes_where(good, |l| read[l] > 0);
+        let spans = self.copy_sources(&source, reading, &read);
+        let readable = spans.iter().fold(0, |m, (lanes, _)| m | lanes);
         if readable != reading && !P::CHECK {
             return Next::Halt;
         }
@@ -142,21 +70,12 @@ impl<P: Policy> Cx<'_, '_, P> {
                 serial: self.block.copy_serial,
             };
             self.block.copy_serial += 1;
-            let (at, reads) = (self.at(), read.map(u32::from));
-            self.block.races.copy_issue(
-                &self.grid.races,
-                Agent::Copy,
-                self.w.id,
-                good,
-                at,
-                &copy.to,
-                size,
-                &copy.from,
-                &reads,
-            );
+            let (site, read) = (self.site(good), &read.map(u32::from));
+            let issued = race::Copy { to: &copy.to, bytes: size, from: &copy.from, read };
+            self.block.races.copy_issue(&self.grid.races, Agent::Copy, site, &issued);
             self.block.copies.push(copy);
         } else {
-            for l in super::lanes(good) {
+            for l in lanes(good) {
                 let n = read[l] as usize;
                 let d = shared.host(to.at[l]);
                 let s = spans.iter().find(|(g, _)| g >> l & 1 == 1).map(|(_, s)| s.host(from.at[l]));
@@ -173,39 +92,43 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Reports copies that start inside an allocation and read past its end.
-    fn copy_source_ends(&mut self, from: &Addresses, size: u32, bad: u32) {
-        let mut only = bad;
-        self.span(Space::Global, from, size, &mut only, Use::Load);
-    }
-
-    /// Resolves the source of a copy. It must be aligned to the full size, and memory must contain the bytes that are
-    /// read.
-    fn span_for_copy(
-        &mut self,
-        from: &Addresses,
-        size: u32,
-        least: u32,
-        left: &mut u32,
-    ) -> Option<(u32, Span)> {
-        let bad = super::lanes(*left)
-            .filter(|l| !from.at[*l].is_multiple_of(u64::from(size)))
-            .fold(0u32, |m, l| m | 1 << l);
-        if bad != 0 {
+    /// Resolves the sources of a copy's lanes. The source must be aligned to the full size of the copy even if fewer
+    /// bytes are read, and memory must contain the bytes that are read. Other lanes are reported.
+    fn copy_sources(&mut self, source: &Request<'_>, reading: u32, read: &[u8; 32]) -> Vec<(u32, Span)> {
+        let (from, size) = (source.addresses, source.size);
+        let mut left = reading;
+        let mut spans: Vec<(u32, Span)> = Vec::new();
+        let misaligned = lanes_where(left, |l| !from.at[l].is_multiple_of(u64::from(size)));
+        if misaligned != 0 {
             // `span` reports these lanes as misaligned because it checks the full size.
-            let mut only = bad;
-            self.span(Space::Global, from, size, &mut only, Use::Load);
-            *left &= !bad;
-            if *left == 0 {
-                return None;
+            self.span(source, &mut { misaligned });
+            left &= !misaligned;
+        }
+        while left != 0 {
+            // Lanes read different amounts only at the end of a buffer. The size is then checked lane by lane.
+            let whole = lanes(left).all(|l| u32::from(read[l]) == size);
+            let request = Request { size: if whole { size } else { 1 }, ..*source };
+            let before = left;
+            let Some((group, span)) = self.span(&request, &mut left) else {
+                if left == before {
+                    break;
+                }
+                continue;
+            };
+            left &= !group;
+            let holds = |l: usize| self.grid.region_of(from.at[l]).holds(from.at[l], u64::from(read[l]));
+            let inside = if whole { group } else { lanes_where(group, holds) };
+            spans.push((inside, span));
+            if inside != group {
+                // These lanes start inside an allocation and read past its end.
+                self.span(source, &mut (group & !inside));
             }
         }
-        // Lanes read different amounts only at the end of a buffer. The caller then checks the size lane by lane.
-        self.span(Space::Global, from, if least == size { size } else { 1 }, left, Use::Load)
+        spans
     }
 
     pub fn copy_commit(&mut self, mask: u32) {
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             self.w.committed[l] += 1;
         }
         if P::CHECK {
@@ -221,9 +144,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if copy.warp != warp {
                     return 0;
                 }
-                super::lanes(copy.lanes & mask)
-                    .filter(|l| all || copy.group[*l] + keep < committed[*l])
-                    .fold(0u32, |m, l| m | 1 << l)
+                lanes_where(copy.lanes & mask, |l| all || copy.group[l] + keep < committed[l])
             };
             self.land(due);
             if all {
@@ -259,11 +180,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.block.progress += 1;
     }
 
-    fn perform(&mut self, copy: &PendingCopy, lanes: u32) {
+    fn perform(&mut self, copy: &PendingCopy, mask: u32) {
         let shared = self.block.shared.as_mut_ptr().cast::<u8>();
         let states = self.block.shared_shadow.as_mut_ptr();
         let mut region = Region::NONE;
-        for l in super::lanes(lanes) {
+        for l in lanes(mask) {
             let (n, bytes) = (copy.read[l] as usize, copy.bytes as usize);
             if !region.holds(copy.from[l], n as u64) {
                 region = self.grid.region_of(copy.from[l]);
@@ -291,24 +212,26 @@ impl<P: Policy> Cx<'_, '_, P> {
         let Op::CopyMbarrierArrive { no_inc, space, offset } = inst.op else { return Next::Continue };
         let mut ad = self.addresses(inst.sources()[0], offset, mask, 8);
         if space == Space::Generic {
-            ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
+            ad = relative(&ad, mask, self.grid.windows.shared);
         }
         let mut left = mask;
-        let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
+        let request = Request { kind: AccessKind::Atomic, space: Space::Shared, addresses: &ad, size: 8 };
+        let Some((group, span)) = self.span(&request, &mut left) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
         let mark = if P::CHECK { self.block.races.agent_mark(Agent::Copy, self.w.id) } else { 0 };
-        for l in super::lanes(group) {
+        for l in lanes(group) {
+            let location = Location { span, address: ad.at[l] };
             let barrier = ad.at[l] as u32;
             if !no_inc {
-                self.mbarrier_update(&span, ad.at[l], l, |b| b.pending += 1);
+                self.mbarrier_update(location, l, |b| b.pending += 1);
             }
             if P::CHECK {
                 let serial = self.block.copy_serial;
                 let owed = OwedArrival { warp: self.w.id, lane: l as u32, barrier, serial, mark };
                 self.block.owed.push(owed);
             } else {
-                self.mbarrier_update(&span, ad.at[l], l, |b| b.arrive(1));
+                self.mbarrier_update(location, l, |b| b.arrive(1));
             }
         }
         self.block.progress += 1;
@@ -348,8 +271,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.block.owed.push(o);
                 continue;
             }
-            self.block.races.mbarrier_arrive_copies(Agent::Copy, o.warp, o.lane, o.barrier, o.mark);
-            self.mbarrier_update(&span, u64::from(o.barrier), o.lane as usize, |b| b.arrive(1));
+            let (lane, address) = (o.lane as usize, u64::from(o.barrier));
+            self.block.races.mbarrier_arrive_copies(Agent::Copy, o.warp, lane, o.barrier, o.mark);
+            self.mbarrier_update(Location { span, address }, lane, |b| b.arrive(1));
         }
     }
 }

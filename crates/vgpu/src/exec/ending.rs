@@ -2,42 +2,41 @@
 //! the block was launched with.
 
 use super::block::Block;
-use super::grid::{Grid, WorkerState};
-use super::mbarrier::Mbarrier;
-use crate::check::Kind;
+use super::state::{Grid, Mbarrier, WorkerState};
+use crate::check::{Kind, Site};
 
 impl Block {
     /// Runs the checks. All threads of the block have exited.
     pub fn check_ending(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
-        self.check_copies(grid, worker);
-        self.check_warpgroups(grid, worker);
+        self.check_copies(worker);
+        self.check_warpgroups(worker);
         self.check_registers(grid, worker);
     }
 
     /// Reports bulk copies that are still pending: their shared memory is freed with the block.
-    fn check_copies(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
-        let block = self.core.index;
+    fn check_copies(&self, worker: &mut WorkerState) {
         for copy in &self.core.bulk {
+            // A thread of another block may have issued the copy.
+            let issued = Site { block: self.core.index, ..copy.site };
             let shared = self.core.shared.as_ptr().cast::<u8>();
             // SAFETY: the mbarrier object was checked when the copy was issued.
             let bits = unsafe { shared.add(copy.barrier as usize).cast::<u64>().read_unaligned() };
             let left = copy.bytes - copy.landed;
             let expects = Mbarrier::decode(bits).tx;
-            let lanes = 1 << copy.lane;
             if expects >= i64::from(left) {
-                worker.report(grid, Kind::AsyncNotWaited, copy.at, block, copy.warp, lanes, || {
-                    "the block ends while this bulk copy into its shared memory is under way: nobody has waited for it"
+                worker.report(Kind::AsyncNotWaited, issued, || {
+                    "the block ends before this bulk copy into its shared memory is complete; no thread has waited for it"
                         .to_string()
                 });
                 continue;
             }
             let expected_at = self.core.barrier_logs.get(&copy.barrier).and_then(|log| log.expected_at);
-            let related = vec![("the copy".to_string(), copy.at)];
-            let at = expected_at.unwrap_or(copy.at);
-            worker.report_with(grid, Kind::BarrierCount, at, block, copy.warp, lanes, related, || {
+            let related = vec![("this is the last copy".to_string(), issued.pc)];
+            let site = Site { pc: expected_at.unwrap_or(issued.pc), ..issued };
+            worker.report_with(Kind::BarrierCount, site, related, || {
                 format!(
-                    "the bulk copies that report to the mbarrier bring more bytes than it is told to expect: {left} of the \
-                     {} bytes of the last copy are left over when the block ends",
+                    "the bulk copies report more bytes to the mbarrier object than it expects: {left} of the {} bytes of \
+                     the last copy remain when the block ends",
                     copy.bytes
                 )
             });
@@ -46,15 +45,16 @@ impl Block {
 
     /// Reports instructions that the four warps of a warpgroup must execute together, but that only some of them
     /// executed.
-    fn check_warpgroups(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
+    fn check_warpgroups(&self, worker: &mut WorkerState) {
         for (number, group) in self.core.collectives.iter().enumerate() {
-            if let Some((at, warps)) = group.unfinished() {
+            if let Some((pc, warps)) = group.unfinished() {
                 let first = number as u32 * 4;
                 let warps: Vec<u32> = warps.iter().map(|w| first + *w as u32).collect();
                 let warp = warps.first().copied().unwrap_or(first);
-                worker.report(grid, Kind::DivergentWarpOp, at, self.core.index, warp, u32::MAX, || {
+                let site = Site { pc, block: self.core.index, warp, lanes: u32::MAX };
+                worker.report(Kind::DivergentWarpOp, site, || {
                     format!(
-                        "only warps {warps:?} of the warpgroup of warps {first} to {} execute it; all four have to",
+                        "only warps {warps:?} of the warpgroup (warps {first} to {}) execute the instruction; all four must execute it",
                         first + 3
                     )
                 });
@@ -66,16 +66,17 @@ impl Block {
     /// ever.
     fn check_registers(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
         let (launched, groups) = (grid.registers_per_thread(), self.core.threads.div_ceil(128));
-        let of = |g: u32| self.core.collectives.get(g as usize).and_then(|group| group.registers);
-        let wanted: u32 = (0..groups).map(|g| of(g).map_or(launched, |(n, _)| n)).sum();
-        let most = (0..groups).filter_map(|g| of(g).map(|(n, at)| (n, at, g))).max();
-        if let Some((count, at, group)) = most
+        let registers = |g: u32| self.core.collectives.get(g as usize).and_then(|group| group.registers);
+        let wanted: u32 = (0..groups).map(|g| registers(g).map_or(launched, |(n, _)| n)).sum();
+        let most = (0..groups).filter_map(|g| registers(g).map(|(n, pc)| (n, pc, g))).max();
+        if let Some((count, pc, group)) = most
             && wanted > launched * groups
         {
-            worker.report(grid, Kind::Registers, at, self.core.index, group * 4, u32::MAX, || {
+            let site = Site { pc, block: self.core.index, warp: group * 4, lanes: u32::MAX };
+            worker.report(Kind::Registers, site, || {
                 format!(
-                    "the warpgroups of the block ask for {wanted} registers per thread together, {count} of them here; \
-                     {groups} warpgroups are launched with {launched} each, {} in all, so one of them waits for ever",
+                    "the warpgroups of the block request {wanted} registers per thread in total, {count} of them here; \
+                     {groups} warpgroups start with {launched} each, {} in total, so one warpgroup waits forever",
                     launched * groups
                 )
             });

@@ -2,42 +2,26 @@
 //! transactions.
 
 use super::Policy;
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, narrow};
-use super::warp::Watch;
-use crate::check::{Kind, race};
+use super::state::{AccessKind, Addresses, Request, RunningWarp, Span, TileBase, Watch, narrow};
+use crate::check::race;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
+use crate::lanes::lanes;
 
-impl<P: Policy> Cx<'_, '_, P> {
-    /// Reports a finding at the current instruction.
-    pub fn finding(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
-        let at = self.at();
-        self.worker.report(self.grid, kind, at, self.block.index, self.w.id, lanes, message);
-    }
-
-    /// Reports a finding that ends the launch.
-    pub fn halt(&mut self, kind: Kind, lanes: u32, message: impl FnOnce() -> String) {
-        self.finding(kind, lanes, message);
-        self.grid.stop();
-    }
-
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Tells the race checker about an access before it happens. `values` are the registers that a store writes.
-    #[allow(clippy::too_many_arguments)]
     pub fn before_access(
         &mut self,
-        space: Space,
+        request: &Request<'_>,
         span: &Span,
-        ad: &Addresses,
-        size: u32,
         lanes: u32,
-        what: Use,
         access: &Access,
         values: &[Slot],
     ) {
-        let race = self.race_access(what, access);
-        if what == Use::Atomic || what == Use::Load && access.order != Order::Weak {
-            self.w.last_poll = Some(race.pc);
+        let &Request { kind, space, addresses: ad, size } = request;
+        let (site, race) = (self.site(lanes), race_access(kind, access));
+        if kind == AccessKind::Atomic || kind == AccessKind::Load && access.order != Order::Weak {
+            self.w.last_poll = Some(site.pc);
         }
         let stored;
         let values: &dyn race::SameValue = if values.is_empty() {
@@ -53,11 +37,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         let races = &mut self.block.races;
         match space {
             Space::Shared => {
-                let s = &ad.survey;
-                let lay = lay_of(s.min as u32, s.max as u32, s.or as u32, s.contiguous, s.uniform);
-                races.shared_at(self.w.id, lanes, race, &narrow(&ad.at), &lay, size, values);
+                let (at, s) = (&narrow(&ad.at), &ad.survey);
+                let pattern =
+                    access_pattern(s.min as u32, s.max as u32, s.or as u32, s.contiguous, s.uniform);
+                races.shared_at(site, race, &race::Ranges { at, bytes: size, values }, &pattern);
             }
-            Space::Global => races.global(&self.grid.races, self.w.id, lanes, race, &ad.at, size, values),
+            Space::Global => {
+                let ranges = race::Ranges { at: &ad.at, bytes: size, values };
+                races.global(&self.grid.races, site, race, &ranges);
+            }
             _ => {}
         }
     }
@@ -85,40 +73,24 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Tells the race checker about the whole tile of a fragment. Returns false if the race checker needs the
     /// individual pieces instead.
-    pub fn before_tile(&mut self, space: Space, m: &WmmaMemory, base: u64, row: u32, what: Use) -> bool {
-        if space != Space::Shared {
+    pub fn before_tile(&mut self, m: &WmmaMemory, tile: &TileBase, row: u32, kind: AccessKind) -> bool {
+        if tile.space != Space::Shared {
             return false;
         }
-        let op = if what == Use::Load { race::Op::Read } else { race::Op::Write };
-        let access = race::Access::weak(self.at(), op);
+        let op = if kind == AccessKind::Load { race::Op::Read } else { race::Op::Write };
         let unit = u32::from(m.piece_bytes);
-        let tile = race::Tile { base: base as u32, row, run: m.run, unit, lanes: &m.lanes };
-        self.block.races.shared_tile(self.w.id, access, &tile)
+        let shape = race::Tile { base: tile.base as u32, row, run: m.run, unit, lanes: &m.lanes };
+        let site = self.site(u32::MAX);
+        self.block.races.shared_tile(site, race::Access::weak(op), &shape)
     }
 
     /// Called after the access has taken effect.
-    pub fn after_access(
-        &mut self,
-        space: Space,
-        ad: &Addresses,
-        size: u32,
-        lanes: u32,
-        what: Use,
-        access: &Access,
-    ) {
+    pub fn after_access(&mut self, request: &Request<'_>, lanes: u32, access: &Access) {
+        let &Request { kind, space, addresses: ad, size } = request;
         if space == Space::Global && access.order != Order::Weak {
-            let race = self.race_access(what, access);
-            self.block.races.global_observed(&self.grid.races, self.w.id, lanes, race, &ad.at, size);
+            let (site, race) = (self.site(lanes), race_access(kind, access));
+            self.block.races.global_observed(&self.grid.races, site, race, &ad.at, size);
         }
-    }
-
-    fn race_access(&self, what: Use, access: &Access) -> race::Access {
-        let op = match what {
-            Use::Load => race::Op::Read,
-            Use::Store => race::Op::Write,
-            Use::Atomic => race::Op::Atomic,
-        };
-        race::Access { pc: self.at(), op, order: access.order, scope: access.scope }
     }
 
     /// Called while the grid makes no progress. Detects that the warp returns to the same instruction with the same
@@ -174,16 +146,17 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Counts a memory request of the current instruction.
-    pub fn count_access(&mut self, space: Space, ad: &Addresses, size: u32, mask: u32, what: Use) {
+    pub fn count_access(&mut self, request: &Request<'_>, mask: u32) {
+        let &Request { kind, space, addresses: ad, size } = request;
         let at = self.at() as usize;
         // Asynchronous copies bypass L1, as stores and atomics do.
         let asynchronous = matches!(self.function().insts[self.frag.pc as usize].op, Op::CopyAsync { .. });
-        let cached = what == Use::Load && !asynchronous;
+        let cached = kind == AccessKind::Load && !asynchronous;
         let (transactions, ideal) = match space {
             Space::Shared => wavefronts(ad, size, mask),
             Space::Local => {
                 // Local memory is interleaved: the same offset of different lanes is contiguous.
-                let mut words: Vec<u64> = super::lanes(mask).map(|l| ad.at[l] / 4).collect();
+                let mut words: Vec<u64> = lanes(mask).map(|l| ad.at[l] / 4).collect();
                 words.sort_unstable();
                 words.dedup();
                 let per = u64::from(size.div_ceil(4)) * 4;
@@ -193,7 +166,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             Space::Global | Space::Generic => {
                 let mut sectors = [0u64; 32 * 2];
                 let mut n = 0;
-                for l in super::lanes(mask) {
+                for l in lanes(mask) {
                     let first = ad.at[l] / 32;
                     let last = ad.at[l].saturating_add(u64::from(size) - 1) / 32;
                     for s in first..=last {
@@ -234,9 +207,18 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-/// Returns the layout of offsets in shared memory, from their survey.
+fn race_access(kind: AccessKind, access: &Access) -> race::Access {
+    let op = match kind {
+        AccessKind::Load => race::Op::Read,
+        AccessKind::Store => race::Op::Write,
+        AccessKind::Atomic => race::Op::Atomic,
+    };
+    race::Access { op, order: access.order, scope: access.scope }
+}
+
+/// Returns the pattern of offsets in shared memory, from their survey.
 #[inline(always)]
-pub fn lay_of(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> race::AccessPattern {
+pub fn access_pattern(min: u32, max: u32, or: u32, contiguous: bool, uniform: bool) -> race::AccessPattern {
     let shape = if contiguous {
         race::Shape::Row
     } else if uniform {
@@ -255,17 +237,17 @@ fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
     let lanes_per_pass = 32 / passes;
     let (mut total, mut ideal) = (0, 0);
     for pass in 0..passes {
-        let lanes = mask >> (pass * lanes_per_pass) & ((1u64 << lanes_per_pass) - 1) as u32;
-        if lanes == 0 {
+        let active = mask >> (pass * lanes_per_pass) & ((1u64 << lanes_per_pass) - 1) as u32;
+        if active == 0 {
             continue;
         }
         let words = || {
-            super::lanes(lanes).flat_map(|l| {
+            lanes(active).flat_map(|l| {
                 let a = ad.at[l + (pass * lanes_per_pass) as usize];
                 a / 4..=a.saturating_add(u64::from(size) - 1) / 4
             })
         };
-        total += if without_conflict(words()) { 1 } else { most_of_a_bank(words().collect()) };
+        total += if without_conflict(words()) { 1 } else { max_words_per_bank(words().collect()) };
         ideal += 1;
     }
     (total, ideal)
@@ -287,7 +269,7 @@ fn without_conflict(words: impl Iterator<Item = u64>) -> bool {
 }
 
 /// Returns the largest number of different words that one bank must deliver.
-fn most_of_a_bank(mut words: Vec<u64>) -> u64 {
+fn max_words_per_bank(mut words: Vec<u64>) -> u64 {
     words.sort_unstable();
     words.dedup();
     let mut banks = [0u64; 32];

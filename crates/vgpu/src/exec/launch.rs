@@ -4,17 +4,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
-use super::findings::{begin_outputs, report};
-use super::grid::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS};
 use super::options::{Checks, Dim3, Options};
+use super::report::{LaunchReport, begin_outputs, report};
 use super::schedule::{SAMPLE, run_workers};
-use super::warp::{Unit, ZERO};
+use super::state::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS, Unit, ZERO};
 use super::{Checked, CheckedCounted, Counted, Plain};
 use crate::check::race::GlobalRaces;
-use crate::check::{Finding, Severity};
-use crate::count::Counters;
 use crate::isa::decode::Constant;
 use crate::isa::op::Class;
 use crate::mem::window::Windows;
@@ -90,45 +85,6 @@ pub enum LaunchError {
     Memory(#[from] MemoryError),
 }
 
-/// Statistics of a launch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stats {
-    /// Number of warp instructions that were executed.
-    pub warp_instructions: u64,
-    /// Number of blocks in the grid.
-    pub blocks: u64,
-    /// False if a fault, a trap, the budget or the time limit ended the launch.
-    pub completed: bool,
-}
-
-/// The report of a launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LaunchReport {
-    /// The findings, most important first.
-    pub findings: Vec<Finding>,
-    /// Number of distinct findings that were dropped because a thousand others had been kept.
-    #[serde(default)]
-    pub dropped_findings: u64,
-    /// Names of the module's variables in global memory that the launch changed, in the order of the module. A later
-    /// launch of the module sees the new values.
-    #[serde(default)]
-    pub changed_state: Vec<String>,
-    /// The counters, if the launch was asked to count.
-    pub counters: Option<Counters>,
-    /// Output of `printf`.
-    pub printed: String,
-    /// Statistics of the launch.
-    pub stats: Stats,
-}
-
-impl LaunchReport {
-    /// True if no finding is more severe than a note.
-    pub fn is_clean(&self) -> bool {
-        // Dropped findings need no check: findings are dropped only when a thousand others are kept.
-        self.findings.iter().all(|f| f.severity == Severity::Note)
-    }
-}
-
 impl Device {
     /// Runs a kernel until it ends, or until a fault, a trap or a limit ends it. Returns the report.
     pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
@@ -149,7 +105,7 @@ impl Device {
         static LAUNCHES: AtomicU64 = AtomicU64::new(1);
         // x is below 2^31, and y and z are below 2^16, so the product cannot overflow.
         let blocks: u64 = launch.grid.iter().map(|d| u64::from(*d)).product();
-        let hopeless = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
+        let exceeds_budget = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
         let shared_bytes =
             if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared };
         let workers = match options.threads {
@@ -183,8 +139,8 @@ impl Device {
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
             constants: constants(kernel, &addresses, &self.windows, grid_id),
-            budget: if hopeless { options.budget.min(SAMPLE) } else { options.budget },
-            hopeless,
+            budget: if exceeds_budget { options.budget.min(SAMPLE) } else { options.budget },
+            exceeds_budget,
             deadline: options.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
             time_limit: options.time_limit,
             limits: options.limits,
@@ -210,7 +166,7 @@ impl Device {
             printed: Mutex::new(Vec::new()),
             resident: AtomicU64::new(0),
             resident_limit,
-            moves: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         };
         let states = match (checked, options.counters) {

@@ -1,81 +1,27 @@
 //! `mbarrier` objects: eight bytes of shared memory that hold a phase, the pending arrivals and the pending bytes.
 //!
-//! Bits 0-19 are the arrivals pending in this phase, bits 20-39 the arrivals of a whole phase, and bits 40-61 the
-//! pending transaction bytes (two's complement). Bit 62 is set in a valid object. Bit 63 is the parity of the current
-//! phase. The layout of the hardware is opaque, so programs must treat this layout as opaque too.
-
 use super::Policy;
-use super::memory::{Span, Use};
-use super::step::{Cx, Next};
+use super::state::{
+    AccessKind, BarrierLog, Location, MAX_COUNT, Mbarrier, Next, Request, RunningWarp, Span, WINDOW,
+    bytes_under_way, narrow, relative,
+};
 use crate::check::Kind;
-use crate::isa::op::{Inst, MbarrierOp};
+use crate::isa::op::{Inst, MbarrierOp, Op};
 use crate::isa::types::Space;
+use crate::lanes::{lanes, lanes_where};
 use crate::mem::shadow;
 
-const MAX_COUNT: u32 = (1 << 20) - 1;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mbarrier {
-    pub pending: i64,
-    pub expected: u32,
-    pub tx: i64,
-    pub phase: bool,
-    pub valid: bool,
-}
-
-impl Mbarrier {
-    pub fn decode(bits: u64) -> Mbarrier {
-        Mbarrier {
-            pending: (bits & 0xf_ffff) as i64,
-            expected: (bits >> 20 & 0xf_ffff) as u32,
-            tx: ((bits << 2) as i64) >> 42,
-            phase: bits >> 63 == 1,
-            valid: bits >> 62 & 1 == 1,
-        }
-    }
-
-    pub fn encode(self) -> u64 {
-        (self.pending as u64 & 0xf_ffff)
-            | u64::from(self.expected) << 20
-            | (self.tx as u64 & 0x3f_ffff) << 40
-            | u64::from(self.valid) << 62
-            | u64::from(self.phase) << 63
-    }
-
-    pub fn arrive(&mut self, count: u32) {
-        self.pending -= i64::from(count);
-    }
-
-    /// Starts the next phase if no arrivals and no bytes are pending.
-    fn complete(&mut self) -> bool {
-        if self.pending != 0 || self.tx != 0 {
-            return false;
-        }
-        self.phase = !self.phase;
-        self.pending = i64::from(self.expected);
-        true
-    }
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Changes an mbarrier object and completes its phase if nothing is pending after the change. Returns the state
     /// before the change.
-    pub fn mbarrier_update(
-        &mut self,
-        span: &Span,
-        address: u64,
-        lane: usize,
-        f: impl FnOnce(&mut Mbarrier),
-    ) -> u64 {
-        let at = span.host(address).cast::<u64>();
+    pub fn mbarrier_update(&mut self, location: Location, lane: usize, f: impl FnOnce(&mut Mbarrier)) -> u64 {
+        let at = location.host().cast::<u64>();
         // SAFETY: the span contains the object. Shared memory belongs to this worker.
         let old = unsafe { at.read_unaligned() };
         let mut b = Mbarrier::decode(old);
         if !b.valid {
             if P::CHECK {
-                self.finding(Kind::Uninitialised, 1 << lane, || {
-                    "the mbarrier object has not been initialised".to_string()
-                });
+                self.report_not_initialised(lane);
             }
             return old;
         }
@@ -84,7 +30,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             if P::CHECK {
                 let over = -b.pending;
                 self.finding(Kind::BarrierCount, 1 << lane, || {
-                    format!("{over} arrivals more than the mbarrier object was initialised for")
+                    format!("the mbarrier object receives {over} more arrivals than it was initialised for")
                 });
             }
             b.pending = 0;
@@ -93,8 +39,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         // SAFETY: as above.
         unsafe { at.write_unaligned(b.encode()) };
         if P::CHECK && completed {
-            let at = (address - span.low) as u32;
-            let core = match self.owner(span) {
+            let at = (location.address - location.span.low) as u32;
+            let core = match self.owner(&location.span) {
                 // SAFETY: `peer` is another block of the cluster. The same worker runs it.
                 Some(peer) => unsafe { &mut *peer },
                 None => &mut *self.block,
@@ -106,16 +52,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         old
     }
 
-    #[allow(clippy::too_many_lines)] // A table: one arm per mbarrier operation.
-    pub fn mbarrier(
-        &mut self,
-        inst: &Inst,
-        op: MbarrierOp,
-        space: Space,
-        offset: i32,
-        relaxed: bool,
-        mask: u32,
-    ) -> Next {
+    pub fn mbarrier(&mut self, inst: &Inst, mask: u32) -> Next {
+        let Op::Mbarrier { op, space, offset, .. } = inst.op else { return Next::Continue };
         let sources = inst.sources();
         if op == MbarrierOp::PendingCount {
             let tokens = *self.r64(sources[0]);
@@ -125,19 +63,19 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let mut ad = self.addresses(sources[0], offset, mask, 8);
         if space == Space::Generic {
-            ad = super::atomics::relative(&ad, mask, self.grid.windows.shared);
+            ad = relative(&ad, mask, self.grid.windows.shared);
         }
         if self.grid.is_clustered() {
             // The objects may be in different blocks. Handle one block per iteration.
-            let of = |l: usize| ad.at[l] / super::cluster::WINDOW;
-            let first = of(mask.trailing_zeros() as usize & 31);
-            let group = super::lanes(mask).filter(|l| of(*l) == first).fold(0u32, |m, l| m | 1 << l);
+            let window = |l: usize| ad.at[l] / WINDOW;
+            let first = window(mask.trailing_zeros() as usize & 31);
+            let group = lanes_where(mask, |l| window(l) == first);
             if group != mask {
-                let next = self.mbarrier(inst, op, space, offset, relaxed, group);
+                let next = self.mbarrier(inst, group);
                 if next == Next::Halt {
                     return next;
                 }
-                return self.mbarrier(inst, op, space, offset, relaxed, mask & !group);
+                return self.mbarrier(inst, mask & !group);
             }
         }
         let operand = sources.get(1).map_or([0; 32], |s| self.wide(*s));
@@ -148,154 +86,175 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.check_use(*s, mask, "is used by a barrier");
         }
         let mut left = mask;
-        let Some((group, span)) = self.span(Space::Shared, &ad, 8, &mut left, Use::Atomic) else {
+        let request = Request { kind: AccessKind::Atomic, space: Space::Shared, addresses: &ad, size: 8 };
+        let Some((group, span)) = self.span(&request, &mut left) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        let owner = self.owner(&span);
-        if let Some(peer) = owner {
-            if P::CHECK && matches!(op, MbarrierOp::Arrive { .. } | MbarrierOp::CompleteTx) && !relaxed {
-                let published = self.block.races.publish(self.w.id, group);
-                let at = (ad.at[group.trailing_zeros() as usize] - span.low) as u32;
-                // SAFETY: `peer` is another block of the cluster. The same worker runs it.
-                unsafe { (*peer).races.mbarrier_arrive_from(at, &published) };
-            }
-        } else if P::CHECK {
-            let (at, objects) = (self.at(), super::step::narrow(&ad.at));
-            let races = &mut self.block.races;
-            match op {
-                MbarrierOp::Init => races.mbarrier_init(self.w.id, group, at, &objects),
-                MbarrierOp::Inval => races.mbarrier_invalidate(self.w.id, group, at, &objects),
-                MbarrierOp::Arrive { .. } => races.mbarrier_arrive(self.w.id, group, at, &objects, !relaxed),
-                MbarrierOp::ExpectTx | MbarrierOp::CompleteTx => {
-                    races.mbarrier_arrive(self.w.id, group, at, &objects, !relaxed);
-                }
-                _ => {}
-            }
+        if P::CHECK {
+            self.before_mbarrier(inst, &span, &ad.at, &operand, group);
+        }
+        if let MbarrierOp::TestWait { .. } = op {
+            let passed = self.mbarrier_test(inst, &span, &ad.at, &operand, group);
+            self.set_pred(inst.r(0), passed, group);
+            self.define(inst, mask);
+            // The warp polls, so other warps run first. Under checks it yields even if the wait passes. If the wait
+            // passed too early, the warp then runs concurrently with the threads that it should have waited for.
+            return if P::CHECK || passed & group != group { Next::YieldAfter } else { Next::Continue };
         }
         let mut tokens = [0u64; 32];
-        let mut done = 0u32;
-        if P::CHECK && matches!(op, MbarrierOp::Arrive { .. }) && group.count_ones() > 1 {
-            let expect = matches!(op, MbarrierOp::Arrive { expect: true, .. });
-            let counted = sources.len() > 1 && !expect;
-            self.check_crowd(&span, &ad.at, group, |l| if counted { operand[l] as u32 } else { 1 });
+        for l in lanes(group) {
+            let location = Location { span, address: ad.at[l] };
+            tokens[l] = self.mbarrier_change(inst, location, operand[l] as u32, l);
         }
-        for l in super::lanes(group) {
-            let address = ad.at[l];
-            let count = operand[l] as u32;
-            match op {
-                MbarrierOp::Init => self.mbarrier_init(&span, address, l, count),
-                MbarrierOp::Inval => {
-                    // SAFETY: the span contains the object.
-                    unsafe { span.host(address).cast::<u64>().write_unaligned(0) };
-                    if P::CHECK {
-                        // SAFETY: as above.
-                        unsafe { span.state(address).write_bytes(shadow::NEVER, 8) };
-                    }
-                }
-                MbarrierOp::Arrive { drop, expect, .. } => {
-                    if P::CHECK && owner.is_none() {
-                        self.log_arrival(address, expect);
-                    }
-                    let (arrivals, bytes) = if expect {
-                        (1, i64::from(count))
-                    } else {
-                        (if sources.len() > 1 { count } else { 1 }, 0)
-                    };
-                    tokens[l] = self.mbarrier_update(&span, address, l, |b| {
-                        b.tx += bytes;
-                        if drop {
-                            b.expected = b.expected.saturating_sub(arrivals);
-                        }
-                        b.arrive(arrivals);
-                    });
-                }
-                MbarrierOp::ExpectTx => {
-                    if P::CHECK {
-                        let at = self.at();
-                        let log = self.block.barrier_logs.entry(address as u32).or_default();
-                        log.expected_at = Some(at);
-                    }
-                    self.mbarrier_update(&span, address, l, |b| b.tx += i64::from(count));
-                }
-                MbarrierOp::CompleteTx => {
-                    self.mbarrier_update(&span, address, l, |b| b.tx -= i64::from(count));
-                }
-                MbarrierOp::TestWait { parity, .. } => {
-                    // SAFETY: the span contains the object.
-                    let read =
-                        || Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
-                    let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
-                    let mut now = read();
-                    // Pending copies that report to this object land only when a thread must wait for them.
-                    if P::CHECK && now.phase == waited_for {
-                        self.copies_for_barrier(address as u32);
-                        now = read();
-                    }
-                    if P::CHECK && !now.valid {
-                        self.finding(Kind::Uninitialised, 1 << l, || {
-                            "the mbarrier object has not been initialised".to_string()
-                        });
-                    }
-                    let passed = now.phase != waited_for;
-                    done |= u32::from(passed) << l;
-                }
-                MbarrierOp::PendingCount => {}
-            }
-        }
-        if P::CHECK
-            && let MbarrierOp::TestWait { parity, .. } = op
-        {
-            self.log_waits(&span, &ad.at, group, done, parity);
-            let (at, objects) = (self.at(), super::step::narrow(&ad.at));
-            self.w.last_poll = Some(at);
-            self.block.races.mbarrier_wait(self.w.id, group, done, at, &objects, !relaxed);
-        }
-        if P::CHECK && matches!(op, MbarrierOp::Init) {
-            for l in super::lanes(group) {
-                // SAFETY: the span contains the object.
-                unsafe { span.state(ad.at[l]).write_bytes(shadow::WRITTEN, 8) };
-            }
-        }
-        match op {
-            MbarrierOp::TestWait { .. } => {
-                self.set_pred(inst.r(0), done, group);
-                self.define(inst, mask);
-                // The warp polls, so other warps run first. Under checks it yields even if the wait passes. If the wait
-                // passed too early, the warp then runs concurrently with the threads that it should have waited for.
-                if P::CHECK || done & group != group {
-                    return Next::YieldAfter;
-                }
-            }
-            MbarrierOp::Arrive { .. } if inst.results > 0 => {
-                self.set64(inst.r(0), &tokens, group);
-                self.define(inst, mask);
-            }
-            _ => {}
+        if matches!(op, MbarrierOp::Arrive { .. }) && inst.results > 0 {
+            self.set64(inst.r(0), &tokens, group);
+            self.define(inst, mask);
         }
         Next::Continue
     }
 
+    /// Tells the race checker about an operation, and checks the number of arrivals.
+    fn before_mbarrier(&mut self, inst: &Inst, span: &Span, at: &[u64; 32], operand: &[u64; 32], group: u32) {
+        let Op::Mbarrier { op, relaxed, .. } = inst.op else { return };
+        if let Some(peer) = self.owner(span) {
+            if matches!(op, MbarrierOp::Arrive { .. } | MbarrierOp::CompleteTx) && !relaxed {
+                let published = self.block.races.publish(self.w.id, group);
+                let at = (at[group.trailing_zeros() as usize] - span.low) as u32;
+                // SAFETY: `peer` is another block of the cluster. The same worker runs it.
+                unsafe { (*peer).races.mbarrier_arrive_from(at, &published) };
+            }
+        } else {
+            let (site, objects) = (self.site(group), narrow(at));
+            let races = &mut self.block.races;
+            match op {
+                MbarrierOp::Init => races.mbarrier_init(site, &objects),
+                MbarrierOp::Inval => races.mbarrier_invalidate(site, &objects),
+                MbarrierOp::Arrive { .. } | MbarrierOp::ExpectTx | MbarrierOp::CompleteTx => {
+                    races.mbarrier_arrive(site, &objects, !relaxed);
+                }
+                _ => {}
+            }
+        }
+        if let MbarrierOp::Arrive { expect, .. } = op
+            && group.count_ones() > 1
+        {
+            let counted = inst.sources().len() > 1 && !expect;
+            self.check_arrivals(span, at, group, |l| if counted { operand[l] as u32 } else { 1 });
+        }
+    }
+
+    /// Performs a lane's operation on its object, except a test. Returns the state before an arrival.
+    fn mbarrier_change(&mut self, inst: &Inst, location: Location, count: u32, lane: usize) -> u64 {
+        let Op::Mbarrier { op, .. } = inst.op else { return 0 };
+        match op {
+            MbarrierOp::Init => {
+                self.mbarrier_init(location, lane, count);
+                0
+            }
+            MbarrierOp::Inval => {
+                // SAFETY: the span contains the object.
+                unsafe {
+                    location.host().cast::<u64>().write_unaligned(0);
+                    if P::CHECK {
+                        location.state().write_bytes(shadow::NEVER, 8);
+                    }
+                }
+                0
+            }
+            MbarrierOp::Arrive { drop, expect, .. } => {
+                if P::CHECK && self.owner(&location.span).is_none() {
+                    self.log_arrival(location.address, expect);
+                }
+                let has_count = inst.sources().len() > 1;
+                let (arrivals, bytes) =
+                    if expect { (1, i64::from(count)) } else { (if has_count { count } else { 1 }, 0) };
+                self.mbarrier_update(location, lane, |b| {
+                    b.tx += bytes;
+                    if drop {
+                        b.expected = b.expected.saturating_sub(arrivals);
+                    }
+                    b.arrive(arrivals);
+                })
+            }
+            MbarrierOp::ExpectTx => {
+                if P::CHECK {
+                    let at = self.at();
+                    self.barrier_log(location.address).expected_at = Some(at);
+                }
+                self.mbarrier_update(location, lane, |b| b.tx += i64::from(count))
+            }
+            MbarrierOp::CompleteTx => self.mbarrier_update(location, lane, |b| b.tx -= i64::from(count)),
+            MbarrierOp::TestWait { .. } | MbarrierOp::PendingCount => 0,
+        }
+    }
+
+    /// Executes `test_wait` and `try_wait`. Returns the lanes whose phase is complete.
+    fn mbarrier_test(
+        &mut self,
+        inst: &Inst,
+        span: &Span,
+        at: &[u64; 32],
+        operand: &[u64; 32],
+        group: u32,
+    ) -> u32 {
+        let Op::Mbarrier { op: MbarrierOp::TestWait { parity, .. }, relaxed, .. } = inst.op else { return 0 };
+        let mut passed = 0u32;
+        for l in lanes(group) {
+            let location = Location { span: *span, address: at[l] };
+            let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
+            // SAFETY: the span contains the object.
+            let mut now = unsafe { Mbarrier::read(location) };
+            // Pending copies that report to this object land only when a thread must wait for them.
+            if P::CHECK && now.phase == waited_for {
+                self.copies_for_barrier(at[l] as u32);
+                // SAFETY: as above.
+                now = unsafe { Mbarrier::read(location) };
+            }
+            if P::CHECK && !now.valid {
+                self.report_not_initialised(l);
+            }
+            passed |= u32::from(now.phase != waited_for) << l;
+        }
+        if P::CHECK {
+            self.log_waits(span, at, group, passed, parity);
+            let (site, objects) = (self.site(group), narrow(at));
+            self.w.last_poll = Some(site.pc);
+            self.block.races.mbarrier_wait(site, passed, &objects, !relaxed);
+        }
+        passed
+    }
+
+    fn report_not_initialised(&mut self, lane: usize) {
+        self.finding(Kind::Uninitialised, 1 << lane, || {
+            "the mbarrier object has not been initialised".to_string()
+        });
+    }
+
     /// Reports lanes of one warp whose simultaneous arrivals complete more than one phase.
-    fn check_crowd(&mut self, span: &Span, at: &[u64; 32], lanes: u32, count: impl Fn(usize) -> u32) {
-        let first = at[lanes.trailing_zeros() as usize];
-        let together = super::lanes(lanes).filter(|l| at[*l] == first).fold(0u32, |m, l| m | 1 << l);
-        let arrivals: i64 = super::lanes(together).map(|l| i64::from(count(l))).sum();
+    fn check_arrivals(&mut self, span: &Span, at: &[u64; 32], mask: u32, count: impl Fn(usize) -> u32) {
+        let first = at[mask.trailing_zeros() as usize];
+        let together = lanes_where(mask, |l| at[l] == first);
+        let arrivals: i64 = lanes(together).map(|l| i64::from(count(l))).sum();
         // SAFETY: the span contains the object.
-        let b = Mbarrier::decode(unsafe { span.host(first).cast::<u64>().read_unaligned() });
+        let b = unsafe { Mbarrier::read(Location { span: *span, address: first }) };
         if b.valid && arrivals >= b.pending + i64::from(b.expected) && b.expected > 0 {
             let expected = b.expected;
             self.finding(Kind::BarrierCount, together, || {
                 format!(
-                    "{arrivals} arrivals of one warp at once, at an mbarrier object initialised for {expected}: they end \
-                     more than one phase"
+                    "one warp arrives {arrivals} times at once at an mbarrier object that was initialised for {expected} \
+                     arrivals, which completes more than one phase"
                 )
             });
         }
     }
 
+    fn barrier_log(&mut self, address: u64) -> &mut BarrierLog {
+        self.block.barrier_logs.entry(address as u32).or_default()
+    }
+
     fn log_arrival(&mut self, address: u64, expect: bool) {
         let (at, warp) = (self.at(), self.w.id);
-        let log = self.block.barrier_logs.entry(address as u32).or_default();
+        let log = self.barrier_log(address);
         log.arrive(warp);
         if expect {
             log.expected_at = Some(at);
@@ -309,7 +268,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut left = lanes;
         while left != 0 {
             let address = at[left.trailing_zeros() as usize];
-            let group = super::lanes(left).filter(|l| at[*l] == address).fold(0u32, |m, l| m | 1 << l);
+            let group = lanes_where(left, |l| at[l] == address);
             left &= !group;
             if group & !passed != 0 {
                 self.w.last_barrier = Some(address as u32);
@@ -322,13 +281,13 @@ impl<P: Policy> Cx<'_, '_, P> {
                 continue;
             }
             // SAFETY: the span contains the object.
-            let now = Mbarrier::decode(unsafe { span.host(address).cast::<u64>().read_unaligned() });
-            let bytes = super::barrier_log::bytes_under_way(&self.block.bulk, address as u32);
+            let now = unsafe { Mbarrier::read(Location { span: *span, address }) };
+            let bytes = bytes_under_way(&self.block.bulk, address as u32);
             if bytes > 0 || now.tx > 0 {
                 self.finding(Kind::BarrierPhase, again, || {
                     format!(
-                        "the wait is satisfied by phase {} of the mbarrier, which the thread has passed before; phase \
-                         {phase} is under way, with {} bytes still to come: the parity to wait for is {}",
+                        "phase {} of the mbarrier object satisfies the wait, but the thread has already waited for that \
+                         phase; phase {phase} still expects {} bytes, and the thread must wait for parity {}",
                         phase.wrapping_sub(1) as i32,
                         bytes.max(now.tx.max(0) as u64),
                         u8::from(now.phase)
@@ -338,45 +297,24 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    fn mbarrier_init(&mut self, span: &Span, address: u64, lane: usize, count: u32) {
+    fn mbarrier_init(&mut self, location: Location, lane: usize, count: u32) {
         if P::CHECK && (count == 0 || count > MAX_COUNT) {
             self.finding(Kind::BarrierCount, 1 << lane, || {
-                format!("mbarrier object initialised for {count} arrivals: 1 to {MAX_COUNT} are allowed")
+                format!("the thread initialises an mbarrier object for {count} arrivals; 1 to {MAX_COUNT} are allowed")
             });
         }
         let count = count.clamp(1, MAX_COUNT);
         if P::CHECK {
-            self.block.barrier_logs.insert(address as u32, super::barrier_log::BarrierLog::default());
+            self.block.barrier_logs.insert(location.address as u32, BarrierLog::default());
         }
         let b = Mbarrier { pending: i64::from(count), expected: count, tx: 0, phase: false, valid: true };
         // SAFETY: the span contains the object.
-        unsafe { span.host(address).cast::<u64>().write_unaligned(b.encode()) };
-        self.block.progress += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Mbarrier;
-
-    #[test]
-    fn an_object_survives_its_eight_bytes() {
-        for tx in [-70_000i64, -1, 0, 1, 1 << 20] {
-            let b = Mbarrier { pending: 5, expected: 1_000_000, tx, phase: true, valid: true };
-            assert_eq!(Mbarrier::decode(b.encode()), b);
+        unsafe {
+            location.host().cast::<u64>().write_unaligned(b.encode());
+            if P::CHECK {
+                location.state().write_bytes(shadow::WRITTEN, 8);
+            }
         }
-    }
-
-    #[test]
-    fn a_phase_ends_when_arrivals_and_bytes_are_in() {
-        let mut b = Mbarrier { pending: 2, expected: 2, tx: 0, phase: false, valid: true };
-        b.arrive(1);
-        b.tx += 16;
-        assert!(!b.complete());
-        b.arrive(1);
-        assert!(!b.complete());
-        b.tx -= 16;
-        assert!(b.complete());
-        assert_eq!((b.pending, b.phase), (2, true));
+        self.block.progress += 1;
     }
 }

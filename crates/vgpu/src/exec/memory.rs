@@ -7,107 +7,67 @@
 //! instructions use atomic operations of the host.
 
 use super::Policy;
-use super::atomics::relative;
-use super::hooks::lay_of;
-use super::step::{Cx, Next, narrow};
+use super::hooks::access_pattern;
+use super::state::{
+    AccessKind, Addresses, Grid, Next, Origin, Request, RunningWarp, Source, Span, Undef, Unit, WINDOW, ZERO,
+    region_set, relative, undef_bit,
+};
 use super::survey::{SharedLoad, SharedSurvey, Survey};
-use super::taint::{Origin, Source};
-use super::warp::{Undef, Unit, ZERO};
 use crate::check::{Kind, race};
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
+use crate::lanes::{lanes, lanes_where};
 use crate::mem::device::Region;
 use crate::mem::shadow;
 
-/// Addresses of the lanes of one instruction.
-#[derive(Debug)]
-pub struct Addresses {
-    pub at: [u64; 32],
-    pub survey: Survey,
-}
-
-/// A range of host memory that a group of lanes points into.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    /// Host pointer that corresponds to the address `low`.
-    pub base: *mut u8,
-    pub shadow: *mut u8,
-    pub low: u64,
-    pub source: Source,
-}
-
-impl Span {
-    #[inline(always)]
-    pub fn host(&self, address: u64) -> *mut u8 {
-        self.base.wrapping_add((address - self.low) as usize)
-    }
-
-    #[inline(always)]
-    pub fn state(&self, address: u64) -> *mut u8 {
-        self.shadow.wrapping_add((address - self.low) as usize)
-    }
-}
-
-/// The kind of an access, for findings and counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    Load,
-    Store,
-    Atomic,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn addresses(&mut self, slot: Slot, offset: i32, mask: u32, size: u32) -> Addresses {
         let mut at = [0; 32];
-        // SAFETY: `slot` names a register of the width that the slot encodes.
-        let survey = unsafe {
-            (self.kernels.survey)(
-                self.reg(slot),
-                slot.is_wide(),
-                i64::from(offset),
-                mask,
-                u64::from(size),
-                &mut at,
-            )
-        };
+        let survey = self.survey(slot, offset, mask, size, &mut at);
         if P::CHECK && self.w.tracking {
             self.check_use(slot, mask, "is used as an address");
         }
         Addresses { at, survey }
     }
 
+    #[inline(always)]
+    fn survey(&self, slot: Slot, offset: i32, mask: u32, size: u32, at: &mut [u64; 32]) -> Survey {
+        let (register, offset) = (self.reg(slot), i64::from(offset));
+        // SAFETY: `slot` names a register of the width that the slot encodes.
+        unsafe { (self.functions.survey)(register, slot.is_wide(), offset, mask, u64::from(size), at) }
+    }
+
     /// Groups the lanes by the space of their generic addresses, makes the addresses relative to that space, and calls
     /// `each` for every group.
-    fn by_space(
+    #[inline(always)]
+    pub fn by_space(
         &mut self,
-        space: Space,
-        ad: &mut Addresses,
+        request: Request<'_>,
         mask: u32,
-        mut each: impl FnMut(&mut Self, Space, &Addresses, u32) -> Next,
+        mut each: impl FnMut(&mut Self, &Request<'_>, u32) -> Next,
     ) -> Next {
-        if space != Space::Generic {
-            return each(self, space, ad, mask);
+        if request.space != Space::Generic {
+            return each(self, &request, mask);
         }
-        let windows = self.grid.windows;
+        let (windows, ad) = (self.grid.windows, request.addresses);
         let mut left = mask;
         while left != 0 {
-            let first = left.trailing_zeros() as usize;
-            let space = windows.space_of(ad.at[first]);
+            let space = windows.space_of(ad.at[left.trailing_zeros() as usize]);
             let group = if windows.space_of(ad.survey.min) == windows.space_of(ad.survey.max) {
                 left
             } else {
-                super::lanes(left).filter(|l| windows.space_of(ad.at[*l]) == space).fold(0, |m, l| m | 1 << l)
+                lanes_where(left, |l| windows.space_of(ad.at[l]) == space)
             };
             left &= !group;
             let next = if space == Space::Global && group == mask {
-                each(self, space, ad, group)
+                each(self, &Request { space, ..request }, group)
             } else {
                 let mut relative = relative(ad, group, windows.base(space));
                 if group == mask {
                     relative.survey.contiguous = ad.survey.contiguous;
                     relative.survey.uniform = ad.survey.uniform;
                 }
-                each(self, space, &relative, group)
+                each(self, &Request { space, addresses: &relative, ..request }, group)
             };
             if next != Next::Continue {
                 return next;
@@ -119,54 +79,35 @@ impl<P: Policy> Cx<'_, '_, P> {
     /// Finds the memory that lanes point into. Returns the largest group of `left` whose addresses are in one range,
     /// and that range. Lanes with invalid addresses are reported and removed. `None` means that no lane is left or,
     /// without checks, that the launch has ended.
-    pub fn span(
-        &mut self,
-        space: Space,
-        ad: &Addresses,
-        size: u32,
-        left: &mut u32,
-        what: Use,
-    ) -> Option<(u32, Span)> {
-        let align = u64::from(size.next_power_of_two());
-        if ad.survey.or & (align - 1) != 0 {
-            let bad = super::lanes(*left).filter(|l| ad.at[*l] & (align - 1) != 0).fold(0, |m, l| m | 1 << l);
-            if bad != 0 {
-                *left &= !bad;
-                self.misaligned(space, ad, size, bad, what);
-            }
-        }
+    pub fn span(&mut self, request: &Request<'_>, left: &mut u32) -> Option<(u32, Span)> {
+        self.remove_misaligned(request, left);
         if *left == 0 {
             return None;
         }
-        let reach = (ad.survey.max - ad.survey.min).saturating_add(u64::from(size));
-        match space {
-            Space::Shared if ad.survey.max >= super::cluster::WINDOW && self.grid.is_clustered() => {
-                let near = super::lanes(*left)
-                    .filter(|l| ad.at[*l] < super::cluster::WINDOW)
-                    .fold(0u32, |m, l| m | 1 << l);
+        let ad = request.addresses;
+        match request.space {
+            Space::Shared if ad.survey.max >= WINDOW && self.grid.is_clustered() => {
+                let near = lanes_where(*left, |l| ad.at[l] < WINDOW);
                 if near == 0 {
-                    return self.remote_span(ad, size, left, what);
+                    return self.remote_span(request, left);
                 }
                 // Handle the lanes that access the own block's shared memory first. The other lanes remain in `left`.
-                let limit = u64::from(self.block.shared_bytes);
-                let span = self.whole_shared();
                 let mut own = near;
-                let one = super::atomics::relative(ad, near, 0);
-                let group = self.limited(space, &one, size, &mut own, what, limit);
+                let addresses = &relative(ad, near, 0);
+                let group = self.shared_lanes(&Request { addresses, ..*request }, &mut own);
                 *left &= !(near & !own);
-                group.map(|g| (g, span))
+                group.map(|g| (g, self.whole_shared()))
             }
             Space::Shared => {
-                let limit = u64::from(self.block.shared_bytes);
-                let span = Span {
-                    base: self.block.shared.as_mut_ptr().cast(),
-                    shadow: self.block.shared_shadow.as_mut_ptr(),
-                    low: 0,
-                    source: Source::Shared,
-                };
-                self.limited(space, ad, size, left, what, limit).map(|g| (g, span))
+                let span = self.whole_shared();
+                self.shared_lanes(request, left).map(|g| (g, span))
             }
             Space::Param => {
+                if request.kind != AccessKind::Load {
+                    let bad = std::mem::take(left);
+                    self.out_of_bounds(request, bad, |_| "kernel parameters cannot be written".to_string());
+                    return None;
+                }
                 let limit = self.grid.params.len() as u64;
                 let span = Span {
                     base: self.grid.params.as_ptr().cast_mut(),
@@ -174,152 +115,143 @@ impl<P: Policy> Cx<'_, '_, P> {
                     low: 0,
                     source: Source::Global,
                 };
-                if what != Use::Load {
-                    let bad = std::mem::take(left);
-                    self.out_of_bounds(
-                        space,
-                        ad,
-                        size,
-                        bad,
-                        what,
-                        "kernel parameters cannot be written".to_string(),
-                    );
-                    return None;
-                }
-                self.limited(space, ad, size, left, what, limit).map(|g| (g, span))
+                self.remove_beyond(request, left, limit, |_, _| {
+                    format!("the kernel has {limit} bytes of parameters")
+                });
+                (*left != 0).then_some((*left, span))
             }
             _ => {
+                let reach = (ad.survey.max - ad.survey.min).saturating_add(u64::from(request.size));
                 let region = self.worker.regions[region_set(ad.survey.min)];
-                if region.holds(ad.survey.min, reach) && !(region.constant && what != Use::Load) {
-                    return Some((*left, self.region_span(&region)));
+                let writes = request.kind != AccessKind::Load;
+                if region.holds(ad.survey.min, reach) && !(region.constant && writes) {
+                    return Some((*left, Span::from_region(&region)));
                 }
-                self.find_region(ad, size, left, what)
+                self.find_region(request, left)
             }
         }
     }
 
-    fn region_span(&self, region: &Region) -> Span {
-        Span { base: region.data, shadow: region.shadow, low: region.address, source: Source::Global }
-    }
-
-    /// Returns the lanes inside `0..limit`. The others are reported and removed.
-    fn limited(
+    /// Calls `each` for every group of lanes whose addresses are in one range. Returns the lanes whose access failed.
+    #[inline(always)]
+    pub fn each_span(
         &mut self,
-        space: Space,
-        ad: &Addresses,
-        size: u32,
-        left: &mut u32,
-        what: Use,
-        limit: u64,
-    ) -> Option<u32> {
-        let size64 = u64::from(size);
-        if ad.survey.max.checked_add(size64).is_none_or(|end| end > limit) {
-            let bad = super::lanes(*left)
-                .filter(|l| ad.at[*l].checked_add(size64).is_none_or(|end| end > limit))
-                .fold(0u32, |m, l| m | 1 << l);
-            if bad != 0 {
-                *left &= !bad;
-                let worst = super::lanes(bad).map(|l| ad.at[l]).max().unwrap_or(0);
-                let text = match space {
-                    Space::Shared => self.describe_shared(worst, limit),
-                    _ => format!("the kernel has {limit} bytes of parameters"),
-                };
-                self.out_of_bounds(space, ad, size, bad, what, text);
-            }
+        request: &Request<'_>,
+        mask: u32,
+        mut each: impl FnMut(&mut Self, u32, &Span),
+    ) -> u32 {
+        let (mut left, mut failed) = (mask, mask);
+        while left != 0 {
+            let Some((group, span)) = self.span(request, &mut left) else { break };
+            left &= !group;
+            failed &= !group;
+            each(self, group, &span);
         }
+        failed
+    }
+
+    /// Returns the lanes that are inside the block's shared memory. The others are reported and removed.
+    #[inline(always)]
+    fn shared_lanes(&mut self, request: &Request<'_>, left: &mut u32) -> Option<u32> {
+        let limit = u64::from(self.block.shared_bytes);
+        self.remove_beyond(request, left, limit, |grid, address| describe_shared(grid, address, limit));
         (*left != 0).then_some(*left)
     }
 
-    fn describe_shared(&self, address: u64, limit: u64) -> String {
-        let named = self.grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address);
-        match named {
-            Some((at, bytes, name)) if address < u64::from(*at) + u64::from(*bytes) * 4 => format!(
-                "{} bytes into `{name}` ({bytes} bytes); the block has {limit} bytes of shared memory",
-                address - u64::from(*at)
-            ),
-            _ => format!("the block has {limit} bytes of shared memory"),
+    /// Reports and removes the lanes whose address is not a multiple of the size.
+    #[inline(always)]
+    fn remove_misaligned(&mut self, request: &Request<'_>, left: &mut u32) {
+        let low = u64::from(request.size.next_power_of_two()) - 1;
+        if request.addresses.survey.or & low != 0 {
+            let bad = lanes_where(*left, |l| request.addresses.at[l] & low != 0);
+            if bad != 0 {
+                *left &= !bad;
+                self.misaligned(request, bad);
+            }
+        }
+    }
+
+    /// Reports and removes the lanes outside `0..limit`. `describe` gets the highest of their addresses.
+    #[inline(always)]
+    fn remove_beyond(
+        &mut self,
+        request: &Request<'_>,
+        left: &mut u32,
+        limit: u64,
+        describe: impl FnOnce(&Grid<'_>, u64) -> String,
+    ) {
+        let (ad, size) = (request.addresses, u64::from(request.size));
+        let is_beyond = |at: u64| at.checked_add(size).is_none_or(|end| end > limit);
+        if is_beyond(ad.survey.max) {
+            let bad = lanes_where(*left, |l| is_beyond(ad.at[l]));
+            if bad != 0 {
+                *left &= !bad;
+                let worst = lanes(bad).map(|l| ad.at[l]).max().unwrap_or(0);
+                self.out_of_bounds(request, bad, |grid| describe(grid, worst));
+            }
         }
     }
 
     #[inline(never)]
-    fn find_region(&mut self, ad: &Addresses, size: u32, left: &mut u32, what: Use) -> Option<(u32, Span)> {
+    fn find_region(&mut self, request: &Request<'_>, left: &mut u32) -> Option<(u32, Span)> {
+        let (ad, size) = (request.addresses, u64::from(request.size));
+        let writes = request.kind != AccessKind::Load;
         let mut bad = 0;
         let mut region = Region::NONE;
-        for l in super::lanes(*left) {
-            if !region.holds(ad.at[l], u64::from(size)) {
+        for l in lanes(*left) {
+            if !region.holds(ad.at[l], size) {
                 region = self.grid.region_of(ad.at[l]);
             }
-            if !region.holds(ad.at[l], u64::from(size)) || (region.constant && what != Use::Load) {
+            if !region.holds(ad.at[l], size) || (region.constant && writes) {
                 bad |= 1 << l;
             }
         }
         if bad != 0 {
             *left &= !bad;
             let first = ad.at[bad.trailing_zeros() as usize];
-            let region = self.grid.region_of(first);
-            let text = if region.holds(first, u64::from(size)) {
-                "constant memory cannot be written".to_string()
-            } else {
-                String::new()
-            };
-            self.out_of_bounds(Space::Global, ad, size, bad, what, text);
+            let request = Request { space: Space::Global, ..*request };
+            self.out_of_bounds(&request, bad, |grid| {
+                if grid.region_of(first).holds(first, size) {
+                    "constant memory cannot be written".to_string()
+                } else {
+                    grid.device.describe(first).1
+                }
+            });
         }
         if *left == 0 {
             return None;
         }
         let region = self.grid.region_of(ad.at[left.trailing_zeros() as usize]);
         self.worker.regions[region_set(region.address)] = region;
-        let group = super::lanes(*left)
-            .filter(|l| region.holds(ad.at[*l], u64::from(size)))
-            .fold(0, |m, l| m | 1 << l);
-        Some((group, self.region_span(&region)))
+        let group = lanes_where(*left, |l| region.holds(ad.at[l], size));
+        Some((group, Span::from_region(&region)))
     }
 
-    fn misaligned(&mut self, space: Space, ad: &Addresses, size: u32, bad: u32, what: Use) {
-        let address = ad.at[bad.trailing_zeros() as usize];
-        let at = self.at();
-        self.worker.report_access(
-            self.grid,
-            Kind::Misaligned,
-            at,
-            self.block.index,
-            self.w.id,
-            bad,
-            space,
-            address,
-            || format!("{} of {size} bytes at an address that is not a multiple of {size}", name_of(what)),
-        );
+    #[cold]
+    fn misaligned(&mut self, request: &Request<'_>, bad: u32) {
+        let &Request { kind, space, addresses, size } = request;
+        let (site, address) = (self.site(bad), addresses.at[bad.trailing_zeros() as usize]);
+        self.worker.report_access(self.grid, Kind::Misaligned, site, (space, address), || {
+            format!("a thread {} {size} bytes at an address that is not a multiple of {size}", kind.verb())
+        });
         if !P::CHECK {
             self.grid.stop();
         }
     }
 
+    /// Reports lanes whose access is out of bounds. `describe` says what is in bounds.
+    #[cold]
     pub fn out_of_bounds(
         &mut self,
-        space: Space,
-        ad: &Addresses,
-        size: u32,
+        request: &Request<'_>,
         bad: u32,
-        what: Use,
-        text: String,
+        describe: impl FnOnce(&Grid<'_>) -> String,
     ) {
-        let address = ad.at[bad.trailing_zeros() as usize];
-        let grid = self.grid;
-        let at = self.at();
-        self.worker.report_access(
-            grid,
-            Kind::OutOfBounds,
-            at,
-            self.block.index,
-            self.w.id,
-            bad,
-            space,
-            address,
-            || {
-                let (_, near) = if text.is_empty() { grid.device.describe(address) } else { (None, text) };
-                format!("{} of {size} bytes out of bounds: {near}", name_of(what))
-            },
-        );
+        let &Request { kind, space, addresses, size } = request;
+        let (site, address) = (self.site(bad), addresses.at[bad.trailing_zeros() as usize]);
+        self.worker.report_access(self.grid, Kind::OutOfBounds, site, (space, address), || {
+            format!("a thread {} {size} bytes out of bounds: {}", kind.verb(), describe(self.grid))
+        });
         if !P::CHECK {
             self.grid.stop();
         }
@@ -346,30 +278,17 @@ impl<P: Policy> Cx<'_, '_, P> {
                 bytes: self.block.shared_bytes,
             };
             // SAFETY: the pointers are registers of the given widths, and the function checks the range.
-            return unsafe { (self.kernels.load_shared)(&request) };
+            return unsafe { (self.functions.load_shared)(&request) };
         }
         if access.space == Space::Shared {
             return self.load_shared_checked(inst, access, mask);
         }
         let mut at = [0; 32];
-        // SAFETY: `address` names a register of the width that the slot encodes.
-        let survey = unsafe {
-            (self.kernels.survey)(
-                self.reg(address),
-                address.is_wide(),
-                i64::from(access.offset),
-                mask,
-                4,
-                &mut at,
-            )
-        };
-        let s = survey;
-        let region = self.worker.regions[region_set(s.min)];
-        if !region.holds(s.min, (s.max - s.min).saturating_add(4)) {
+        let Some((s, region)) = self.global_words(address, access.offset, mask, &mut at) else {
             return false;
-        }
-        let span = self.region_span(&region);
-        if s.or & 3 != 0 || P::CHECK && !self.words_defined(&span, &at, &s) {
+        };
+        let span = Span::from_region(&region);
+        if P::CHECK && !self.words_defined(&span, &at, &s) {
             return false;
         }
         let mut out = [0u32; 32];
@@ -380,18 +299,35 @@ impl<P: Policy> Cx<'_, '_, P> {
             } else if s.uniform {
                 out = [span.host(s.min).cast::<u32>().read_unaligned(); 32];
             } else {
-                (self.kernels.gather4)(span.base, span.low, &at, out.as_mut_ptr());
+                (self.functions.gather4)(span.base, span.low, &at, out.as_mut_ptr());
             }
         }
         self.set32(inst.r(0), &out, mask);
         if P::CHECK {
-            let ad = Addresses { at, survey };
-            self.before_access(access.space, &span, &ad, 4, mask, Use::Load, access, &[]);
+            let addresses = &Addresses { at, survey: s };
+            let request = Request { kind: AccessKind::Load, space: access.space, addresses, size: 4 };
+            self.before_access(&request, &span, mask, access, &[]);
         }
         if P::CHECK && self.w.tracking {
             self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
         }
         true
+    }
+
+    /// Resolves one word per lane in global memory. Returns `None` unless all words are aligned and in the allocation
+    /// that was used last.
+    #[inline(always)]
+    fn global_words(
+        &self,
+        address: Slot,
+        offset: i32,
+        mask: u32,
+        at: &mut [u64; 32],
+    ) -> Option<(Survey, Region)> {
+        let s = self.survey(address, offset, mask, 4, at);
+        let region = self.worker.regions[region_set(s.min)];
+        let inside = region.holds(s.min, (s.max - s.min).saturating_add(4));
+        (inside && s.or.is_multiple_of(4)).then_some((s, region))
     }
 
     /// Resolves one word per lane in shared memory. Returns `None` unless every word is in bounds and aligned.
@@ -405,7 +341,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     ) -> Option<SharedSurvey> {
         // SAFETY: `address` names a register of the width that the slot encodes.
         let s =
-            unsafe { (self.kernels.survey_shared)(self.reg(address), address.is_wide(), offset, mask, at) };
+            unsafe { (self.functions.survey_shared)(self.reg(address), address.is_wide(), offset, mask, at) };
         let inside = !s.beyond && s.max.checked_add(4).is_some_and(|end| end <= self.block.shared_bytes);
         (inside && s.aligned).then_some(s)
     }
@@ -418,18 +354,19 @@ impl<P: Policy> Cx<'_, '_, P> {
         let reach = (s.max - s.min) as usize + 4;
         // SAFETY: all offsets lie in shared memory, and its shadow is as large.
         unsafe {
-            if reach > NEAR || !(self.kernels.all_defined)(states.add(s.min as usize), reach) {
+            if reach > NEAR || !(self.functions.all_defined)(states.add(s.min as usize), reach) {
                 let mut words = Unit([u32::MAX; 32]);
-                (self.kernels.gather_shared)(words.0.as_mut_ptr(), mask, &at, states);
+                (self.functions.gather_shared)(words.0.as_mut_ptr(), mask, &at, states);
                 if words.0.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 != 0x0101_0101 {
                     return false;
                 }
             }
-            (self.kernels.gather_shared)(self.reg(inst.r(0)), mask, &at, self.block.shared.as_ptr().cast());
+            (self.functions.gather_shared)(self.reg(inst.r(0)), mask, &at, self.block.shared.as_ptr().cast());
         }
-        let lay = lay_of(s.min, s.max, 0, s.contiguous, s.uniform);
-        let race = race::Access::weak(self.at(), race::Op::Read);
-        self.block.races.shared_at(self.w.id, mask, race, &at, &lay, 4, &race::Differs);
+        let pattern = access_pattern(s.min, s.max, 0, s.contiguous, s.uniform);
+        let site = self.site(mask);
+        let races = &mut self.block.races;
+        races.shared_at(site, race::Access::weak(race::Op::Read), &race::Ranges::new(&at, 4), &pattern);
         if self.w.tracking {
             self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
         }
@@ -446,15 +383,16 @@ impl<P: Policy> Cx<'_, '_, P> {
         if P::CHECK {
             let span = self.whole_shared();
             let stored = self.stored(span, access, &at, &inst.sources()[1..]);
-            let lay = lay_of(s.min, s.max, 0, s.contiguous, s.uniform);
-            let race = race::Access::weak(self.at(), race::Op::Write);
-            self.block.races.shared_at(self.w.id, mask, race, &at, &lay, 4, &stored);
+            let pattern = access_pattern(s.min, s.max, 0, s.contiguous, s.uniform);
+            let (site, ranges) = (self.site(mask), race::Ranges { at: &at, bytes: 4, values: &stored });
+            let races = &mut self.block.races;
+            races.shared_at(site, race::Access::weak(race::Op::Write), &ranges, &pattern);
             let states = self.block.shared_shadow.as_mut_ptr();
             // SAFETY: all offsets lie in shared memory, and its shadow is as large.
-            unsafe { (self.kernels.scatter_shared)([0x0303_0303; 32].as_ptr(), mask, &at, states) };
+            unsafe { (self.functions.scatter_shared)([0x0303_0303; 32].as_ptr(), mask, &at, states) };
         }
         // SAFETY: all offsets lie in shared memory.
-        unsafe { (self.kernels.scatter_shared)(values, mask, &at, memory) };
+        unsafe { (self.functions.scatter_shared)(values, mask, &at, memory) };
         self.block.progress += 1;
         true
     }
@@ -464,11 +402,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         let reach = (s.max - s.min) as usize + 4;
         // SAFETY: the region contains all addresses, and its shadow is as large.
         unsafe {
-            if reach <= NEAR && (self.kernels.all_defined)(span.state(s.min), reach) {
+            if reach <= NEAR && (self.functions.all_defined)(span.state(s.min), reach) {
                 return true;
             }
             let mut states = [0u32; 32];
-            (self.kernels.gather4)(span.shadow, span.low, at, states.as_mut_ptr());
+            (self.functions.gather4)(span.shadow, span.low, at, states.as_mut_ptr());
             states.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 == 0x0101_0101
         }
     }
@@ -487,29 +425,17 @@ impl<P: Policy> Cx<'_, '_, P> {
             return self.store_shared_quick(inst, access, mask);
         }
         let mut at = [0; 32];
-        // SAFETY: `address` names a register of the width that the slot encodes.
-        let survey = unsafe {
-            (self.kernels.survey)(
-                self.reg(address),
-                address.is_wide(),
-                i64::from(access.offset),
-                mask,
-                4,
-                &mut at,
-            )
+        let Some((s, region)) = self.global_words(address, access.offset, mask, &mut at) else {
+            return false;
         };
-        let s = survey;
-        let region = self.worker.regions[region_set(s.min)];
-        if !region.holds(s.min, (s.max - s.min).saturating_add(4)) || region.constant {
+        if region.constant {
             return false;
         }
-        let span = self.region_span(&region);
-        if s.or & 3 != 0 {
-            return false;
-        }
+        let span = Span::from_region(&region);
         if P::CHECK {
-            let ad = Addresses { at, survey };
-            self.before_access(access.space, &span, &ad, 4, mask, Use::Store, access, &inst.sources()[1..]);
+            let addresses = &Addresses { at, survey: s };
+            let request = Request { kind: AccessKind::Store, space: access.space, addresses, size: 4 };
+            self.before_access(&request, &span, mask, access, &inst.sources()[1..]);
         }
         // SAFETY: the span contains all addresses.
         unsafe {
@@ -519,7 +445,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                     span.state(s.min).write_bytes(shadow::WRITTEN, 128);
                 }
             } else {
-                for l in super::lanes(mask) {
+                for l in lanes(mask) {
                     span.host(at[l]).cast::<u32>().write_unaligned(*value.add(l));
                     if P::CHECK {
                         span.state(at[l]).cast::<u32>().write_unaligned(0x0303_0303);
@@ -532,69 +458,46 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     pub fn load(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
-        let size = u32::from(access.ty.bytes) * u32::from(access.vector);
-        let address = inst.sources()[0];
-        if access.space == Space::Local {
-            let ad = self.addresses(address, access.offset, mask, size);
-            return self.local_access(inst, access.ty, &ad, size, mask, false);
-        }
-        let mut ad = self.addresses(address, access.offset, mask, size);
-        let access = *access;
-        self.by_space(access.space, &mut ad, mask, |cx, space, ad, group| {
-            if space == Space::Local {
-                return cx.local_access(inst, access.ty, ad, size, group, false);
-            }
-            cx.load_from(inst, &access, space, ad, size, group)
+        self.load_or_store(inst, access, AccessKind::Load, mask, |cx, request, group| {
+            cx.load_from(inst, access, request, group)
         })
     }
 
     #[inline(always)]
-    fn load_from(
+    fn load_or_store(
         &mut self,
         inst: &Inst,
         access: &Access,
-        space: Space,
-        ad: &Addresses,
-        size: u32,
+        kind: AccessKind,
         mask: u32,
+        mut each: impl FnMut(&mut Self, &Request<'_>, u32) -> Next,
     ) -> Next {
-        let mut left = mask;
+        let size = access.bytes();
+        let addresses = &self.addresses(inst.sources()[0], access.offset, mask, size);
+        let request = Request { kind, space: access.space, addresses, size };
+        self.by_space(request, mask, |cx, request, group| {
+            if request.space == Space::Local {
+                return cx.local_access(inst, access.ty, request, group);
+            }
+            each(cx, request, group)
+        })
+    }
+
+    #[inline(always)]
+    fn load_from(&mut self, inst: &Inst, access: &Access, request: &Request<'_>, mask: u32) -> Next {
         if P::COUNT {
-            self.count_access(space, ad, size, mask, Use::Load);
+            self.count_access(request, mask);
         }
-        let mut failed = mask;
-        while left != 0 {
-            let Some((group, span)) = self.span(space, ad, size, &mut left, Use::Load) else { break };
-            left &= !group;
-            failed &= !group;
+        let failed = self.each_span(request, mask, |cx, group, span| {
             if P::CHECK {
-                self.before_access(space, &span, ad, size, group, Use::Load, access, &[]);
+                cx.before_access(request, span, group, access, &[]);
             }
-            let simple =
-                access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
-            if simple {
-                let d = self.reg(inst.r(0));
-                // SAFETY: the span contains all addresses of the group.
-                unsafe {
-                    if ad.survey.contiguous {
-                        std::ptr::copy_nonoverlapping(span.host(ad.survey.min), d.cast::<u8>(), 128);
-                    } else if ad.survey.uniform {
-                        *d.cast::<[u32; 32]>() =
-                            [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
-                    } else {
-                        (self.kernels.gather4)(span.base, span.low, &ad.at, d);
-                    }
-                }
-            } else {
-                for (e, d) in inst.results().iter().enumerate() {
-                    self.gather(*d, access.ty, &span, ad, e as u64 * u64::from(access.ty.bytes), group);
-                }
-            }
+            cx.load_group(inst, access, span, request.addresses, group);
             if P::CHECK {
-                self.check_loaded(inst, access, &span, ad, size, group);
-                self.after_access(space, ad, size, group, Use::Load, access);
+                cx.check_loaded(inst, access, span, request, group);
+                cx.after_access(request, group, access);
             }
-        }
+        });
         if access.order >= Order::Acquire {
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         }
@@ -605,6 +508,28 @@ impl<P: Policy> Cx<'_, '_, P> {
             self.load_failed(inst, failed);
         }
         Next::Continue
+    }
+
+    #[inline(always)]
+    fn load_group(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, group: u32) {
+        let simple = access.vector == 1 && access.ty.bytes == 4 && group == u32::MAX && !inst.r(0).is_wide();
+        if !simple {
+            for (e, d) in inst.results().iter().enumerate() {
+                self.gather(*d, access.element(e), span, ad, group);
+            }
+            return;
+        }
+        let d = self.reg(inst.r(0));
+        // SAFETY: the span contains all addresses of the group.
+        unsafe {
+            if ad.survey.contiguous {
+                std::ptr::copy_nonoverlapping(span.host(ad.survey.min), d.cast::<u8>(), 128);
+            } else if ad.survey.uniform {
+                *d.cast::<[u32; 32]>() = [span.host(ad.survey.min).cast::<u32>().read_unaligned(); 32];
+            } else {
+                (self.functions.gather4)(span.base, span.low, &ad.at, d);
+            }
+        }
     }
 
     /// Sets lanes whose access failed to zero, and marks the value as already reported.
@@ -621,13 +546,13 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Loads one element of every lane into a register, extended to the width of the register.
-    fn gather(&mut self, d: Slot, ty: MemType, span: &Span, ad: &Addresses, plus: u64, mask: u32) {
+    fn gather(&mut self, d: Slot, (ty, offset): (MemType, u64), span: &Span, ad: &Addresses, mask: u32) {
         let mut out = if d.is_wide() { *self.r64(d) } else { [0; 32] };
         macro_rules! each {
             ($t:ty, $signed:ty) => {
-                for l in super::lanes(mask) {
+                for l in lanes(mask) {
                     // SAFETY: the span contains the whole element of every lane of the mask.
-                    let v = unsafe { span.host(ad.at[l] + plus).cast::<$t>().read_unaligned() };
+                    let v = unsafe { span.host(ad.at[l] + offset).cast::<$t>().read_unaligned() };
                     out[l] = if ty.signed { i64::from(v as $signed) as u64 } else { u64::from(v) };
                 }
             };
@@ -638,32 +563,21 @@ impl<P: Policy> Cx<'_, '_, P> {
             4 => each!(u32, i32),
             _ => each!(u64, i64),
         }
-        if d.is_wide() {
-            self.set64(d, &out, mask);
-        } else {
-            self.set32(d, &narrow(&out), mask);
-        }
+        self.set(d, &out, mask);
     }
 
     /// Copies the states of the loaded bytes to the registers.
-    fn check_loaded(
-        &mut self,
-        inst: &Inst,
-        access: &Access,
-        span: &Span,
-        ad: &Addresses,
-        size: u32,
-        group: u32,
-    ) {
+    fn check_loaded(&mut self, inst: &Inst, access: &Access, span: &Span, request: &Request<'_>, group: u32) {
+        let &Request { addresses: ad, size, .. } = request;
         let all = if ad.survey.contiguous && group == u32::MAX {
             // SAFETY: the span contains the range.
-            unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize * 32) }
+            unsafe { (self.functions.all_defined)(span.state(ad.survey.min), size as usize * 32) }
         } else if ad.survey.uniform {
             // SAFETY: as above.
-            unsafe { (self.kernels.all_defined)(span.state(ad.survey.min), size as usize) }
+            unsafe { (self.functions.all_defined)(span.state(ad.survey.min), size as usize) }
         } else {
             // SAFETY: as above.
-            super::lanes(group).all(|l| unsafe { all_defined(span.state(ad.at[l]), size) })
+            lanes(group).all(|l| unsafe { all_defined(span.state(ad.at[l]), size) })
         };
         if all {
             if self.w.tracking {
@@ -678,14 +592,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             let (mut lo, mut hi): (Undef, Undef) = (0, 0);
             let mut origin = Origin::new(span.source, at);
             let bytes = u64::from(access.ty.bytes);
-            for l in super::lanes(group) {
+            for l in lanes(group) {
                 for b in 0..bytes {
                     let address = ad.at[l] + e as u64 * bytes + b;
                     // SAFETY: as above.
                     let state = unsafe { *span.state(address) };
                     if state & 1 == 0 {
                         let plane = if b < 4 { &mut lo } else { &mut hi };
-                        *plane |= 1u128 << ((b % 4) * 32 + l as u64);
+                        *plane |= undef_bit(b, l);
                         // An undefined value that was stored keeps its original origin.
                         origin = self.stored_origin(span.source, address).unwrap_or(origin);
                     }
@@ -721,11 +635,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 raw[..bytes].copy_from_slice(source);
             }
             let value = extend(u64::from_le_bytes(raw), ty);
-            if d.is_wide() {
-                self.set64(*d, &[value; 32], mask);
-            } else {
-                self.set32(*d, &[value as u32; 32], mask);
-            }
+            self.set(*d, &[value; 32], mask);
         }
         self.define(inst, mask);
     }
@@ -733,67 +643,28 @@ impl<P: Policy> Cx<'_, '_, P> {
     // Stores
 
     pub fn store(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
-        let size = u32::from(access.ty.bytes) * u32::from(access.vector);
-        let address = inst.sources()[0];
-        let mut ad = self.addresses(address, access.offset, mask, size);
-        let access = *access;
-        self.by_space(access.space, &mut ad, mask, |cx, space, ad, group| {
-            if space == Space::Local {
-                return cx.local_access(inst, access.ty, ad, size, group, true);
-            }
-            cx.store_to(inst, &access, space, ad, size, group)
+        self.load_or_store(inst, access, AccessKind::Store, mask, |cx, request, group| {
+            cx.store_to(inst, access, request, group)
         })
     }
 
     #[inline(always)]
-    fn store_to(
-        &mut self,
-        inst: &Inst,
-        access: &Access,
-        space: Space,
-        ad: &Addresses,
-        size: u32,
-        mask: u32,
-    ) -> Next {
-        let mut left = mask;
+    fn store_to(&mut self, inst: &Inst, access: &Access, request: &Request<'_>, mask: u32) -> Next {
         if P::COUNT {
-            self.count_access(space, ad, size, mask, Use::Store);
+            self.count_access(request, mask);
         }
         if access.order >= Order::Release {
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         }
-        let mut failed = mask;
-        while left != 0 {
-            let Some((group, span)) = self.span(space, ad, size, &mut left, Use::Store) else { break };
-            left &= !group;
-            failed &= !group;
+        let failed = self.each_span(request, mask, |cx, group, span| {
             if P::CHECK {
-                self.before_access(space, &span, ad, size, group, Use::Store, access, &inst.sources()[1..]);
+                cx.before_access(request, span, group, access, &inst.sources()[1..]);
             }
-            let values = inst.sources();
-            if access.vector == 1
-                && access.ty.bytes == 4
-                && ad.survey.contiguous
-                && group == u32::MAX
-                && !values[1].is_wide()
-            {
-                // SAFETY: the span contains the range.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        self.reg(values[1]).cast::<u8>(),
-                        span.host(ad.survey.min),
-                        128,
-                    );
-                };
-            } else {
-                for (e, v) in values[1..].iter().enumerate() {
-                    self.scatter(*v, access.ty, &span, ad, e as u64 * u64::from(access.ty.bytes), group);
-                }
-            }
+            cx.store_group(inst, access, span, request.addresses, group);
             if P::CHECK {
-                self.mark_stored(inst, access, &span, ad, size, group);
+                cx.mark_stored(inst, access, span, request, group);
             }
-        }
+        });
         self.block.progress += 1;
         if failed != 0 && !P::CHECK {
             return Next::Halt;
@@ -801,13 +672,32 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    fn scatter(&mut self, s: Slot, ty: MemType, span: &Span, ad: &Addresses, plus: u64, mask: u32) {
+    #[inline(always)]
+    fn store_group(&mut self, inst: &Inst, access: &Access, span: &Span, ad: &Addresses, group: u32) {
+        let values = &inst.sources()[1..];
+        let simple = access.vector == 1
+            && access.ty.bytes == 4
+            && ad.survey.contiguous
+            && group == u32::MAX
+            && !values[0].is_wide();
+        if !simple {
+            for (e, v) in values.iter().enumerate() {
+                self.scatter(*v, access.element(e), span, ad, group);
+            }
+            return;
+        }
+        let from = self.reg(values[0]).cast::<u8>();
+        // SAFETY: the span contains the range.
+        unsafe { std::ptr::copy_nonoverlapping(from, span.host(ad.survey.min), 128) };
+    }
+
+    fn scatter(&mut self, s: Slot, (ty, offset): (MemType, u64), span: &Span, ad: &Addresses, mask: u32) {
         macro_rules! each {
             ($t:ty, $values:expr) => {{
                 let values = $values;
-                for l in super::lanes(mask) {
+                for l in lanes(mask) {
                     // SAFETY: the span contains the whole element of every lane of the mask.
-                    unsafe { span.host(ad.at[l] + plus).cast::<$t>().write_unaligned(values[l] as $t) };
+                    unsafe { span.host(ad.at[l] + offset).cast::<$t>().write_unaligned(values[l] as $t) };
                 }
             }};
         }
@@ -823,15 +713,8 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Marks the bytes as written. If the values are undefined, the bytes are tainted and the store is recorded.
-    fn mark_stored(
-        &mut self,
-        inst: &Inst,
-        access: &Access,
-        span: &Span,
-        ad: &Addresses,
-        size: u32,
-        group: u32,
-    ) {
+    fn mark_stored(&mut self, inst: &Inst, access: &Access, span: &Span, request: &Request<'_>, group: u32) {
+        let &Request { addresses: ad, size, .. } = request;
         let values = &inst.sources()[1..];
         let undefined = self.w.tracking && values.iter().any(|v| self.undefined_lanes(*v) & group != 0);
         if !undefined {
@@ -840,11 +723,11 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if ad.survey.contiguous && group == u32::MAX {
                     span.state(ad.survey.min).write_bytes(shadow::WRITTEN, size as usize * 32);
                 } else if size == 4 {
-                    for l in super::lanes(group) {
+                    for l in lanes(group) {
                         span.state(ad.at[l]).cast::<u32>().write_unaligned(0x0303_0303);
                     }
                 } else {
-                    for l in super::lanes(group) {
+                    for l in lanes(group) {
                         span.state(ad.at[l]).write_bytes(shadow::WRITTEN, size as usize);
                     }
                 }
@@ -855,18 +738,16 @@ impl<P: Policy> Cx<'_, '_, P> {
         for (e, v) in values.iter().enumerate() {
             let (lo, hi) = self.undef_of(*v);
             let origin = self.origin_of(*v).used_at(self.at());
-            for l in super::lanes(group) {
+            for l in lanes(group) {
                 for b in 0..bytes {
                     let plane = if b < 4 { lo } else { hi };
-                    let bad = plane >> ((b % 4) * 32 + l as u64) & 1 == 1;
+                    let bad = plane & undef_bit(b, l) != 0;
                     let address = ad.at[l] + e as u64 * bytes + b;
                     let state = if bad { shadow::TAINTED } else { shadow::WRITTEN };
                     // SAFETY: as above.
                     unsafe { *span.state(address) = state };
-                    if bad && span.source == Source::Global {
-                        self.worker.taint(address, origin, self.at(), self.block.index, self.w.id, l as u32);
-                    } else if bad {
-                        self.block.taints.insert(address as u32, origin);
+                    if bad {
+                        self.taint(span.source, address, origin, l);
                     }
                 }
             }
@@ -892,117 +773,87 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Loads from and stores to local memory. It is interleaved by words: one unit holds a word of every lane.
-    fn local_access(
-        &mut self,
-        inst: &Inst,
-        ty: MemType,
-        ad: &Addresses,
-        size: u32,
-        mask: u32,
-        store: bool,
-    ) -> Next {
-        let what = if store { Use::Store } else { Use::Load };
+    fn local_access(&mut self, inst: &Inst, ty: MemType, request: &Request<'_>, mask: u32) -> Next {
         if P::COUNT {
-            self.count_access(Space::Local, ad, size, mask, what);
+            self.count_access(request, mask);
         }
         let mut left = mask;
         // Only the current frame is in bounds. Accesses to frames of callees above it are out of bounds, even if a
         // deeper call has left memory there.
-        let limit = u64::from(self.frag.local_base) + u64::from(self.function().local_bytes);
-        let align = u64::from(size.next_power_of_two());
-        if ad.survey.or & (align - 1) != 0 {
-            let bad = super::lanes(left).filter(|l| ad.at[*l] & (align - 1) != 0).fold(0, |m, l| m | 1 << l);
-            if bad != 0 {
-                left &= !bad;
-                self.misaligned(Space::Local, ad, size, bad, what);
-            }
-        }
-        let size64 = u64::from(size);
-        let bad = super::lanes(left)
-            .filter(|l| ad.at[*l].checked_add(size64).is_none_or(|end| end > limit))
-            .fold(0u32, |m, l| m | 1 << l);
-        if bad != 0 {
-            left &= !bad;
-            let bytes = self.function().local_bytes;
-            self.out_of_bounds(
-                Space::Local,
-                ad,
-                size,
-                bad,
-                what,
-                format!("the function has {bytes} bytes of local memory"),
-            );
-        }
+        let bytes = self.function().local_bytes;
+        let limit = u64::from(self.frag.local_base) + u64::from(bytes);
+        self.remove_misaligned(request, &mut left);
+        self.remove_beyond(request, &mut left, limit, |_, _| {
+            format!("the function has {bytes} bytes of local memory")
+        });
         let failed = mask & !left;
-        if store {
+        if request.kind == AccessKind::Store {
             self.block.progress += 1;
-        }
-        let registers = if store { &inst.sources()[1..] } else { inst.results() };
-        let bytes = u64::from(ty.bytes);
-        let at = self.at();
-        for (e, r) in registers.iter().enumerate() {
-            let (reg_lo, reg_hi) = if P::CHECK && store { self.undef_of(*r) } else { (0, 0) };
-            let (mut lo, mut hi): (Undef, Undef) = (0, 0);
-            let mut values = self.wide(*r);
-            for l in super::lanes(left) {
-                let mut raw = values[l].to_le_bytes();
-                if !store {
-                    raw = [0; 8];
-                }
-                for b in 0..bytes {
-                    let a = ad.at[l] + e as u64 * bytes + b;
-                    let (word, byte) = ((a / 4) as usize, (a % 4) as usize);
-                    let cell = &mut self.w.local[word].0[l];
-                    let mut cell_bytes = cell.to_le_bytes();
-                    if store {
-                        cell_bytes[byte] = raw[b as usize];
-                        *cell = u32::from_le_bytes(cell_bytes);
-                    } else {
-                        raw[b as usize] = cell_bytes[byte];
-                    }
-                    if P::CHECK {
-                        let state = &mut self.w.local_shadow[word][l * 4 + byte];
-                        let bit = 1u128 << ((b % 4) * 32 + l as u64);
-                        if store {
-                            let plane = if b < 4 { reg_lo } else { reg_hi };
-                            *state = if plane & bit != 0 { shadow::TAINTED } else { shadow::WRITTEN };
-                        } else if *state & 1 == 0 {
-                            *(if b < 4 { &mut lo } else { &mut hi }) |= bit;
-                        }
-                    }
-                }
-                values[l] = extend(u64::from_le_bytes(raw), ty);
+            for (e, r) in inst.sources()[1..].iter().enumerate() {
+                self.store_local(*r, ty, e, request.addresses, left);
             }
-            if !store {
-                if r.is_wide() {
-                    self.set64(*r, &values, left);
-                } else {
-                    self.set32(*r, &narrow(&values), left);
-                }
-                if P::CHECK && (self.w.tracking || lo | hi != 0) {
-                    self.set_undef(*r, lo, hi, left, Origin::new(Source::Local, at));
-                }
+        } else {
+            for (e, r) in inst.results().iter().enumerate() {
+                self.load_local(*r, ty, e, request.addresses, left);
             }
         }
         if failed != 0 {
             if !P::CHECK {
                 return Next::Halt;
             }
-            if !store {
+            if request.kind == AccessKind::Load {
                 self.load_failed(inst, failed);
             }
         }
         Next::Continue
     }
+
+    /// Stores a register to element `e` of every lane's local memory.
+    fn store_local(&mut self, r: Slot, ty: MemType, e: usize, ad: &Addresses, mask: u32) {
+        let (lo, hi) = if P::CHECK { self.undef_of(r) } else { (0, 0) };
+        let (values, bytes) = (self.wide(r), u64::from(ty.bytes));
+        for l in lanes(mask) {
+            for (b, value) in (0..bytes).zip(values[l].to_le_bytes()) {
+                let (word, byte) = local_byte(ad.at[l] + e as u64 * bytes + b);
+                let cell = &mut self.w.local[word].0[l];
+                let mut cell_bytes = cell.to_le_bytes();
+                cell_bytes[byte] = value;
+                *cell = u32::from_le_bytes(cell_bytes);
+                if P::CHECK {
+                    let undefined = if b < 4 { lo } else { hi } & undef_bit(b, l) != 0;
+                    let state = if undefined { shadow::TAINTED } else { shadow::WRITTEN };
+                    self.w.local_shadow[word][l * 4 + byte] = state;
+                }
+            }
+        }
+    }
+
+    /// Loads element `e` of every lane's local memory into a register.
+    fn load_local(&mut self, r: Slot, ty: MemType, e: usize, ad: &Addresses, mask: u32) {
+        let (mut lo, mut hi): (Undef, Undef) = (0, 0);
+        let (mut values, bytes) = ([0; 32], u64::from(ty.bytes));
+        for l in lanes(mask) {
+            let mut raw = [0; 8];
+            for b in 0..bytes {
+                let (word, byte) = local_byte(ad.at[l] + e as u64 * bytes + b);
+                raw[b as usize] = self.w.local[word].0[l].to_le_bytes()[byte];
+                if P::CHECK && self.w.local_shadow[word][l * 4 + byte] & 1 == 0 {
+                    *(if b < 4 { &mut lo } else { &mut hi }) |= undef_bit(b, l);
+                }
+            }
+            values[l] = extend(u64::from_le_bytes(raw), ty);
+        }
+        self.set(r, &values, mask);
+        if P::CHECK && (self.w.tracking || lo | hi != 0) {
+            self.set_undef(r, lo, hi, mask, Origin::new(Source::Local, self.at()));
+        }
+    }
 }
 
-/// Index under which a region is cached. Buffers lie at least 256 MiB apart, so few of them share an index.
-#[inline(always)]
-fn region_set(address: u64) -> usize {
-    (address >> 28) as usize % REGION_SETS
+/// Returns the unit of local memory that holds a byte, and the number of the byte in its word.
+fn local_byte(address: u64) -> (usize, usize) {
+    ((address / 4) as usize, (address % 4) as usize)
 }
-
-pub const REGION_SETS: usize = 16;
 
 /// Maximum distance in bytes for which all states in the range are tested, including unused ones. This is faster than
 /// selecting the used ones.
@@ -1035,10 +886,14 @@ fn extend(value: u64, ty: MemType) -> u64 {
     }
 }
 
-fn name_of(what: Use) -> &'static str {
-    match what {
-        Use::Load => "read",
-        Use::Store => "write",
-        Use::Atomic => "atomic operation",
+/// Describes what is at an address beyond the shared memory of a block.
+fn describe_shared(grid: &Grid<'_>, address: u64, limit: u64) -> String {
+    let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address);
+    match named {
+        Some((at, bytes, name)) if address < u64::from(*at) + u64::from(*bytes) * 4 => format!(
+            "{} bytes into `{name}` ({bytes} bytes); the block has {limit} bytes of shared memory",
+            address - u64::from(*at)
+        ),
+        _ => format!("the block has {limit} bytes of shared memory"),
     }
 }

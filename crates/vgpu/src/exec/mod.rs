@@ -3,33 +3,32 @@
 
 mod atomics;
 mod barrier;
-mod barrier_log;
 mod block;
 mod bulk;
 mod cluster;
 mod copies;
 mod descriptor;
 mod ending;
-mod findings;
-mod grid;
 mod hooks;
 mod launch;
 mod mbarrier;
 mod memory;
 mod options;
 mod printf;
+mod report;
 mod schedule;
+mod state;
 mod step;
 mod survey;
 mod taint;
 mod tensor;
 mod tensor_copy;
-mod warp;
 mod warp_ops;
 mod wgmma;
 
-pub use launch::{Launch, LaunchError, LaunchReport, Stats};
+pub use launch::{Launch, LaunchError};
 pub use options::{Checks, Dim3, Limits, Options};
+pub use report::{LaunchReport, Stats};
 
 /// Selects at compile time which checks and counters a run includes. The same code is compiled in four instances.
 pub(crate) trait Policy {
@@ -57,15 +56,4 @@ impl Policy for Checked {
 impl Policy for CheckedCounted {
     const CHECK: bool = true;
     const COUNT: bool = true;
-}
-
-/// Iterates over the lanes of a mask, lowest first.
-pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        (mask != 0).then(|| {
-            let l = mask.trailing_zeros();
-            mask &= mask - 1;
-            l as usize
-        })
-    })
 }

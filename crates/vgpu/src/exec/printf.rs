@@ -1,15 +1,16 @@
 //! `printf` and `assert` of kernels.
 
 use super::Policy;
-use super::step::Cx;
+use super::state::RunningWarp;
 use crate::isa::op::{Inst, Slot};
 use crate::isa::types::Space;
+use crate::lanes::lanes;
 
 /// Maximum output per launch. Later output is dropped, as the buffer of a real device does.
 const MAX_OUTPUT: usize = 1 << 20;
 const MAX_STRING: u64 = 4096;
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Reads bytes at a generic address as one lane sees them. Stops where memory ends.
     fn peek(&self, address: u64, lane: usize, bytes: u64) -> Vec<u8> {
         let space = self.grid.windows.space_of(address);
@@ -58,7 +59,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let words = inst.sources();
         let mut output = Vec::new();
         let mut counts = [0u32; 32];
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             let format = self.peek_string(self.pointer(words, 0, l), l);
             let args = self.pointer(words, 2, l);
             counts[l] = self.format(&format, args, l, &mut output);

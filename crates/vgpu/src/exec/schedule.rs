@@ -1,11 +1,12 @@
 //! Distributes the blocks of a grid over worker threads. Each worker runs blocks, and starts another block beside them
 //! when they may be waiting for it.
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use super::Policy;
 use super::block::{Block, Progress};
-use super::grid::{Grid, WorkerState};
+use super::state::{Cluster, Grid, Membership, WorkerState};
 use crate::check::Kind;
 
 /// Runs all blocks on that many threads. Returns the state of each.
@@ -33,91 +34,127 @@ const LONG_PASSES: u32 = 8;
 /// Number of consecutive passes without progress before warps are watched for repeated states.
 const QUIET_PASSES: u32 = 4;
 
-#[allow(clippy::too_many_lines)] // The main loop of a worker thread.
-pub(super) fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
-    let mut worker = WorkerState::new(grid, P::COUNT);
-    // The blocks are boxed because the blocks of a cluster refer to each other by address.
-    let mut active: Vec<Box<Block>> = Vec::new();
-    let mut spare: Vec<Box<Block>> = Vec::new();
-    let mut finished: Vec<Box<Block>> = Vec::new();
-    let mut quiet = 0u32;
-    // The last value read from `grid.moves`. It is kept from pass to pass so that a change between two passes is not
-    // missed. Observations of warps from before a change say nothing about their behaviour after it.
-    let mut seen = 0u64;
-    // Number of passes since a block was started, and whether the last pass changed nothing.
-    let (mut passes, mut idle) = (0u32, false);
-    'work: while !grid.stopped() {
-        // Another block joins when the active blocks make no progress, or when they have run for many passes. In both
-        // cases they may be waiting for it. It does not join earlier, so that a long kernel does not use more memory
-        // than it needs.
-        let wanted = idle || passes >= LONG_PASSES;
-        if active.is_empty() || wanted && grid.resident.load(Ordering::Relaxed) < grid.resident_limit {
-            passes = 0;
-            let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
-            let per_cluster = grid.cluster.iter().map(|d| u64::from(*d)).product::<u64>();
-            if position < grid.blocks / per_cluster {
-                let numbers = grid.blocks_of(grid.order.block(position));
-                grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
-                let cluster = std::rc::Rc::<super::cluster::Cluster>::default();
-                for (rank, number) in (0..).zip(numbers) {
-                    let mut block = spare.pop().unwrap_or_default();
-                    block.start::<P>(grid, number, grid.seat(position * per_cluster + u64::from(rank)));
-                    if per_cluster > 1 {
-                        cluster.enter(&raw mut block.core);
-                        let cluster = std::rc::Rc::clone(&cluster);
-                        block.core.membership = Some(super::cluster::Membership { cluster, rank });
-                    }
-                    active.push(block);
-                }
-                quiet = 0;
+/// The blocks of a worker.
+#[derive(Default)]
+#[allow(clippy::vec_box, reason = "the blocks of a cluster refer to each other by address")]
+struct Blocks {
+    active: Vec<Box<Block>>,
+    /// Blocks that have ended in a cluster with blocks that still run.
+    finished: Vec<Box<Block>>,
+    /// Blocks that can be reused.
+    spare: Vec<Box<Block>>,
+}
+
+impl Blocks {
+    /// Starts the next cluster of the grid, or the next block if the grid has no clusters. Returns false if all have
+    /// been started.
+    fn start_next<P: Policy>(&mut self, grid: &Grid<'_>) -> bool {
+        let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
+        let per_cluster = grid.blocks_per_cluster();
+        if position >= grid.blocks / per_cluster {
+            grid.next_block.store(grid.blocks, Ordering::Relaxed);
+            return false;
+        }
+        let numbers = grid.blocks_of(grid.order.block(position));
+        grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
+        let cluster = Rc::<Cluster>::default();
+        for (rank, number) in (0..).zip(numbers) {
+            let mut block = self.spare.pop().unwrap_or_default();
+            block.start::<P>(grid, number, grid.placement(position * per_cluster + u64::from(rank)));
+            if per_cluster > 1 {
+                cluster.enter(&raw mut block.core);
+                block.core.membership = Some(Membership { cluster: Rc::clone(&cluster), rank });
+            }
+            self.active.push(block);
+        }
+        true
+    }
+
+    /// Removes an active block that has ended. Other blocks of its cluster may still ask whether it has exited, so it
+    /// is reused only when all of them have ended.
+    fn finish(&mut self, index: usize) {
+        self.finished.push(self.active.remove(index));
+        let cluster_runs = |block: &Block| {
+            let Some(member) = &block.core.membership else { return false };
+            self.active.iter().any(|other| {
+                let other = other.core.membership.as_ref();
+                other.is_some_and(|o| Rc::ptr_eq(&o.cluster, &member.cluster))
+            })
+        };
+        let mut i = 0;
+        while i < self.finished.len() {
+            if cluster_runs(&self.finished[i]) {
+                i += 1;
             } else {
-                grid.next_block.store(grid.blocks, Ordering::Relaxed);
+                let mut block = self.finished.swap_remove(i);
+                block.core.membership = None;
+                self.spare.push(block);
             }
         }
-        if active.is_empty() {
-            break;
-        }
-        passes += 1;
+    }
+
+    /// Runs every active block for a number of rounds. Returns false if the launch has ended.
+    fn run<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) -> bool {
         let mut i = 0;
-        while i < active.len() {
-            match active[i].run::<P>(grid, &mut worker, ROUNDS) {
+        while i < self.active.len() {
+            match self.active[i].run::<P>(grid, worker, ROUNDS) {
                 Progress::Finished => {
                     grid.resident.fetch_sub(1, Ordering::Relaxed);
-                    grid.moves.fetch_add(1, Ordering::Relaxed);
-                    finished.push(active.remove(i));
-                    // Other blocks of the cluster may still ask whether this block has exited. It is kept until all of
-                    // them have ended.
-                    let over = |block: &Block| {
-                        let Some(member) = &block.core.membership else { return true };
-                        !active.iter().any(|other| {
-                            let other = other.core.membership.as_ref();
-                            other.is_some_and(|o| std::rc::Rc::ptr_eq(&o.cluster, &member.cluster))
-                        })
-                    };
-                    let mut kept = 0;
-                    while kept < finished.len() {
-                        if over(&finished[kept]) {
-                            let mut block = finished.swap_remove(kept);
-                            block.core.membership = None;
-                            spare.push(block);
-                        } else {
-                            kept += 1;
-                        }
-                    }
+                    grid.changes.fetch_add(1, Ordering::Relaxed);
+                    self.finish(i);
                 }
-                Progress::Unfinished { moved } => {
-                    if moved {
-                        grid.moves.fetch_add(1, Ordering::Relaxed);
+                Progress::Unfinished { changed } => {
+                    if changed {
+                        grid.changes.fetch_add(1, Ordering::Relaxed);
                     }
                     i += 1;
                 }
                 Progress::Halted => {
                     grid.stop();
-                    break 'work;
+                    return false;
                 }
             }
         }
-        let now = grid.moves.load(Ordering::SeqCst);
+        true
+    }
+
+    fn start_watching(&mut self) {
+        for block in &mut self.active {
+            block.start_watching();
+        }
+    }
+}
+
+/// Runs blocks until the grid is complete or the launch ends.
+fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
+    let mut worker = WorkerState::new(grid, P::COUNT);
+    let mut blocks = Blocks::default();
+    let mut quiet = 0u32;
+    // The last value read from `grid.changes`. It is kept from pass to pass so that a change between two passes is not
+    // missed. Observations of warps from before a change say nothing about their behaviour after it.
+    let mut seen = 0u64;
+    // Number of passes since a block was started, and whether the last pass changed nothing.
+    let (mut passes, mut idle) = (0u32, false);
+    while !grid.stopped() {
+        // Another block joins when the active blocks make no progress, or when they have run for many passes. In both
+        // cases they may be waiting for it. It does not join earlier, so that a long kernel does not use more memory
+        // than it needs.
+        let wanted = idle || passes >= LONG_PASSES;
+        let has_room = || grid.resident.load(Ordering::Relaxed) < grid.resident_limit;
+        if blocks.active.is_empty() || wanted && has_room() {
+            passes = 0;
+            if blocks.start_next::<P>(grid) {
+                quiet = 0;
+            }
+        }
+        if blocks.active.is_empty() {
+            break;
+        }
+        passes += 1;
+        if !blocks.run::<P>(grid, &mut worker) {
+            break;
+        }
+        let now = grid.changes.load(Ordering::SeqCst);
         idle = std::mem::replace(&mut seen, now) == now;
         if !P::CHECK {
             continue;
@@ -125,68 +162,64 @@ pub(super) fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
         if !idle {
             quiet = 0;
             worker.watching = false;
-            worker.clock.go_on();
+            worker.clock.resume();
             continue;
         }
         quiet += 1;
         if quiet == QUIET_PASSES {
-            for block in &mut active {
-                block.start_watching();
-            }
+            blocks.start_watching();
             worker.watching = true;
             worker.clock.stop(worker.executed);
-        } else if worker.watching && active.iter().all(|block| block.is_stuck()) {
+        } else if worker.watching && blocks.active.iter().all(|block| block.is_stuck()) {
             if worker.clock.leap() {
-                for block in &mut active {
-                    block.start_watching();
-                }
+                blocks.start_watching();
                 continue;
             }
             grid.stuck[number].store(now + 1, Ordering::SeqCst);
             let all = grid.stuck.iter().all(|s| [now + 1, u64::MAX].contains(&s.load(Ordering::SeqCst)));
-            if all && grid.moves.load(Ordering::SeqCst) == now {
-                report_stuck(grid, &mut worker, &active);
+            if all && grid.changes.load(Ordering::SeqCst) == now {
+                report_stuck(grid, &mut worker, &blocks.active);
                 grid.stop();
             } else {
                 std::thread::yield_now();
             }
         }
     }
-    for block in &mut active {
-        block.harvest(grid, &mut worker);
+    for block in &mut blocks.active {
+        block.take_race_reports(grid, &mut worker);
     }
     grid.stuck[number].store(u64::MAX, Ordering::SeqCst);
     worker
 }
 
 /// Reports that every running block waits for an event that none of them will cause.
-pub(super) fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]) {
+fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]) {
     // Choose a block that polls, and among these the one with the lowest number. The order in which the blocks started
     // carries no information.
-    let circles = active.iter().filter_map(|b| Some((&**b, b.circles_at(grid)?)));
-    let first = circles.min_by_key(|(block, (waits, ..))| (!waits, block.core.index));
-    let Some((block, (waits, at, warp, lanes))) = first else { return };
-    let per_cluster = grid.cluster.iter().map(|d| u64::from(*d)).product::<u64>();
+    let repeating = active.iter().filter_map(|b| Some((&**b, b.repeating_site(grid)?)));
+    let first = repeating.min_by_key(|(block, (polls, _))| (!polls, block.core.index));
+    let Some((block, (polls, site))) = first else { return };
+    let per_cluster = grid.blocks_per_cluster();
     let started = grid.next_block.load(Ordering::Relaxed).saturating_mul(per_cluster).min(grid.blocks);
     let resident = active.len();
-    if !waits {
-        worker.report(grid, Kind::Runaway, at, block.core.index, warp, lanes, || {
-            "this warp goes in circles: it has come back here with the same values in all registers"
+    if !polls {
+        worker.report(Kind::Runaway, site, || {
+            "this warp repeats a loop forever: it returns here with the same values in all registers"
                 .to_string()
         });
     } else if started < grid.blocks {
         let (blocks, limit) = (grid.blocks, grid.resident_limit);
-        worker.report(grid, Kind::NotResident, at, block.core.index, warp, lanes, || {
+        worker.report(Kind::NotResident, site, || {
             format!(
-                "the blocks that run wait for blocks that cannot start: the grid has {blocks} blocks, the device \
-                 holds {limit} of this kernel at a time"
+                "the running blocks wait for blocks that cannot start: the grid has {blocks} blocks, and the device \
+                 can hold {limit} blocks of this kernel at a time"
             )
         });
     } else {
-        worker.report(grid, Kind::Deadlock, at, block.core.index, warp, lanes, || {
+        worker.report(Kind::Deadlock, site, || {
             let barriers = block.awaited_barriers(grid);
             let why = if barriers.is_empty() { String::new() } else { format!(": {}", barriers.join("; ")) };
-            format!("this warp waits in a loop for a change that no running thread will make ({resident} blocks still run){why}")
+            format!("this warp waits in a loop for a change that no running thread makes ({resident} blocks still run){why}")
         });
     }
 }

@@ -1,17 +1,12 @@
 //! The step loop: runs the fragments of one warp. It picks the fragment with the highest priority and runs it block by
 //! block until it diverges, waits or uses up its slice.
 
-use std::marker::PhantomData;
-
 use super::Policy;
-use super::block::BlockCore;
-use super::grid::{Grid, WorkerState};
-use super::survey::Kernels;
-use super::warp::{Fragment, Frame, State, Unit, Warp};
+use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
-use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Slot};
+use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op};
+use crate::lanes::{lanes, lanes_where};
 use crate::num::cvt;
-use crate::program::Function;
 
 /// Why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +21,6 @@ pub enum Stop {
     Halt,
 }
 
-/// What the step loop does after an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Continue with the next instruction.
-    Continue,
-    /// The fragment stays at this instruction (its state is set), and another fragment may run.
-    Park,
-    /// The fragment continues after this instruction, in another slice.
-    YieldAfter,
-    /// The fragment executes the instruction again, in another slice.
-    Again,
-    Halt,
-}
-
 /// Maximum number of call frames. Deeper recursion is reported as run-away.
 const MAX_DEPTH: usize = 1024;
 /// Maximum number of register units of a warp over all frames: 64 MiB.
@@ -48,95 +29,7 @@ const MAX_UNITS: usize = 1 << 19;
 /// longest gets a turn.
 const FAIR_BLOCKS: u32 = 2048;
 
-/// Everything that an instruction may access.
-pub struct Cx<'c, 'g, P> {
-    pub grid: &'c Grid<'g>,
-    pub block: &'c mut BlockCore,
-    pub w: &'c mut Warp,
-    pub worker: &'c mut WorkerState,
-    /// The running fragment. The others are in `w.fragments`.
-    pub frag: Fragment,
-    /// Frame, constants, and specials. The specials appear twice so that an absent register resolves to valid memory.
-    pub bases: [*mut Unit; 4],
-    pub kernels: &'static Kernels,
-    pub policy: PhantomData<P>,
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
-    #[inline(always)]
-    pub fn reg(&self, slot: Slot) -> *mut u32 {
-        self.bases[slot.base()].wrapping_add(slot.index()).cast()
-    }
-
-    #[inline(always)]
-    pub fn r32(&self, slot: Slot) -> &[u32; 32] {
-        // SAFETY: slots come from the allocator, which keeps them inside the frame. The tables of constants and
-        // specials are as large as the loader's indices require.
-        unsafe { &*self.reg(slot).cast() }
-    }
-
-    #[inline(always)]
-    pub fn r64(&self, slot: Slot) -> &[u64; 32] {
-        // SAFETY: as in `r32`. A 64-bit register is two aligned units.
-        unsafe { &*self.reg(slot).cast() }
-    }
-
-    /// Returns a copy of a source of either width, widened to 64 bits.
-    pub fn wide(&self, slot: Slot) -> [u64; 32] {
-        if slot.is_wide() {
-            return *self.r64(slot);
-        }
-        let (r, mut out) = (self.r32(slot), [0; 32]);
-        for l in 0..32 {
-            out[l] = u64::from(r[l]);
-        }
-        out
-    }
-
-    #[inline(always)]
-    pub fn pred(&self, slot: Slot) -> u32 {
-        self.w.preds[self.frag.pred_base as usize + slot.index()]
-    }
-
-    #[inline(always)]
-    pub fn set_pred(&mut self, slot: Slot, value: u32, mask: u32) {
-        let p = &mut self.w.preds[self.frag.pred_base as usize + slot.index()];
-        *p = *p & !mask | value & mask;
-    }
-
-    pub fn set32(&mut self, slot: Slot, value: &[u32; 32], mask: u32) {
-        // SAFETY: as in `r32`. Results are always in the frame.
-        let d = unsafe { &mut *self.reg(slot).cast::<[u32; 32]>() };
-        if mask == u32::MAX {
-            *d = *value;
-        } else {
-            for l in 0..32 {
-                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
-            }
-        }
-    }
-
-    pub fn set64(&mut self, slot: Slot, value: &[u64; 32], mask: u32) {
-        // SAFETY: as in `r64`.
-        let d = unsafe { &mut *self.reg(slot).cast::<[u64; 32]>() };
-        if mask == u32::MAX {
-            *d = *value;
-        } else {
-            for l in 0..32 {
-                d[l] = if mask >> l & 1 == 1 { value[l] } else { d[l] };
-            }
-        }
-    }
-
-    pub fn function(&self) -> &'_ Function {
-        &self.grid.kernel.functions[self.frag.function as usize]
-    }
-
-    /// Index of the current instruction, counted over all functions.
-    pub fn at(&self) -> u32 {
-        self.function().first + self.frag.pc
-    }
-
+impl<P: Policy> RunningWarp<'_, '_, P> {
     fn rebase(&mut self) {
         let frame = self.w.regs.as_mut_ptr().wrapping_add(self.frag.reg_base as usize);
         let specials = self.w.specials.as_mut_ptr();
@@ -216,7 +109,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             let mut turn = FAIR_BLOCKS;
             let outcome = self.run_fragment(&mut fuel, &mut turn, fair);
-            let fragment = std::mem::replace(&mut self.frag, empty_fragment());
+            let fragment = std::mem::replace(&mut self.frag, Fragment::new(0));
             self.put_back(fragment);
             match outcome {
                 Outcome::Switch => fair = false,
@@ -357,7 +250,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                         Step::Next => {}
                         Step::Jumped => continue 'blocks,
                         Step::Stop(outcome) => {
-                            self.take_back(end, entered);
+                            self.uncount_rest(end, entered);
                             return outcome;
                         }
                     },
@@ -369,7 +262,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Corrects the counts of a fragment that stops before the end of its block. The remaining instructions were
     /// counted at the start of the block but have not run yet.
-    fn take_back(&mut self, end: u32, entered: u32) {
+    fn uncount_rest(&mut self, end: u32, entered: u32) {
         // A fragment that waits at a barrier has already executed the barrier instruction.
         let done = matches!(self.frag.state, State::Barrier(_));
         let (pc, function) = (self.frag.pc + u32::from(done), self.function());
@@ -388,10 +281,7 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Splits the fragment at a branch: some lanes branch, the others fall through. The earlier of the two runs next.
     fn diverge(&mut self, taken: u32, target: u32) {
-        let mut other = self.frag.clone();
-        other.mask = taken;
-        other.pc = target;
-        other.state = State::Ready;
+        let other = self.fork(taken, target);
         self.frag.mask &= !taken;
         self.frag.pc += 1;
         self.frag.state = State::Ready;
@@ -413,7 +303,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 self.load_param(inst, *ty, *vector, *offset, mask);
                 Next::Continue
             }
-            Op::Atom { op, access } => self.atom(inst, *op, access, mask),
+            Op::Atom { access, .. } => self.atom(inst, access, mask),
             Op::Set { .. }
             | Op::Select { .. }
             | Op::PredLogic { .. }
@@ -429,12 +319,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::LocalAddress { offset, generic } => {
                 let base = u64::from(self.frag.local_base) + u64::from(*offset);
                 let value = if *generic { base + self.grid.windows.local } else { base };
-                let d = inst.r(0);
-                if d.is_wide() {
-                    self.set64(d, &[value; 32], mask);
-                } else {
-                    self.set32(d, &[value as u32; 32], mask);
-                }
+                self.set(inst.r(0), &[value; 32], mask);
                 self.define(inst, mask);
                 Next::Continue
             }
@@ -449,9 +334,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Next::Continue
             }
             Op::Prefetch => Next::Continue,
-            Op::Fence { scope, order } => {
+            Op::Fence { scope } => {
                 std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-                let _ = order;
                 if P::CHECK {
                     self.block.races.fence(self.w.id, mask, *scope);
                 }
@@ -486,9 +370,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             Op::CopyWait { keep, all } => self.copy_wait(*keep, *all, mask),
             Op::CopyMbarrierArrive { .. } => self.copy_mbarrier_arrive(inst, mask),
-            Op::Mbarrier { op, space, offset, relaxed } => {
-                self.mbarrier(inst, *op, *space, *offset, *relaxed, mask)
-            }
+            Op::Mbarrier { .. } => self.mbarrier(inst, mask),
             Op::BranchIndexed { targets } => return self.branch_indexed(inst, targets, mask),
             Op::Call { function } => return self.call(inst, *function, 0, mask),
             Op::CallIndirect => return self.call_indirect(inst, mask),
@@ -599,19 +481,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 }
                 let (d, a, b) = (inst.r(0), inst.r(1), inst.r(2));
                 if d.is_wide() {
-                    let (a, b) = (*self.r64(a), *self.r64(b));
-                    let mut out = [0; 32];
-                    for l in 0..32 {
-                        out[l] = if p >> l & 1 == 1 { a[l] } else { b[l] };
-                    }
-                    self.set64(d, &out, mask);
+                    self.set64(d, &select(self.r64(a), self.r64(b), p), mask);
                 } else {
-                    let (a, b) = (*self.r32(a), *self.r32(b));
-                    let mut out = [0; 32];
-                    for l in 0..32 {
-                        out[l] = if p >> l & 1 == 1 { a[l] } else { b[l] };
-                    }
-                    self.set32(d, &out, mask);
+                    self.set32(d, &select(self.r32(a), self.r32(b), p), mask);
                 }
             }
             Op::PredLogic { op, negate } => {
@@ -650,11 +522,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if P::CHECK && self.w.tracking {
                     self.flow_pack(inst, bits, mask);
                 }
-                if inst.r(0).is_wide() {
-                    self.set64(inst.r(0), &out, mask);
-                } else {
-                    self.set32(inst.r(0), &narrow(&out), mask);
-                }
+                self.set(inst.r(0), &out, mask);
             }
             Op::Unpack { bits } => {
                 let bits = u32::from(*bits);
@@ -668,8 +536,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                     self.set32(*d, &part, mask);
                 }
             }
-            Op::Carry { kind, carry_in, carry_out, signed } => {
-                self.carry(inst, *kind, *carry_in, *carry_out, *signed, mask);
+            Op::Carry { .. } => {
+                self.carry(inst, mask);
                 self.flow_any(inst, mask);
             }
             _ => {}
@@ -699,15 +567,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
     }
 
-    fn carry(
-        &mut self,
-        inst: &Inst,
-        kind: CarryKind,
-        carry_in: bool,
-        carry_out: bool,
-        signed: bool,
-        mask: u32,
-    ) {
+    fn carry(&mut self, inst: &Inst, mask: u32) {
+        let Op::Carry { kind, carry_in, carry_out, signed } = inst.op else { return };
         let sources = inst.sources();
         let d = inst.r(0);
         let bits = if d.is_wide() { 64 } else { 32 };
@@ -740,11 +601,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             out[l] = (sum & full) as u64;
             flag |= u32::from(sum >> bits & 1 == 1) << l;
         }
-        if bits == 64 {
-            self.set64(d, &out, mask);
-        } else {
-            self.set32(d, &narrow(&out), mask);
-        }
+        self.set(d, &out, mask);
         if carry_out {
             self.set_pred(inst.r(1), flag, mask);
         }
@@ -756,10 +613,9 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let index = *self.r32(inst.r(0));
         let pc = self.frag.pc;
-        let lanes_out =
-            super::lanes(mask).filter(|l| index[*l] as usize >= targets.len()).fold(0, |m, l| m | 1 << l);
+        let lanes_out = lanes_where(mask, |l| index[l] as usize >= targets.len());
         if lanes_out != 0 {
-            self.halt(Kind::Trap, lanes_out, || "branch table index is out of range".to_string());
+            self.halt(Kind::Trap, lanes_out, || "the index of a branch table is out of range".to_string());
             return Step::Stop(Outcome::Halt);
         }
         let function = &self.grid.kernel.functions[self.frag.function as usize];
@@ -767,18 +623,14 @@ impl<P: Policy> Cx<'_, '_, P> {
         while left != 0 {
             let first = left.trailing_zeros() as usize;
             let target = function.blocks[targets[index[first] as usize] as usize].start;
-            let group = super::lanes(left)
-                .filter(|l| function.blocks[targets[index[*l] as usize] as usize].start == target)
-                .fold(0u32, |m, l| m | 1 << l);
+            let group =
+                lanes_where(left, |l| function.blocks[targets[index[l] as usize] as usize].start == target);
             left &= !group;
             if group == self.frag.mask {
                 self.frag.pc = target;
                 return Step::Jumped;
             }
-            let mut other = self.frag.clone();
-            other.mask = group;
-            other.pc = target;
-            other.state = State::Ready;
+            let other = self.fork(group, target);
             self.put_back(other);
         }
         self.frag.mask &= !mask;
@@ -795,7 +647,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let pointers = *self.r64(target);
         let wanted = pointers[mask.trailing_zeros() as usize];
-        let group = super::lanes(mask).filter(|l| pointers[*l] == wanted).fold(0u32, |m, l| m | 1 << l);
+        let group = lanes_where(mask, |l| pointers[l] == wanted);
         let kernel = self.grid.kernel;
         let found = kernel.targets.iter().find(|(address, _)| *address == wanted).map(|(_, f)| *f);
         let fits = found.filter(|f| {
@@ -805,7 +657,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         });
         let Some(function) = fits else {
             self.halt(Kind::Trap, group, || {
-                format!("call to {wanted:#x}, which is not a function with these parameters")
+                format!("a thread calls {wanted:#x}, which is not a function with these parameters")
             });
             return Step::Stop(Outcome::Halt);
         };
@@ -821,6 +673,20 @@ impl<P: Policy> Cx<'_, '_, P> {
         self.call(inst, function, 1, group)
     }
 
+    /// Lets the lanes that the guard excludes continue with the next instruction. The fragment keeps the others.
+    fn split_rest(&mut self, mask: u32) {
+        if mask != self.frag.mask {
+            let rest = self.fork(self.frag.mask & !mask, self.frag.pc + 1);
+            self.put_back(rest);
+            self.frag.mask = mask;
+        }
+    }
+
+    /// A fragment of some lanes of this one, ready to run at an instruction of the same function.
+    fn fork(&self, mask: u32, pc: u32) -> Fragment {
+        Fragment { mask, pc, state: State::Ready, ..self.frag.clone() }
+    }
+
     /// Enters a function. Its arguments are the sources from `first` on.
     fn call(&mut self, inst: &Inst, function: u32, first: usize, mask: u32) -> Step {
         let caller = &self.grid.kernel.functions[self.frag.function as usize];
@@ -833,22 +699,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         let units = (reg_base + callee.frame.units) as usize;
         if self.frag.stack.len() >= MAX_DEPTH || units > MAX_UNITS {
             let depth = self.frag.stack.len();
-            self.halt(Kind::Runaway, mask, || format!("recursion is {depth} calls deep"));
+            self.halt(Kind::Runaway, mask, || format!("the recursion is {depth} calls deep"));
             return Step::Stop(Outcome::Halt);
         }
         self.w.reserve(units, (pred_base + callee.frame.preds) as usize, P::CHECK);
         if !self.reserve_local((local_base + callee.local_bytes) as usize) {
-            self.halt(Kind::Runaway, mask, || "the stack of local memory is exhausted".to_string());
+            self.halt(Kind::Runaway, mask, || "the stack in local memory is exhausted".to_string());
             return Step::Stop(Outcome::Halt);
         }
-        if mask != self.frag.mask {
-            let mut rest = self.frag.clone();
-            rest.mask &= !mask;
-            rest.pc += 1;
-            rest.state = State::Ready;
-            self.put_back(rest);
-            self.frag.mask = mask;
-        }
+        self.split_rest(mask);
         let old_base = self.frag.reg_base as usize;
         for (from, to) in inst.sources()[first..].iter().zip(&callee.params) {
             self.copy_between(old_base + from.index(), reg_base as usize + to.index(), mask);
@@ -880,7 +739,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 Class::R64 => self.set64(*slot, &[0; 32], mask),
             }
             if P::CHECK {
-                self.mark_undefined(*slot, mask, super::taint::Origin::register());
+                self.mark_undefined(*slot, mask, Origin::register());
             }
         }
     }
@@ -888,11 +747,11 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn copy_between(&mut self, from: usize, to: usize, mask: u32) {
         let source = self.w.regs[from].0;
         let d = &mut self.w.regs[to].0;
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             d[l] = source[l];
         }
         if P::CHECK {
-            let planes = super::taint::spread(mask);
+            let planes = spread(mask);
             self.w.undef[to] = self.w.undef[to] & !planes | self.w.undef[from] & planes;
             self.w.origin[to] = self.w.origin[from];
         }
@@ -912,14 +771,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 mask,
             );
         }
-        if mask != self.frag.mask {
-            let mut rest = self.frag.clone();
-            rest.mask &= !mask;
-            rest.pc += 1;
-            rest.state = State::Ready;
-            self.put_back(rest);
-            self.frag.mask = mask;
-        }
+        self.split_rest(mask);
         self.frag.stack.pop();
         self.frag.function = frame.function;
         self.frag.pc = frame.pc + 1;
@@ -947,32 +799,14 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 }
 
-/// Returns the low halves of all lanes. This is a plain loop because `array::map` is not vectorised.
-pub fn narrow(wide: &[u64; 32]) -> [u32; 32] {
-    let mut out = [0; 32];
+/// Returns the lanes of `a` where `choose` has a bit, and the lanes of `b` elsewhere.
+#[inline(always)]
+fn select<T: Copy>(a: &[T; 32], b: &[T; 32], choose: u32) -> [T; 32] {
+    let mut out = *b;
     for l in 0..32 {
-        out[l] = wide[l] as u32;
+        out[l] = if choose >> l & 1 == 1 { a[l] } else { b[l] };
     }
     out
-}
-
-fn empty_fragment() -> Fragment {
-    Fragment {
-        mask: 0,
-        pc: 0,
-        function: 0,
-        reg_base: 0,
-        pred_base: 0,
-        local_base: 0,
-        state: State::Ready,
-        stack: Vec::new(),
-        ran: 0,
-    }
-}
-
-/// Returns a fragment at the start of the kernel.
-pub fn first_fragment(mask: u32) -> Fragment {
-    Fragment { mask, ..empty_fragment() }
 }
 
 enum Outcome {

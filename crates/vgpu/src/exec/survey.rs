@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use crate::cpu::{Level, level};
 use crate::isa::op::{TileForm, WmmaMemory};
+use crate::lanes::lanes;
 use crate::num::tile::matrix;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ pub struct Survey {
 /// Surveys addresses that form no pattern.
 pub fn survey_of(mask: u32, at: &[u64; 32]) -> Survey {
     let mut s = Survey { min: u64::MAX, max: 0, or: 0, contiguous: false, uniform: false };
-    for l in super::lanes(mask) {
+    for l in lanes(mask) {
         s.min = s.min.min(at[l]);
         s.max = s.max.max(at[l]);
         s.or |= at[l];
@@ -226,7 +227,7 @@ unsafe fn gather_shared_body(d: *mut u32, mask: u32, at: &[u32; 32], base: *cons
 
 #[inline(always)]
 unsafe fn scatter_shared_body(from: *const u32, mask: u32, at: &[u32; 32], base: *mut u8) {
-    for l in super::lanes(mask) {
+    for l in lanes(mask) {
         // SAFETY: as in `gather_shared_body`.
         unsafe { base.wrapping_add(at[l] as usize).cast::<u32>().write_unaligned(*from.add(l)) };
     }
@@ -518,7 +519,7 @@ unsafe fn all_defined_body(shadow: *const u8, bytes: usize) -> bool {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Kernels {
+pub struct LaneFunctions {
     pub survey: SurveyFn,
     pub gather4: Gather4Fn,
     pub all_defined: AllDefinedFn,
@@ -531,83 +532,60 @@ pub struct Kernels {
     pub tile_defined: TileDefinedFn,
 }
 
-macro_rules! instances {
-    ($module:ident, $(#[$attr:meta])*) => {
+/// Compiles the functions once in a module, with an attribute that selects an instruction set.
+macro_rules! compile {
+    (
+        $module:ident, $attribute:meta;
+        $($name:ident = $body:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)+
+    ) => {
         mod $module {
             use super::*;
-            $(#[$attr])*
-            pub unsafe fn survey(r: *const u32, w: bool, o: i64, m: u32, s: u64, ad: &mut [u64; 32]) -> Survey {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { survey_body(r, w, o, m, s, ad) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn gather4(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { gather4_body(b, low, ad, out) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn all_defined(s: *const u8, bytes: usize) -> bool {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { all_defined_body(s, bytes) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn load_shared(q: &SharedLoad) -> bool {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { load_shared_body(q) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn survey_shared(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { survey_shared_body(r, w, o, m, at) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn gather_shared(d: *mut u32, m: u32, at: &[u32; 32], b: *const u8) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { gather_shared_body(d, m, at, b) }
-            }
-            #[allow(dead_code, reason = "AVX-512 has one by hand")]
-            $(#[$attr])*
-            pub unsafe fn scatter_shared(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { scatter_shared_body(s, m, at, b) }
-            }
-            $(#[$attr])*
-            pub unsafe fn load_tile(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { load_tile_body(b, row, m, out) }
-            }
-            $(#[$attr])*
-            pub unsafe fn store_tile(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]) {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { store_tile_body(b, row, m, regs) }
-            }
-            $(#[$attr])*
-            pub unsafe fn tile_defined(s: *const u8, row: usize, runs: usize, run: usize) -> bool {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { tile_defined_body(s, row, runs, run) }
-            }
+            $(
+                #[allow(dead_code, reason = "some functions are written by hand for AVX-512")]
+                #[$attribute]
+                pub unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller guarantees what the called function requires.
+                    unsafe { $body($($arg),*) }
+                }
+            )+
         }
     };
 }
-instances!(baseline,);
+
+macro_rules! instances {
+    ($module:ident, $attribute:meta) => {
+        compile! {
+            $module, $attribute;
+            survey = survey_body(r: *const u32, w: bool, o: i64, m: u32, s: u64, ad: &mut [u64; 32]) -> Survey;
+            gather4 = gather4_body(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32);
+            all_defined = all_defined_body(s: *const u8, bytes: usize) -> bool;
+            load_shared = load_shared_body(q: &SharedLoad) -> bool;
+            survey_shared = survey_shared_body(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey;
+            gather_shared = gather_shared_body(d: *mut u32, m: u32, at: &[u32; 32], b: *const u8);
+            scatter_shared = scatter_shared_body(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8);
+            load_tile = load_tile_body(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]);
+            store_tile = store_tile_body(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]);
+            tile_defined = tile_defined_body(s: *const u8, row: usize, runs: usize, run: usize) -> bool;
+        }
+    };
+}
+instances!(baseline, inline);
 #[cfg(target_arch = "x86_64")]
-instances!(avx2, #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]);
+instances!(avx2, target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"));
 #[cfg(target_arch = "x86_64")]
-instances!(avx512, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]);
+instances!(
+    avx512,
+    target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")
+);
 
 /// Returns the functions compiled for this machine's instruction set.
-pub fn kernels() -> &'static Kernels {
-    static KERNELS: OnceLock<Kernels> = OnceLock::new();
+pub fn lane_functions() -> &'static LaneFunctions {
+    static KERNELS: OnceLock<LaneFunctions> = OnceLock::new();
     KERNELS.get_or_init(|| {
         #[cfg(target_arch = "x86_64")]
         match level() {
             Level::V4 => {
-                return Kernels {
+                return LaneFunctions {
                     survey: avx512::survey,
                     gather4: gather4_avx512,
                     all_defined: all_defined_avx512,
@@ -621,7 +599,7 @@ pub fn kernels() -> &'static Kernels {
                 };
             }
             Level::V3 => {
-                return Kernels {
+                return LaneFunctions {
                     survey: avx2::survey,
                     gather4: avx2::gather4,
                     all_defined: avx2::all_defined,
@@ -636,7 +614,7 @@ pub fn kernels() -> &'static Kernels {
             }
             Level::Baseline => {}
         }
-        Kernels {
+        LaneFunctions {
             survey: baseline::survey,
             gather4: baseline::gather4,
             all_defined: baseline::all_defined,

@@ -5,71 +5,10 @@
 //! the end of the launch. No code of this module runs until a register of the warp is undefined (`Warp::tracking`).
 
 use super::Policy;
-use super::step::Cx;
-use super::warp::Undef;
-use crate::check::Kind;
+use super::state::{Origin, RunningWarp, Source, Undef, collapse, spread};
 use crate::isa::op::{BoolOp, Class, Flow, Inst, Slot};
 
-/// The origin of undefined bytes: a kind, and the instruction that introduced them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Origin(pub u32);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A register that no instruction wrote on this path.
-    Register,
-    Shared,
-    Global,
-    Local,
-    /// A shuffle from a lane that does not participate.
-    Shuffle,
-    /// An access that failed and was already reported.
-    Reported,
-}
-
-impl Origin {
-    pub fn new(source: Source, at: u32) -> Origin {
-        Origin((at + 1) << 3 | source as u32)
-    }
-
-    /// A register that no instruction has used yet.
-    pub fn register() -> Origin {
-        Origin(Source::Register as u32)
-    }
-
-    pub fn source(self) -> Source {
-        match self.0 & 7 {
-            0 => Source::Register,
-            1 => Source::Shared,
-            2 => Source::Global,
-            3 => Source::Local,
-            4 => Source::Shuffle,
-            _ => Source::Reported,
-        }
-    }
-
-    pub fn at(self) -> Option<u32> {
-        (self.0 >> 3).checked_sub(1)
-    }
-
-    /// Adds the instruction of the first use to the origin of a register that was never written.
-    pub fn used_at(self, at: u32) -> Origin {
-        if self.at().is_none() { Origin::new(self.source(), at) } else { self }
-    }
-}
-
-/// Copies a lane mask to all four byte planes.
-pub fn spread(mask: u32) -> Undef {
-    let m = u128::from(mask);
-    m | m << 32 | m << 64 | m << 96
-}
-
-/// Returns the lanes with any undefined byte.
-pub fn collapse(u: Undef) -> u32 {
-    (u | u >> 32 | u >> 64 | u >> 96) as u32
-}
-
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     fn unit(&self, slot: Slot) -> usize {
         self.frag.reg_base as usize + slot.index()
     }
@@ -366,7 +305,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let lanes = self.w.pred_undef[p] & self.frag.mask;
         if lanes != 0 {
             let origin = Origin(self.w.pred_origin[p]);
-            self.report_undefined(origin, lanes, "decides what the kernel does");
+            self.report_undefined(origin, lanes, "decides whether an instruction executes");
             // Report each value once. Afterwards the value counts as defined.
             self.w.pred_undef[p] &= !lanes;
         }
@@ -384,27 +323,17 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     pub fn report_undefined(&mut self, origin: Origin, lanes: u32, how: &str) {
-        let here = self.at();
-        self.worker.report_undefined(self.grid, self.block.index, self.w.id, here, origin, lanes, how);
+        let site = self.site(lanes);
+        self.worker.report_undefined(site, origin, how);
     }
-}
 
-/// Describes an undefined value as a finding. The finding is at the instruction that read the unwritten location, if
-/// that instruction is known.
-pub fn describe(origin: Origin, here: u32, how: &str) -> (Kind, u32, String, Vec<(String, u32)>) {
-    let (kind, what) = match origin.source() {
-        Source::Register => {
-            (Kind::Uninitialised, "a variable is used before it is given a value, and the value")
+    /// Records that a lane stored an undefined byte to shared or global memory.
+    pub fn taint(&mut self, source: Source, address: u64, origin: Origin, lane: usize) {
+        if source == Source::Shared {
+            self.block.taints.insert(address as u32, origin);
+        } else {
+            let site = self.site(1 << lane);
+            self.worker.taint(address, origin, site);
         }
-        Source::Shared => (Kind::Uninitialised, "shared memory is read that nothing wrote, and the value"),
-        Source::Global => (Kind::Uninitialised, "global memory is read that nothing wrote, and the value"),
-        Source::Local => (Kind::Uninitialised, "a local array is read where nothing wrote it, and the value"),
-        Source::Shuffle => {
-            (Kind::WarpMask, "a shuffle reads from a lane that does not take part, and the value")
-        }
-        Source::Reported => (Kind::Uninitialised, "the value of an access that failed"),
-    };
-    let at = origin.at().unwrap_or(here);
-    let related = if at == here { Vec::new() } else { vec![(format!("here it {how}"), here)] };
-    (kind, at, format!("{what} {how}"), related)
+    }
 }

@@ -1,31 +1,23 @@
 //! Tensor instructions that all lanes of one warp execute together: `ldmatrix`, `stmatrix`, `wmma` and `mma`.
 
 use super::Policy;
-use super::atomics::relative;
-use super::memory::{Addresses, Span, Use, all_defined};
-use super::step::{Cx, Next, narrow};
+use super::memory::all_defined;
+use super::state::{
+    AccessKind, Addresses, Next, Origin, Request, RunningWarp, Source, Span, TileBase, Undef, collapse,
+    relative, spread,
+};
 use super::survey::survey_of;
-use super::taint::{Origin, Source, collapse, spread};
-use super::warp::{State, Undef};
-use crate::check::Kind;
 use crate::isa::op::{Access, Inst, Mma, Op, Order, Slot, TileForm, WmmaMemory};
 use crate::isa::types::{MemType, Scope, Space, Ty};
+use crate::lanes::lanes;
 use crate::mem::shadow;
 use crate::num::tile;
 use crate::num::{Lanes, Lanes64};
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn tensor(&mut self, inst: &Inst, mask: u32) -> Next {
-        self.split_guarded(mask);
-        if mask != self.w.live && self.frag.state != State::Forced {
-            self.frag.state = State::Gathering;
+        if !self.whole_warp(mask) {
             return Next::Park;
-        }
-        self.frag.state = State::Ready;
-        if P::CHECK && mask != u32::MAX {
-            self.finding(Kind::DivergentWarpOp, mask, || {
-                format!("the operation needs all lanes of the warp, {} execute it", mask.count_ones())
-            });
         }
         match &inst.op {
             Op::LoadMatrix { trans, space, offset } => self.load_matrix(inst, *trans, *space, *offset, mask),
@@ -74,19 +66,25 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Handles counters, bounds and races of all rows at once. Returns the rows that are in bounds, and their span.
-    fn matrix_rows(&mut self, ad: &Addresses, count: usize, users: u32, what: Use) -> (u32, Option<Span>) {
+    fn matrix_rows(
+        &mut self,
+        ad: &Addresses,
+        count: usize,
+        users: u32,
+        kind: AccessKind,
+    ) -> (u32, Option<Span>) {
+        let request = Request { kind, space: Space::Shared, addresses: ad, size: 16 };
         if P::COUNT {
             for n in 0..count {
-                self.count_access(Space::Shared, ad, 16, users & 0xff << (8 * n), what);
+                self.count_access(&request, users & 0xff << (8 * n));
             }
         }
         let mut left = users;
-        let Some((group, span)) = self.span(Space::Shared, ad, 16, &mut left, what) else {
+        let Some((group, span)) = self.span(&request, &mut left) else {
             return (0, None);
         };
         if P::CHECK {
-            let access = Self::matrix_access();
-            self.before_access(Space::Shared, &span, ad, 16, group, what, &access, &[]);
+            self.before_access(&request, &span, group, &Self::matrix_access(), &[]);
         }
         // An inactive lane uses the row of the first active lane.
         let first = group >> (users.trailing_zeros() & 31) & 1;
@@ -100,14 +98,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             return Next::Continue;
         }
         let ad = self.row_addresses(inst.sources()[0], space, offset, users);
-        let (good, span) = self.matrix_rows(&ad, count, users, Use::Load);
+        let (good, span) = self.matrix_rows(&ad, count, users, AccessKind::Load);
         for n in 0..count {
             let d = inst.results()[n];
             let mut block: tile::matrix::Block = [[0; 16]; 8];
             let mut undefined = None;
             let rows = good >> (8 * n) & 0xff;
             if let Some(span) = &span {
-                for row in super::lanes(rows) {
+                for row in lanes(rows) {
                     let at = ad.at[8 * n + row];
                     // SAFETY: the span contains sixteen bytes at each address of the group.
                     unsafe {
@@ -122,7 +120,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if !P::CHECK {
                     return Next::Halt;
                 }
-                undefined = Some(Origin::new(super::taint::Source::Reported, self.at()));
+                undefined = Some(Origin::new(Source::Reported, self.at()));
             }
             let out = tile::matrix::load(&block, trans);
             self.set32(d, &out, mask);
@@ -151,14 +149,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             return Next::Continue;
         }
         let ad = self.row_addresses(inst.sources()[0], space, offset, users);
-        let (good, span) = self.matrix_rows(&ad, count, users, Use::Store);
+        let (good, span) = self.matrix_rows(&ad, count, users, AccessKind::Store);
         for (n, r) in regs.iter().enumerate() {
             let block = tile::matrix::store(self.r32(*r), trans);
             let undefined = P::CHECK && self.w.tracking && self.undefined_lanes(*r) & mask != 0;
             let state = if undefined { shadow::TAINTED } else { shadow::WRITTEN };
             let rows = good >> (8 * n) & 0xff;
             if let Some(span) = &span {
-                for row in super::lanes(rows) {
+                for row in lanes(rows) {
                     let at = ad.at[8 * n + row];
                     // SAFETY: the span contains sixteen bytes at each address of the group.
                     unsafe {
@@ -177,8 +175,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         Next::Continue
     }
 
-    /// Returns the base address (from the first active lane), the stride in elements, and the space.
-    fn wmma_base(&mut self, inst: &Inst, m: &WmmaMemory, mask: u32) -> (u64, u64, Space) {
+    /// Returns where a tile lies in memory. Its base is the address of the first active lane.
+    fn tile_base(&mut self, inst: &Inst, m: &WmmaMemory, mask: u32) -> TileBase {
         let sources = inst.sources();
         let first = mask.trailing_zeros() as usize & 31;
         let ad = self.addresses(sources[0], m.offset, mask, 1);
@@ -190,30 +188,24 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         let natural = if m.column_major { m.fragment.rows } else { m.fragment.cols } as u32;
         let stride = if m.has_stride { self.r32(sources[sources.len() - 1])[first] } else { natural };
-        (base, u64::from(stride), space)
+        TileBase { space, base, stride: u64::from(stride) }
     }
 
-    fn piece_addresses(m: &WmmaMemory, piece: usize, base: u64, stride: u64) -> Addresses {
-        let row = stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
+    fn piece_addresses(m: &WmmaMemory, piece: usize, tile: &TileBase) -> Addresses {
+        let row = tile.stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
         let mut at = [0u64; 32];
         for l in 0..32 {
             let offset =
                 u64::from(m.steps[piece][l]).wrapping_mul(row).wrapping_add(u64::from(m.along[piece][l]));
-            at[l] = base.wrapping_add(offset);
+            at[l] = tile.base.wrapping_add(offset);
         }
         Addresses { survey: survey_of(u32::MAX, &at), at }
     }
 
     /// Resolves the memory of a whole tile. Returns a span that starts at the tile's base, and the number of bytes per
     /// step. Returns `None` unless the tile lies in one allocation, is aligned, and its rows do not overlap.
-    fn whole_tile(
-        &mut self,
-        m: &WmmaMemory,
-        base: u64,
-        stride: u64,
-        space: Space,
-        write: bool,
-    ) -> Option<(Span, u32)> {
+    fn whole_tile(&mut self, m: &WmmaMemory, tile: &TileBase, write: bool) -> Option<(Span, u32)> {
+        let &TileBase { space, base, stride } = tile;
         let element = m.fragment.elem.bits() as u64 / 8;
         let row = u32::try_from(stride.checked_mul(element)?).ok().filter(|r| *r < 1 << 24)?;
         let steps = if m.column_major { m.fragment.cols } else { m.fragment.rows };
@@ -227,18 +219,14 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if base.checked_add(bytes)? > u64::from(self.block.shared_bytes) {
                     return None;
                 }
-                let memory = self.block.shared.as_mut_ptr().cast::<u8>().wrapping_add(base as usize);
-                let shadow = self.block.shared_shadow.as_mut_ptr().wrapping_add(base as usize);
-                Some((Span { base: memory, shadow, low: base, source: Source::Shared }, row))
+                Some((self.whole_shared().starting_at(base), row))
             }
             Space::Global => {
                 let region = self.grid.region_of(base);
                 if !region.holds(base, bytes) || write && region.constant {
                     return None;
                 }
-                let at = (base - region.address) as usize;
-                let (memory, shadow) = (region.data.wrapping_add(at), region.shadow.wrapping_add(at));
-                Some((Span { base: memory, shadow, low: base, source: Source::Global }, row))
+                Some((Span::from_region(&region).starting_at(base), row))
             }
             _ => None,
         }
@@ -246,8 +234,8 @@ impl<P: Policy> Cx<'_, '_, P> {
 
     /// Fast path for the common fragment load: the whole tile lies in one allocation and is defined. Returns false
     /// without any effect if the load is different.
-    fn wmma_load_quick(&mut self, inst: &Inst, m: &WmmaMemory, base: u64, stride: u64, space: Space) -> bool {
-        let Some((span, row)) = self.whole_tile(m, base, stride, space, false) else { return false };
+    fn wmma_load_quick(&mut self, inst: &Inst, m: &WmmaMemory, tile: &TileBase) -> bool {
+        let Some((span, row)) = self.whole_tile(m, tile, false) else { return false };
         let per = m.steps.len() / m.fragment.regs;
         let distinct = m.fragment.distinct;
         let mut out = [[0u32; 32]; 8];
@@ -257,18 +245,17 @@ impl<P: Policy> Cx<'_, '_, P> {
         let runs = m.lanes.len() * m.piece_bytes as usize / m.run as usize;
         // SAFETY: memory and its shadow contain the whole tile.
         unsafe {
-            let defined = self.kernels.tile_defined;
+            let defined = self.functions.tile_defined;
             if P::CHECK && !defined(span.shadow, row as usize, runs, m.run as usize) {
                 return false;
             }
-            (self.kernels.load_tile)(span.base, row as usize, m, &mut out);
+            (self.functions.load_tile)(span.base, row as usize, m, &mut out);
         }
-        if P::CHECK && !self.before_tile(space, m, base, row, Use::Load) {
-            let access = Access { vector: 1, ..Self::wmma_access(m, space) };
-            let size = u32::from(m.piece_bytes);
+        if P::CHECK && !self.before_tile(m, tile, row, AccessKind::Load) {
             for piece in 0..distinct * per {
-                let ad = Self::piece_addresses(m, piece, base, stride);
-                self.before_access(space, &span, &ad, size, u32::MAX, Use::Load, &access, &[]);
+                let addresses = &Self::piece_addresses(m, piece, tile);
+                let request = tile.request(AccessKind::Load, m, addresses);
+                self.before_access(&request, &span, u32::MAX, &Self::wmma_access(m, tile.space), &[]);
             }
         }
         for (r, d) in inst.results().iter().enumerate() {
@@ -279,26 +266,20 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Fast path for the common fragment store, like `wmma_load_quick`.
-    fn wmma_store_quick(
-        &mut self,
-        regs: &[Slot],
-        m: &WmmaMemory,
-        base: u64,
-        stride: u64,
-        space: Space,
-    ) -> bool {
+    fn wmma_store_quick(&mut self, regs: &[Slot], m: &WmmaMemory, tile: &TileBase) -> bool {
         if P::CHECK && self.w.tracking && regs.iter().any(|r| self.undefined_lanes(*r) != 0) {
             return false;
         }
-        let Some((span, row)) = self.whole_tile(m, base, stride, space, true) else { return false };
+        let Some((span, row)) = self.whole_tile(m, tile, true) else { return false };
         if regs.len() > 8 || m.piece_bytes != 4 {
             return false;
         }
-        if P::CHECK && !self.before_tile(space, m, base, row, Use::Store) {
-            let access = Access { vector: 1, ..Self::wmma_access(m, space) };
+        if P::CHECK && !self.before_tile(m, tile, row, AccessKind::Store) {
+            let access = Self::wmma_access(m, tile.space);
             for piece in 0..regs.len() {
-                let ad = Self::piece_addresses(m, piece, base, stride);
-                self.before_access(space, &span, &ad, 4, u32::MAX, Use::Store, &access, &regs[piece..=piece]);
+                let addresses = &Self::piece_addresses(m, piece, tile);
+                let request = tile.request(AccessKind::Store, m, addresses);
+                self.before_access(&request, &span, u32::MAX, &access, &regs[piece..=piece]);
             }
         }
         let mut registers = [std::ptr::null(); 8];
@@ -307,7 +288,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         // SAFETY: memory and its shadow contain the whole tile.
         unsafe {
-            (self.kernels.store_tile)(span.base, row as usize, m, &registers[..regs.len()]);
+            (self.functions.store_tile)(span.base, row as usize, m, &registers[..regs.len()]);
             if P::CHECK {
                 for r in 0..m.lanes.len() * m.piece_bytes as usize / m.run as usize {
                     span.shadow.add(r * row as usize).write_bytes(shadow::WRITTEN, m.run as usize);
@@ -325,69 +306,68 @@ impl<P: Policy> Cx<'_, '_, P> {
             8 => Ty::B64,
             _ => Ty::B32,
         };
-        Access { space, ty: MemType::from_type(ty), ..Self::matrix_access() }
+        Access { space, ty: MemType::from_type(ty), vector: 1, ..Self::matrix_access() }
     }
 
     /// Counts the memory requests that the assembler generates for a fragment, which differ from the PTX description.
     /// In shared memory, ldmatrix loads 8x8 blocks of 16-bit elements. Each block is loaded once even if a fragment
     /// holds it twice. Two adjacent words of a lane use one access of eight bytes.
-    fn count_fragment(&mut self, m: &WmmaMemory, base: u64, stride: u64, space: Space, mask: u32, what: Use) {
-        let row = stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
+    fn count_fragment(&mut self, m: &WmmaMemory, tile: &TileBase, mask: u32, kind: AccessKind) {
+        let row = tile.stride.wrapping_mul(m.fragment.elem.bits() as u64 / 8);
         let mut count = |at: [u64; 32], size: u32, mask: u32| {
-            self.count_access(space, &Addresses { survey: survey_of(mask, &at), at }, size, mask, what);
+            let addresses = &Addresses { survey: survey_of(mask, &at), at };
+            self.count_access(&Request { kind, space: tile.space, addresses, size }, mask);
         };
         let pieces = m.steps.len();
         let per = pieces / m.fragment.regs;
         match m.form {
-            TileForm::Rows | TileForm::Columns if space == Space::Shared && what == Use::Load => {
+            TileForm::Rows | TileForm::Columns if tile.space == Space::Shared && kind == AccessKind::Load => {
                 for p in (0..m.fragment.distinct * per).step_by(per) {
                     let start = |g: usize| {
                         let step = u64::from(m.steps[p][0]) + g as u64;
-                        base.wrapping_add(step.wrapping_mul(row)).wrapping_add(u64::from(m.along[p][0]))
+                        tile.base.wrapping_add(step.wrapping_mul(row)).wrapping_add(u64::from(m.along[p][0]))
                     };
                     count(std::array::from_fn(|l| start(l % 8)), 16, 0xff);
                 }
             }
             TileForm::Pairs => {
                 for p in (0..pieces).step_by(2) {
-                    count(Self::piece_addresses(m, p, base, stride).at, 8, mask);
+                    count(Self::piece_addresses(m, p, tile).at, 8, mask);
                 }
             }
             _ => {
                 for p in 0..pieces {
-                    count(Self::piece_addresses(m, p, base, stride).at, u32::from(m.piece_bytes), mask);
+                    count(Self::piece_addresses(m, p, tile).at, u32::from(m.piece_bytes), mask);
                 }
             }
         }
     }
 
     fn wmma_load(&mut self, inst: &Inst, m: &WmmaMemory, mask: u32) -> Next {
-        let (base, stride, space) = self.wmma_base(inst, m, mask);
+        let tile = &self.tile_base(inst, m, mask);
         let size = u32::from(m.piece_bytes);
-        let wide = m.fragment.elem.bits() == 64;
         let per = m.steps.len() / m.fragment.regs;
-        if !P::COUNT && mask == u32::MAX && self.wmma_load_quick(inst, m, base, stride, space) {
+        if !P::COUNT && mask == u32::MAX && self.wmma_load_quick(inst, m, tile) {
             return Next::Continue;
         }
-        let access = Access { vector: 1, ..Self::wmma_access(m, space) };
+        let access = Self::wmma_access(m, tile.space);
         if P::COUNT {
-            self.count_fragment(m, base, stride, space, mask, Use::Load);
+            self.count_fragment(m, tile, mask, AccessKind::Load);
         }
         for (r, d) in inst.results().iter().enumerate() {
             let mut out = [0u64; 32];
             let mut undefined: Undef = 0;
             let mut origin = Origin(0);
             for k in 0..per {
-                let ad = Self::piece_addresses(m, r * per + k, base, stride);
+                let ad = Self::piece_addresses(m, r * per + k, tile);
+                let request = tile.request(AccessKind::Load, m, &ad);
                 let mut left = u32::MAX;
                 let mut failed = u32::MAX;
                 while left != 0 {
-                    let Some((group, span)) = self.span(space, &ad, size, &mut left, Use::Load) else {
-                        break;
-                    };
+                    let Some((group, span)) = self.span(&request, &mut left) else { break };
                     left &= !group;
                     failed &= !group;
-                    for l in super::lanes(group) {
+                    for l in lanes(group) {
                         let mut raw = [0u8; 8];
                         // SAFETY: the span contains the piece of every lane of the group.
                         unsafe {
@@ -411,7 +391,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                         }
                     }
                     if P::CHECK {
-                        self.before_access(space, &span, &ad, size, group & mask, Use::Load, &access, &[]);
+                        self.before_access(&request, &span, group & mask, &access, &[]);
                     }
                 }
                 if failed != 0 {
@@ -419,14 +399,10 @@ impl<P: Policy> Cx<'_, '_, P> {
                         return Next::Halt;
                     }
                     undefined |= spread(failed);
-                    origin = Origin::new(super::taint::Source::Reported, self.at());
+                    origin = Origin::new(Source::Reported, self.at());
                 }
             }
-            if wide {
-                self.set64(*d, &out, mask);
-            } else {
-                self.set32(*d, &narrow(&out), mask);
-            }
+            self.set(*d, &out, mask);
             if P::CHECK && (self.w.tracking || undefined != 0) {
                 self.set_undef(*d, undefined, undefined, mask, origin);
             }
@@ -435,35 +411,34 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     fn wmma_store(&mut self, inst: &Inst, m: &WmmaMemory, mask: u32) -> Next {
-        let (base, stride, space) = self.wmma_base(inst, m, mask);
+        let tile = &self.tile_base(inst, m, mask);
         let size = u32::from(m.piece_bytes);
         let per = m.steps.len() / m.fragment.regs;
-        let access = Access { vector: 1, ..Self::wmma_access(m, space) };
+        let access = Self::wmma_access(m, tile.space);
         let regs = &inst.sources()[1..=m.fragment.regs];
-        if !P::COUNT && mask == u32::MAX && self.wmma_store_quick(regs, m, base, stride, space) {
+        if !P::COUNT && mask == u32::MAX && self.wmma_store_quick(regs, m, tile) {
             return Next::Continue;
         }
         if P::COUNT {
-            self.count_fragment(m, base, stride, space, mask, Use::Store);
+            self.count_fragment(m, tile, mask, AccessKind::Store);
         }
         for (r, s) in regs.iter().enumerate() {
             let values = self.wide(*s);
             let bad = if P::CHECK && self.w.tracking { self.undefined_lanes(*s) } else { 0 };
             let stored = if bad != 0 { self.origin_of(*s).used_at(self.at()) } else { Origin(0) };
             for k in 0..per {
-                let ad = Self::piece_addresses(m, r * per + k, base, stride);
+                let ad = Self::piece_addresses(m, r * per + k, tile);
+                let request = tile.request(AccessKind::Store, m, &ad);
                 let mut left = mask;
                 let mut failed = mask;
                 while left != 0 {
-                    let Some((group, span)) = self.span(space, &ad, size, &mut left, Use::Store) else {
-                        break;
-                    };
+                    let Some((group, span)) = self.span(&request, &mut left) else { break };
                     left &= !group;
                     failed &= !group;
                     if P::CHECK {
-                        self.before_access(space, &span, &ad, size, group, Use::Store, &access, &[]);
+                        self.before_access(&request, &span, group, &access, &[]);
                     }
-                    for l in super::lanes(group) {
+                    for l in lanes(group) {
                         let raw = (values[l] >> (k as u32 * size * 8)).to_le_bytes();
                         // SAFETY: the span contains the piece of every lane of the group.
                         unsafe {
@@ -475,13 +450,8 @@ impl<P: Policy> Cx<'_, '_, P> {
                             // SAFETY: as above.
                             unsafe { span.state(ad.at[l]).write_bytes(state, size as usize) };
                             if tainted {
-                                let (at, block, warp) = (self.at(), self.block.index, self.w.id);
                                 for b in 0..u64::from(size) {
-                                    if space == Space::Shared {
-                                        self.block.taints.insert((ad.at[l] + b) as u32, stored);
-                                    } else {
-                                        self.worker.taint(ad.at[l] + b, stored, at, block, warp, l as u32);
-                                    }
+                                    self.taint(span.source, ad.at[l] + b, stored, l);
                                 }
                             }
                         }

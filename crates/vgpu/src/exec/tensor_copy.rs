@@ -2,16 +2,17 @@
 //! This module also executes the instructions that modify and copy tensor maps.
 
 use super::Policy;
-use super::block::BlockCore;
-use super::bulk::{BulkCopy, Cargo};
-use super::memory::{Addresses, Span, Use};
-use super::step::{Cx, Next};
-use super::taint::Source;
+use super::bulk::store_op;
+use super::state::{
+    AccessKind, Addresses, BlockCore, BulkCopy, CopySource, Location, Next, RunningWarp, Span, relative,
+};
 use crate::check::Kind;
-use crate::check::layout::{Load, Origin};
+use crate::check::layout::{ChunkOrigin, TensorLoad};
 use crate::check::race::{self, Agent};
 use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
 use crate::isa::types::{Space, Ty};
+use crate::lanes::lanes;
+use crate::mem::device::Region;
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
 use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
@@ -25,8 +26,14 @@ const COLUMN_ALIGN: i64 = 16;
 /// Maximum number of bytes in a row of a box: 256 elements of eight bytes.
 const MAX_ROW: usize = 2048;
 
+/// The coordinates that the lanes give to a tensor copy.
+struct Coordinates {
+    rank: usize,
+    at: [[i32; MAX_RANK]; 32],
+}
+
 /// Returns the type in which a reduction combines elements.
-fn type_of(element: Element) -> Ty {
+fn element_type(element: Element) -> Ty {
     match element {
         Element::U8 => Ty::U8,
         Element::U16 => Ty::U16,
@@ -41,9 +48,9 @@ fn type_of(element: Element) -> Ty {
     }
 }
 
-fn origin_of(tensor: &TensorBox, at: u32) -> Load {
+fn load_record(tensor: &TensorBox, at: u32) -> TensorLoad {
     let map = &tensor.map;
-    Load {
+    TensorLoad {
         at,
         coordinates: tensor.at,
         swizzle: map.swizzle,
@@ -53,7 +60,7 @@ fn origin_of(tensor: &TensorBox, at: u32) -> Load {
     }
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn tensor_load(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {
         let sources = inst.sources();
         let to = self.addresses(sources[0], access.shared_offset, mask, 16);
@@ -63,105 +70,74 @@ impl<P: Policy> Cx<'_, '_, P> {
         let first = 3 + usize::from(access.multicast);
         let coordinates = self.coordinates(&sources[first..], mask);
         let mask = self.one_per_copy(mask, |l| to.at[l]);
-        for l in super::lanes(mask) {
-            let rank = sources.len() - first;
-            let issued = self.issue(&maps, &to, l, coordinates[l], rank, Use::Store);
-            let barrier = self.bulk_barrier(&object, l);
-            let (Some((tensor, shared)), Some(barrier)) = (issued, barrier) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
-            let (at, object) = (to.at[l] as u32, object.at[l]);
+        self.each_copy(mask, |cx, l| {
+            let issued = cx.issue(AccessKind::Store, &maps, &to, &coordinates, l);
+            let barrier = cx.bulk_barrier(&object, l)?;
+            let (tensor, shared) = issued?;
             if !access.multicast {
-                self.load_here(tensor, &shared, at, &barrier, object, l);
-                continue;
+                cx.load_here(tensor, shared, barrier, l);
+                return Some(());
             }
-            let count = self.grid.cluster.iter().product::<u32>();
+            let count = cx.grid.cluster.iter().product::<u32>();
             if P::CHECK && blocks[l] >> count != 0 {
                 let wanted = blocks[l];
-                self.finding(Kind::OutOfBounds, 1 << l, || {
-                    format!("the copy goes to the blocks of mask {wanted:#x}, the cluster has {count}")
+                cx.finding(Kind::OutOfBounds, 1 << l, || {
+                    format!(
+                        "the copy names the blocks of mask {wanted:#x}, but the cluster has {count} blocks"
+                    )
                 });
             }
-            for rank in super::lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
-                match self.peer(rank as u32) {
-                    None => self.load_here(tensor.clone(), &shared, at, &barrier, object, l),
-                    Some(peer) => self.load_there(&tensor, peer, at, object, l),
+            for rank in lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
+                match cx.peer(rank as u32) {
+                    None => cx.load_here(tensor.clone(), shared, barrier, l),
+                    Some(peer) => cx.load_there(&tensor, peer, shared.address, barrier.address, l),
                 }
             }
-        }
-        self.block.progress += 1;
-        Next::Continue
+            Some(())
+        })
     }
 
     /// Loads a box into the block's own shared memory.
-    fn load_here(
-        &mut self,
-        tensor: TensorBox,
-        shared: &Span,
-        at: u32,
-        barrier: &Span,
-        object: u64,
-        lane: usize,
-    ) {
+    fn load_here(&mut self, tensor: TensorBox, shared: Location, barrier: Location, lane: usize) {
         let bytes = tensor.map.box_bytes();
-        if P::COUNT {
-            self.worker.counts.async_bytes += u64::from(bytes);
-        }
+        self.count_async_bytes(bytes);
         if P::CHECK {
-            let pc = self.at();
+            let (site, to) = (self.site(1 << lane), shared.address as u32);
             let mut offsets = [0; 32];
-            offsets[lane] = at;
-            let races = &mut self.block.races;
-            races.agent_writes_shared(
-                Agent::Load,
-                self.w.id,
-                1 << lane,
-                pc,
-                &offsets,
-                tensor.map.shared_bytes(),
-            );
+            offsets[lane] = to;
+            let occupied = tensor.map.shared_bytes();
+            self.block.races.agent_writes_shared(Agent::Load, site, &offsets, occupied);
             self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
-            let load = self.block.origins.load(origin_of(&tensor, pc));
-            self.pend(lane, at, bytes, Cargo::Box(Box::new(tensor), load), object as u32);
+            let load = self.block.chunk_origins.load(load_record(&tensor, site.pc));
+            self.add_pending(
+                site,
+                to,
+                bytes,
+                CopySource::Box(Box::new(tensor), load),
+                barrier.address as u32,
+            );
         } else {
-            self.copy_in(&tensor, shared, at, 0..tensor.map.rows());
-            self.mbarrier_update(barrier, object, lane, |b| b.tx -= i64::from(bytes));
+            self.copy_in(&tensor, shared);
+            self.mbarrier_update(barrier, lane, |b| b.tx -= i64::from(bytes));
         }
     }
 
     /// Loads a box into another block's shared memory at the same offset. The copy reports to the mbarrier object at
     /// the same offset.
-    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, at: u32, object: u64, lane: usize) {
+    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, to: u64, barrier: u64, lane: usize) {
         // SAFETY: `peer` is another block of the cluster. The same worker runs it.
         let core = unsafe { &mut *peer };
-        let (bytes, pc) = (tensor.map.box_bytes(), self.at());
+        let (bytes, site) = (tensor.map.box_bytes(), self.site(1 << lane));
         if P::CHECK {
-            let load = core.origins.load(origin_of(tensor, pc));
-            let cargo = Cargo::Box(Box::new(tensor.clone()), load);
-            core.bulk.push(BulkCopy {
-                warp: self.w.id,
-                lane: lane as u32,
-                at: pc,
-                to: at,
-                bytes,
-                cargo,
-                landed: 0,
-                barrier: object as u32,
-                mark: None,
-            });
+            let load = core.chunk_origins.load(load_record(tensor, site.pc));
+            let source = CopySource::Box(Box::new(tensor.clone()), load);
+            let (to, barrier) = (to as u32, barrier as u32);
+            core.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark: None });
             return;
         }
-        let span = Span {
-            base: core.shared.as_mut_ptr().cast(),
-            shadow: core.shared_shadow.as_mut_ptr(),
-            low: 0,
-            source: Source::Shared,
-        };
-        self.copy_in(tensor, &span, at, 0..tensor.map.rows());
-        self.mbarrier_update(&span, object, lane, |b| b.tx -= i64::from(bytes));
+        let span = core.shared_span();
+        self.copy_in(tensor, Location { span, address: to });
+        self.mbarrier_update(Location { span, address: barrier }, lane, |b| b.tx -= i64::from(bytes));
     }
 
     pub fn tensor_store(&mut self, inst: &Inst, access: TensorAccess, mask: u32) -> Next {
@@ -169,103 +145,90 @@ impl<P: Policy> Cx<'_, '_, P> {
         let from = self.addresses(sources[0], access.shared_offset, mask, 16);
         let maps = self.addresses(sources[1], 0, mask, 8);
         let coordinates = self.coordinates(&sources[2..], mask);
-        let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates[l]));
-        for l in super::lanes(mask) {
-            let rank = sources.len() - 2;
-            let Some((tensor, shared)) = self.issue(&maps, &from, l, coordinates[l], rank, Use::Load) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
-            let (bytes, at) = (tensor.map.box_bytes(), from.at[l] as u32);
-            let reduce = access.reduce.map(|op| (op, type_of(tensor.map.element)));
+        let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates.at[l]));
+        self.each_copy(mask, |cx, l| {
+            let (tensor, shared) = cx.issue(AccessKind::Load, &maps, &from, &coordinates, l)?;
+            let bytes = tensor.map.box_bytes();
+            let reduce = access.reduce.map(|op| (op, element_type(tensor.map.element)));
             if let Some((op, ty)) = reduce
                 && !(crate::isa::reduction_exists(op, ty) && ty.bits() >= 16)
             {
-                self.fault(Kind::TensorMap, l, || format!("there is no bulk reduction {op:?} of {ty:?}"));
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
+                cx.fault(Kind::TensorMap, l, || {
+                    format!("the bulk reduction {op:?} of {ty:?} does not exist")
+                });
+                return None;
             }
-            if P::COUNT {
-                self.worker.counts.async_bytes += u64::from(bytes);
-            }
+            cx.count_async_bytes(bytes);
             if P::CHECK {
-                let pc = self.at();
-                let chunks: Vec<u32> = (0..tensor.map.shared_bytes() / 16).map(|c| at + 16 * c).collect();
-                self.block.races.agent_reads_shared(Agent::StoreRead, self.w.id, l, pc, &chunks);
-                let op = if reduce.is_some() { race::Op::Atomic } else { race::Op::Write };
-                self.race_global(&tensor, l, Agent::StoreWrite, op);
+                cx.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
+                cx.race_global(&tensor, l, Agent::StoreWrite, store_op(reduce));
             }
-            self.copy_out(&tensor, &shared, at, reduce, l);
-            self.note_store(l);
-        }
-        self.block.progress += 1;
-        Next::Continue
+            cx.copy_out(&tensor, shared, reduce, l);
+            cx.note_store(l);
+            Some(())
+        })
     }
 
-    fn coordinates(&mut self, slots: &[Slot], mask: u32) -> [[i32; MAX_RANK]; 32] {
-        let mut out = [[0; MAX_RANK]; 32];
+    fn coordinates(&mut self, slots: &[Slot], mask: u32) -> Coordinates {
+        let mut at = [[0; MAX_RANK]; 32];
         for (dim, slot) in slots.iter().enumerate() {
             if P::CHECK && self.w.tracking {
                 self.check_use(*slot, mask, "is a coordinate of a tensor copy");
             }
             let values = self.r32(*slot);
             for l in 0..32 {
-                out[l][dim] = values[l] as i32;
+                at[l][dim] = values[l] as i32;
             }
         }
-        out
+        Coordinates { rank: slots.len(), at }
     }
 
     /// Checks a lane's tensor map, its address in shared memory and all rows of the box. Returns the box.
     fn issue(
         &mut self,
+        kind: AccessKind,
         maps: &Addresses,
         shared: &Addresses,
+        coordinates: &Coordinates,
         lane: usize,
-        at: [i32; MAX_RANK],
-        rank: usize,
-        what: Use,
-    ) -> Option<(TensorBox, Span)> {
-        let map = self.tensor_map(maps.at[lane], lane, rank)?;
+    ) -> Option<(TensorBox, Location)> {
+        let map = self.tensor_map(maps.at[lane], lane, coordinates.rank)?;
         let place = shared.at[lane];
         if !place.is_multiple_of(BOX_ALIGN) {
             self.fault(Kind::Misaligned, lane, || {
                 format!(
-                    "tensor copy at offset {place} of shared memory, which is not a multiple of {BOX_ALIGN}"
+                    "the tensor copy uses offset {place} of shared memory, which is not a multiple of {BOX_ALIGN}"
                 )
             });
             return None;
         }
+        let at = coordinates.at[lane];
         let column = i64::from(at[0]) * map.element.bytes() as i64;
         if column % COLUMN_ALIGN != 0 {
             self.fault(Kind::Misaligned, lane, || {
                 format!(
-                    "tensor copy at column {} of the tensor, which is byte {column} of its row and not a multiple of \
-                     {COLUMN_ALIGN} bytes; a GPU stops with an illegal instruction",
+                    "the tensor copy starts at column {} of the tensor, which is byte {column} of its row and not a multiple \
+                     of {COLUMN_ALIGN} bytes; a GPU stops with an illegal instruction",
                     at[0]
                 )
             });
             return None;
         }
-        // `Use` is that of shared memory: a store to the tensor loads from shared memory.
-        let stores = what == Use::Load;
+        // `kind` is that of shared memory: a store to the tensor loads from shared memory.
+        let stores = kind == AccessKind::Load;
         if stores && let Some(dimension) = at.iter().position(|coordinate| *coordinate < 0) {
             self.fault(Kind::OutOfBounds, lane, || {
                 format!(
-                    "tensor store at coordinate {} of dimension {dimension}; only a load may start before the tensor, \
-                     and a GPU stops with an illegal instruction",
+                    "the tensor store starts at coordinate {} of dimension {dimension}; only a load may start before the \
+                     tensor, and a GPU stops with an illegal instruction",
                     at[dimension]
                 )
             });
             return None;
         }
-        let span = self.bulk_end(Space::Shared, shared, map.shared_bytes(), lane, what)?;
+        let location = self.bulk_end(kind, Space::Shared, shared, map.shared_bytes(), lane)?;
         let tensor = TensorBox { map, at };
-        let mut region = crate::mem::device::Region::NONE;
+        let mut region = Region::NONE;
         for number in 0..tensor.map.rows() {
             let row = if stores { tensor.stored_row(number) } else { tensor.row(number) };
             if row.bytes > 0 && !region.holds(row.address, u64::from(row.bytes)) {
@@ -274,29 +237,26 @@ impl<P: Policy> Cx<'_, '_, P> {
                     let near = self.grid.device.describe(row.address + u64::from(row.bytes) - 1).1;
                     self.fault(Kind::OutOfBounds, lane, || {
                         let cause = if row.bytes == tensor.row(number).bytes {
-                            "the map does not fit its buffer, or the buffer is gone"
+                            "the tensor map does not fit its buffer, or the buffer was freed"
                         } else {
                             "a store writes whole 16-byte chunks, and the row of the tensor ends within one"
                         };
                         format!(
-                            "row {number} of the box lies in the tensor of its map but not in memory: {near}; {cause}"
+                            "row {number} of the box is inside the tensor but outside memory: {near}; {cause}"
                         )
                     });
                     return None;
                 }
             }
         }
-        Some((tensor, span))
+        Some((tensor, location))
     }
 
     /// Reads a lane's tensor map from parameters or global memory.
     fn tensor_map(&mut self, address: u64, lane: usize, rank: usize) -> Option<TensorMap> {
         if !address.is_multiple_of(tensor_map::ALIGN) {
             self.fault(Kind::TensorMap, lane, || {
-                format!(
-                    "the tensor map lies at {address:#x}, which is not a multiple of {}",
-                    tensor_map::ALIGN
-                )
+                format!("the tensor map is at {address:#x}, which is not a multiple of {}", tensor_map::ALIGN)
             });
             return None;
         }
@@ -306,7 +266,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let at = (address - self.grid.windows.param) as usize;
                 let Some(map) = self.grid.params.get(at..at + tensor_map::BYTES) else {
                     self.fault(Kind::TensorMap, lane, || {
-                        "the tensor map lies outside the kernel's parameters".to_string()
+                        "the tensor map is outside the kernel's parameters".to_string()
                     });
                     return None;
                 };
@@ -322,7 +282,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 if !region.holds(address, bytes.len() as u64) {
                     let near = self.grid.device.describe(address).1;
                     self.fault(Kind::TensorMap, lane, || {
-                        format!("the tensor map lies in no allocation: {near}")
+                        format!("the tensor map is in no allocation: {near}")
                     });
                     return None;
                 }
@@ -336,51 +296,43 @@ impl<P: Policy> Cx<'_, '_, P> {
         };
         if let Some(space) = wrong_space {
             self.fault(Kind::TensorMap, lane, || {
-                format!("the tensor map lies in {space}; it must be a kernel parameter or in global or constant memory")
+                format!("the tensor map is in {space}; it must be a kernel parameter or in global or constant memory")
             });
             return None;
         }
         let Some(map) = TensorMap::decode(&bytes) else {
             self.fault(Kind::TensorMap, lane, || {
-                "what the copy is told to use as a tensor map was not encoded as one".to_string()
+                "the operand of the copy is not an encoded tensor map".to_string()
             });
             return None;
         };
         if map.rank() != rank {
             let has = map.rank();
             self.fault(Kind::TensorMap, lane, || {
-                format!("the copy has {rank} coordinates, the tensor map {has} dimensions")
+                format!("the copy has {rank} coordinates, but the tensor map has {has} dimensions")
             });
             return None;
         }
         Some(map)
     }
 
-    /// Reports a finding. Without checks the launch cannot continue after it.
-    fn fault(&mut self, kind: Kind, lane: usize, message: impl FnOnce() -> String) {
-        self.finding(kind, 1 << lane, message);
-        if !P::CHECK {
-            self.grid.stop();
-        }
-    }
-
     fn race_global(&mut self, tensor: &TensorBox, lane: usize, agent: Agent, op: race::Op) {
-        let (pc, warp) = (self.at(), self.w.id);
+        let site = self.site(1 << lane);
         for number in 0..tensor.map.rows() {
             let row = if op == race::Op::Read { tensor.row(number) } else { tensor.stored_row(number) };
             if row.bytes > 0 {
-                let memory = &self.grid.races;
-                self.block.races.agent_global(memory, agent, op, warp, lane, pc, row.address, row.bytes);
+                let range = row.address..row.address + u64::from(row.bytes);
+                self.block.races.agent_global(&self.grid.races, agent, site, op, range);
             }
         }
     }
 
-    /// Copies rows of a box into shared memory, without their shadow states.
-    fn copy_in(&mut self, tensor: &TensorBox, shared: &Span, to: u32, rows: std::ops::Range<u32>) {
-        let (map, width) = (&tensor.map, tensor.map.row_bytes() as usize);
+    /// Copies a box into shared memory, without its shadow states.
+    fn copy_in(&mut self, tensor: &TensorBox, shared: Location) {
+        let (map, width, to) = (&tensor.map, tensor.map.row_bytes() as usize, shared.address as u32);
         let mut line = [0u8; MAX_ROW];
-        let mut region = crate::mem::device::Region::NONE;
-        for number in rows {
+        let mut region = Region::NONE;
+        for number in 0..map.rows() {
             let row = tensor.row(number);
             if (row.bytes as usize) < width {
                 for (b, byte) in line[..width].iter_mut().enumerate() {
@@ -403,7 +355,7 @@ impl<P: Policy> Cx<'_, '_, P> {
                 // SAFETY: the whole box lies in shared memory. The swizzle exchanges chunks of rows of 128 bytes. The
                 // box starts and shared memory ends at a multiple of 128 bytes, so the swizzled address is in shared
                 // memory too.
-                unsafe { shared.host(u64::from(at)).cast::<[u8; 16]>().write_unaligned(*chunk) };
+                unsafe { shared.span.host(u64::from(at)).cast::<[u8; 16]>().write_unaligned(*chunk) };
             }
         }
     }
@@ -436,21 +388,15 @@ impl<P: Policy> Cx<'_, '_, P> {
                     *shared.state(u64::from(at)) = state | shadow::COPIED;
                 }
                 if byte % 16 == 0 {
-                    self.block.origins.put(at, Origin { load, row: number, column: b / 16 });
+                    self.block.chunk_origins.put(at, ChunkOrigin { load, row: number, column: b / 16 });
                 }
             }
         }
     }
 
     /// Stores a box from shared memory to the tensor. Chunks outside the tensor are not written.
-    fn copy_out(
-        &mut self,
-        tensor: &TensorBox,
-        shared: &Span,
-        from: u32,
-        reduce: Option<(AtomOp, Ty)>,
-        lane: usize,
-    ) {
+    fn copy_out(&mut self, tensor: &TensorBox, shared: Location, reduce: Option<(AtomOp, Ty)>, lane: usize) {
+        let from = shared.address as u32;
         let map = &tensor.map;
         for number in 0..map.rows() {
             let row = tensor.stored_row(number);
@@ -458,19 +404,15 @@ impl<P: Policy> Cx<'_, '_, P> {
                 continue;
             }
             let region = self.grid.region_of(row.address);
-            let global = Span {
-                base: region.data,
-                shadow: region.shadow,
-                low: region.address,
-                source: Source::Global,
-            };
+            let global = Span::from_region(&region);
             // Copy piece by piece. Each piece lies within one chunk.
             let mut b = row.first;
             while b < row.first + row.bytes {
                 let n = (16 - b % 16).min(row.first + row.bytes - b);
                 let at = map.swizzle.place(from + number * map.pitch() + b);
-                let to = row.address + u64::from(b - row.first);
-                self.store_out(shared, u64::from(at), &global, to, n, reduce, lane);
+                let piece = Location { address: u64::from(at), ..shared };
+                let to = Location { span: global, address: row.address + u64::from(b - row.first) };
+                self.store_out(piece, to, n, reduce, lane);
                 b += n;
             }
         }
@@ -492,27 +434,21 @@ impl<P: Policy> Cx<'_, '_, P> {
         if P::CHECK && self.w.tracking {
             self.check_use(sources[1], mask, "becomes part of a tensor map");
         }
-        for l in super::lanes(mask) {
-            let Some((space, one)) = self.map_place(space, &at, l) else { continue };
-            let Some(span) = self.bulk_end(space, &one, tensor_map::BYTES as u32, l, Use::Store) else {
-                if !P::CHECK {
-                    return Next::Halt;
-                }
-                continue;
-            };
-            let place = span.host(one.at[l]).cast::<[u8; tensor_map::BYTES]>();
+        self.each_copy(mask, |cx, l| {
+            let (space, one) = cx.map_place(space, &at, l)?;
+            let map = cx.bulk_end(AccessKind::Store, space, &one, tensor_map::BYTES as u32, l)?;
+            let place = map.host().cast::<[u8; tensor_map::BYTES]>();
             // SAFETY: `bulk_end` has checked that memory contains all bytes of the map.
             unsafe {
                 let mut bytes = place.read_unaligned();
                 tensor_map::replace(&mut bytes, field, values[l]);
                 place.write_unaligned(bytes);
                 if P::CHECK {
-                    span.state(one.at[l]).write_bytes(shadow::WRITTEN, tensor_map::BYTES);
+                    map.state().write_bytes(shadow::WRITTEN, tensor_map::BYTES);
                 }
             }
-        }
-        self.block.progress += 1;
-        Next::Continue
+            Some(())
+        })
     }
 
     /// Returns the space of a lane's address, and the addresses relative to that space.
@@ -520,12 +456,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         let own = if space == Space::Generic { self.grid.windows.space_of(at.at[lane]) } else { space };
         if !matches!(own, Space::Shared | Space::Global) {
             self.fault(Kind::TensorMap, lane, || {
-                "tensor maps are made in shared or global memory".to_string()
+                "a kernel can create tensor maps only in shared or global memory".to_string()
             });
             return None;
         }
         let base = if space == Space::Generic { self.grid.windows.base(own) } else { 0 };
-        Some((own, super::atomics::relative(at, 1 << lane, base)))
+        Some((own, relative(at, 1 << lane, base)))
     }
 
     /// Executes a copy of a tensor map. On hardware the warp copies the map together; here one lane does it.
@@ -536,17 +472,17 @@ impl<P: Policy> Cx<'_, '_, P> {
         let from = self.addresses(sources[1], src_offset, 1 << lane, 8);
         let generic = |cx: &Self, at: u64| cx.grid.windows.space_of(at) == Space::Shared;
         let from = if generic(self, from.at[lane]) {
-            super::atomics::relative(&from, 1 << lane, self.grid.windows.shared)
+            relative(&from, 1 << lane, self.grid.windows.shared)
         } else {
             from
         };
         let bytes = tensor_map::BYTES as u32;
-        let shared = self.bulk_end(Space::Shared, &from, bytes, lane, Use::Load);
-        let global = self.bulk_end(Space::Global, &to, bytes, lane, Use::Store);
+        let shared = self.bulk_end(AccessKind::Load, Space::Shared, &from, bytes, lane);
+        let global = self.bulk_end(AccessKind::Store, Space::Global, &to, bytes, lane);
         let (Some(shared), Some(global)) = (shared, global) else {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
-        self.store_out(&shared, from.at[lane], &global, to.at[lane], bytes, None, lane);
+        self.store_out(shared, global, bytes, None, lane);
         self.block.progress += 1;
         Next::Continue
     }

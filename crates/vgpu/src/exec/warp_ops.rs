@@ -1,18 +1,17 @@
 //! Operations between the lanes of a warp: shuffles, votes, matches and `bar.warp.sync`.
 
 use super::Policy;
-use super::step::{Cx, Next};
-use super::taint::{Origin, Source, collapse, spread};
-use super::warp::State;
+use super::state::{Fragment, Next, Origin, RunningWarp, Source, State, collapse, spread};
 use crate::check::Kind;
 use crate::isa::op::{Inst, Op, ReduxOp, ShflMode, Slot, VoteMode};
+use crate::lanes::{lanes, lanes_where};
 
-impl<P: Policy> Cx<'_, '_, P> {
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Waits until all lanes that a `.sync` operation names have arrived. Returns true if the operation can continue
     /// with `mask`.
     fn gathered(&mut self, masks: &[u32; 32], mask: u32) -> bool {
         self.split_guarded(mask);
-        let named = super::lanes(mask).fold(0, |m, l| m | masks[l]);
+        let named = lanes(mask).fold(0, |m, l| m | masks[l]);
         let forced = self.frag.state == State::Forced;
         let missing = named & self.w.live & !mask;
         if missing != 0 && !forced {
@@ -26,8 +25,27 @@ impl<P: Policy> Cx<'_, '_, P> {
         true
     }
 
+    /// Waits until all lanes of the warp have arrived. Returns false if some have not.
+    pub fn whole_warp(&mut self, mask: u32) -> bool {
+        self.split_guarded(mask);
+        if mask != self.w.live && self.frag.state != State::Forced {
+            self.frag.state = State::Gathering;
+            return false;
+        }
+        self.frag.state = State::Ready;
+        if P::CHECK && mask != u32::MAX {
+            self.finding(Kind::DivergentWarpOp, mask, || {
+                format!(
+                    "only {} lanes of the warp execute an operation that needs all 32 lanes",
+                    mask.count_ones()
+                )
+            });
+        }
+        true
+    }
+
     fn check_mask(&mut self, masks: &[u32; 32], mask: u32, named: u32, missing: u32) {
-        let outside = super::lanes(mask).filter(|l| masks[*l] >> l & 1 == 0).fold(0u32, |m, l| m | 1 << l);
+        let outside = lanes_where(mask, |l| masks[l] >> l & 1 == 0);
         if outside != 0 {
             let m = masks[outside.trailing_zeros() as usize];
             self.finding(Kind::WarpMask, outside, || {
@@ -53,7 +71,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let masks = *self.r32(inst.r(0));
         let at = self.frag.clone();
         self.split_guarded(mask);
-        let named = super::lanes(mask).fold(0, |m, l| m | masks[l]);
+        let named = lanes(mask).fold(0, |m, l| m | masks[l]);
         let missing = named & self.w.live & !mask;
         if missing != 0 && at.state != State::Forced {
             // Lanes may execute `bar.warp.sync` at different instructions. The barrier completes when every lane waits
@@ -73,14 +91,14 @@ impl<P: Policy> Cx<'_, '_, P> {
             let mut left = mask;
             while left != 0 {
                 let own = masks[left.trailing_zeros() as usize];
-                left &= !super::lanes(left).filter(|l| masks[*l] == own).fold(0, |m, l| m | 1 << l);
+                left &= !lanes_where(left, |l| masks[l] == own);
                 self.block.races.warp_sync(self.w.id, own & self.w.live);
             }
         }
         Next::Continue
     }
 
-    fn is_sync(&self, f: &super::warp::Fragment) -> bool {
+    fn is_sync(&self, f: &Fragment) -> bool {
         let function = &self.grid.kernel.functions[f.function as usize];
         f.state == State::Gathering && matches!(function.insts[f.pc as usize].op, Op::WarpSync)
     }
@@ -120,10 +138,9 @@ impl<P: Policy> Cx<'_, '_, P> {
                 let values = self.wide(sources[0]);
                 let mut out = [0; 32];
                 let mut agree = 0;
-                for l in super::lanes(mask) {
+                for l in lanes(mask) {
                     let group = masks[l] & mask;
-                    let same =
-                        super::lanes(group).filter(|j| values[*j] == values[l]).fold(0u32, |m, j| m | 1 << j);
+                    let same = lanes_where(group, |j| values[j] == values[l]);
                     out[l] = if !all || same == group { same } else { 0 };
                     agree |= u32::from(same == group) << l;
                 }
@@ -136,11 +153,9 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::Redux { op } => {
                 let values = *self.r32(sources[0]);
                 let mut out = [0; 32];
-                for l in super::lanes(mask) {
-                    out[l] = super::lanes(masks[l] & mask)
-                        .map(|j| values[j])
-                        .reduce(|a, b| redux(op, a, b))
-                        .unwrap_or(0);
+                for l in lanes(mask) {
+                    out[l] =
+                        lanes(masks[l] & mask).map(|j| values[j]).reduce(|a, b| redux(op, a, b)).unwrap_or(0);
                 }
                 self.flow_across(inst, mask);
                 self.set32(inst.r(0), &out, mask);
@@ -148,7 +163,7 @@ impl<P: Policy> Cx<'_, '_, P> {
             Op::Elect => {
                 let mut leader = [0; 32];
                 let mut elected = 0;
-                for l in super::lanes(mask) {
+                for l in lanes(mask) {
                     leader[l] = (masks[l] & mask).trailing_zeros() & 31;
                     elected |= u32::from(leader[l] as usize == l) << l;
                 }
@@ -164,7 +179,7 @@ impl<P: Policy> Cx<'_, '_, P> {
     fn vote(&mut self, d: Slot, mode: VoteMode, p: u32, masks: &[u32; 32], mask: u32) {
         let mut out = [0; 32];
         let mut truth = 0u32;
-        for l in super::lanes(mask) {
+        for l in lanes(mask) {
             let group = masks[l] & mask;
             out[l] = p & group;
             let holds = match mode {
@@ -188,7 +203,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let mut out = [0; 32];
         let mut from = [0usize; 32];
         let mut in_range = 0u32;
-        let mut strangers = 0u32;
+        let mut outside = 0u32;
         for l in 0..32u32 {
             let i = l as usize;
             let (lane_b, clamp, segment) = (b[i] & 31, c[i] & 31, c[i] >> 8 & 31);
@@ -217,24 +232,21 @@ impl<P: Policy> Cx<'_, '_, P> {
             from[i] = j;
             out[i] = a[j];
             if mask >> l & 1 == 1 && (mask & masks[i]) >> j & 1 == 0 {
-                strangers |= 1 << l;
+                outside |= 1 << l;
             }
         }
-        if P::CHECK && (self.w.tracking || strangers != 0) {
+        if P::CHECK && (self.w.tracking || outside != 0) {
             let (planes, _) = self.undef_of(sources[0]);
             let undefined = collapse(planes);
             let at = self.at();
             let source_origin = self.origin_of(sources[0]).used_at(at);
-            let mut lanes = 0;
-            for l in super::lanes(mask) {
-                lanes |= (undefined >> from[l] & 1) << l;
-            }
+            let mut bad = lanes_where(mask, |l| undefined >> from[l] & 1 == 1);
             for s in [sources[1], sources[2]] {
-                lanes |= self.undefined_lanes(s) & mask;
+                bad |= self.undefined_lanes(s) & mask;
             }
-            let origin = if strangers != 0 { Origin::new(Source::Shuffle, at) } else { source_origin };
+            let origin = if outside != 0 { Origin::new(Source::Shuffle, at) } else { source_origin };
             let d = inst.r(0);
-            self.set_undef(d, spread(lanes | strangers), 0, mask, origin);
+            self.set_undef(d, spread(bad | outside), 0, mask, origin);
             if inst.results == 2 {
                 self.set_undef(inst.r(1), 0, 0, mask, Origin(0));
             }

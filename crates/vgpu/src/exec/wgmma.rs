@@ -7,13 +7,14 @@
 
 use super::Policy;
 use super::descriptor::Descriptor;
-use super::step::{Cx, Next};
-use super::taint::{Origin, Source, spread};
-use super::warp::State;
+use super::state::{Collective, DECODED, Next, Origin, RegisterInFlight, RunningWarp, Source, spread};
+use std::ops::Range;
+
 use crate::check::Kind;
 use crate::check::layout::Fault;
 use crate::check::race::Agent;
 use crate::isa::op::{Class, Flow, Inst, Op, Slot, Wgmma};
+use crate::lanes::{lanes, lanes_where};
 use crate::mem::shadow;
 use crate::num::Lanes;
 use crate::num::tile::matrix;
@@ -22,131 +23,51 @@ use crate::num::tile::warpgroup::{Columns, warpgroup};
 /// Maximum number of groups of eight columns.
 const MAX_COLUMNS: usize = 32;
 
-/// Number of decoded operands that a block caches. The warps of a block use the same operands one after another.
-pub const DECODED: usize = 16;
-
-/// The use of a register by a product in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Flying {
-    /// Number of the product's group, from 1. 0 means that the register is free.
-    group: u32,
-    /// True if the register is an accumulator, false if it is part of A.
-    written: bool,
-    /// The instruction of the product.
-    at: u32,
-}
-
-/// The products that a warp has in flight.
-#[derive(Debug, Default)]
-pub struct Flight {
-    /// Number of committed groups.
-    committed: u32,
-    /// The registers in flight, by unit of the register file.
-    registers: Vec<Flying>,
-    pub any: bool,
-    /// True if the warp has executed a `wgmma.fence`.
-    fenced: bool,
-}
-
-impl Flight {
-    pub fn clear(&mut self) {
-        self.committed = 0;
-        self.registers.clear();
-        self.any = false;
-        self.fenced = false;
-    }
-
-    fn launch(&mut self, unit: usize, written: bool, at: u32) {
-        if self.registers.len() <= unit {
-            self.registers.resize(unit + 1, Flying::default());
-        }
-        self.registers[unit] = Flying { group: self.committed + 1, written, at };
-        self.any = true;
-    }
-
-    fn product_of(&self, unit: usize) -> Option<Flying> {
-        self.registers.get(unit).copied().filter(|f| f.group != 0)
-    }
-
-    fn wait(&mut self, keep: u32) {
-        let landed = self.committed.saturating_sub(keep);
-        self.any = false;
-        for f in &mut self.registers {
-            if f.group <= landed {
-                *f = Flying::default();
-            }
-            self.any |= f.group != 0;
-        }
-    }
-}
-
-/// The instructions that the warps of a warpgroup must execute together, in the order of the first warp that executed
-/// them.
-#[derive(Debug, Default)]
-pub struct Collective {
-    /// Instructions that not all warps have reached yet, with their operands.
-    steps: std::collections::VecDeque<(u32, u64)>,
-    /// Number of steps that all warps have executed.
-    done: u64,
-    by_warp: [u64; 4],
-    /// Number of registers per thread after `setmaxnreg`, and the instruction that set it.
-    pub registers: Option<(u32, u32)>,
-}
-
-impl Collective {
-    /// Records a warp's next step. Returns false if another warp executed something else at this step.
-    fn step(&mut self, warp: usize, at: u32, what: u64) -> bool {
-        let number = (self.by_warp[warp] - self.done) as usize;
-        self.by_warp[warp] += 1;
-        let same = self.steps.get(number).is_none_or(|step| *step == (at, what));
-        if number >= self.steps.len() {
-            self.steps.push_back((at, what));
-        }
-        while self.by_warp.iter().all(|n| *n > self.done) {
-            self.done += 1;
-            self.steps.pop_front();
-        }
-        same
-    }
-
-    /// Returns the first instruction that some warps did not reach, and the warps that did reach it.
-    pub fn unfinished(&self) -> Option<(u32, Vec<usize>)> {
-        let (at, _) = self.steps.front()?;
-        Some((*at, (0..4).filter(|w| self.by_warp[*w] > self.done).collect()))
-    }
-}
-
 /// An operand in shared memory.
 struct Operand {
     descriptor: Descriptor,
     mn_major: bool,
     name: &'static str,
+    /// The lines and chunks of the operand that the warp uses.
+    lines: Range<u32>,
+    chunks: Range<u32>,
 }
 
-impl<P: Policy> Cx<'_, '_, P> {
-    /// Waits until all lanes of the warp have arrived. Returns false if some have not.
-    fn whole_warp(&mut self, mask: u32) -> bool {
-        self.split_guarded(mask);
-        if mask != self.w.live && self.frag.state != State::Forced {
-            self.frag.state = State::Gathering;
-            return false;
-        }
-        self.frag.state = State::Ready;
-        if P::CHECK && mask != u32::MAX {
-            self.finding(Kind::DivergentWarpOp, mask, || {
-                format!("the operation needs all lanes of the warp, {} execute it", mask.count_ones())
-            });
-        }
-        true
+impl Operand {
+    fn chunk(&self, line: u32, chunk: u32) -> u32 {
+        self.descriptor.chunk(self.mn_major, line, chunk)
     }
 
+    /// The addresses of all chunks that the warp uses.
+    fn addresses(&self) -> Vec<u32> {
+        let line = |line| self.chunks.clone().map(move |chunk| self.chunk(line, chunk));
+        self.lines.clone().flat_map(line).collect()
+    }
+}
+
+/// One warp's part of a product.
+struct Product<'i> {
+    w: &'i Wgmma,
+    b: Operand,
+    /// A, if it is in shared memory.
+    a: Option<Operand>,
+    /// The registers of A, or its descriptor.
+    a_slots: &'i [Slot],
+    /// Whether the product is added to D.
+    keep: bool,
+    mask: u32,
+}
+
+impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Checks that the warps of a warpgroup execute the instruction together.
-    fn together(&mut self, what: u64, mask: u32) {
+    fn check_together(&mut self, what: u64, mask: u32) {
         let (at, warp) = (self.at(), self.w.id as usize);
         if (warp as u32 / 4 + 1) * 128 > self.block.threads {
             let threads = self.block.threads;
             self.finding(Kind::DivergentWarpOp, mask, || {
-                format!("the operation needs four warps from a multiple of four on; the block has {threads} threads")
+                format!(
+                    "the operation needs a whole warpgroup of four warps; the block has {threads} threads"
+                )
             });
             return;
         }
@@ -156,8 +77,8 @@ impl<P: Policy> Cx<'_, '_, P> {
         }
         if !groups[warp / 4].step(warp % 4, at, what) {
             self.finding(Kind::DivergentWarpOp, mask, || {
-                "the warps of a warpgroup execute different instructions, or with different descriptors, where they \
-                 must execute one together"
+                "the warps of a warpgroup execute different instructions, or use different descriptors; they must \
+                 execute one instruction together"
                     .to_string()
             });
         }
@@ -192,7 +113,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         if !P::CHECK {
             return Next::Continue;
         }
-        self.together(u64::from(count), mask);
+        self.check_together(u64::from(count), mask);
         let (at, before) = (self.at(), self.grid.registers_per_thread());
         let Some(group) = self.block.collectives.get_mut(self.w.id as usize / 4) else {
             return Next::Continue;
@@ -200,9 +121,11 @@ impl<P: Policy> Cx<'_, '_, P> {
         let now = group.registers.map_or(before, |(n, _)| n);
         group.registers = Some((count, at));
         if now != count && increase != (count > now) {
-            let what = if increase { "increase" } else { "decrease" };
+            let (form, what) = if increase { ("inc", "increase") } else { ("dec", "decrease") };
             self.finding(Kind::Registers, mask, || {
-                format!("setmaxnreg is to {what} the number of registers from {now} to {count}")
+                format!(
+                    "setmaxnreg.{form} does not {what} the number of registers: it changes {now} to {count}"
+                )
             });
         }
         Next::Continue
@@ -212,35 +135,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         if !self.whole_warp(mask) {
             return Next::Park;
         }
-        let sources = inst.sources();
-        let rows = self.w.id % 4 * 16;
-        let b = self.descriptor(sources[1], "b", w.transpose_b, mask);
-        let (a_slots, a) = if w.a_registers {
-            (&sources[2..6], None)
-        } else {
-            (&sources[2..3], Some(self.descriptor(sources[2], "a", w.transpose_a, mask)))
-        };
-        let keep = self.pred(sources[0]) ^ if w.negate_scale { u32::MAX } else { 0 };
-        let keep = keep & mask != 0;
+        let product = self.product(inst, w, mask);
+        let Product { b, a, a_slots, keep, .. } = &product;
         if P::CHECK {
-            let seen = self.r64(sources[1])[0]
-                ^ if a.is_some() { self.r64(sources[2])[0].rotate_left(29) } else { 0 };
-            self.together(seen, mask);
+            let sources = inst.sources();
+            let a_bits = if a.is_some() { self.r64(sources[2])[0].rotate_left(29) } else { 0 };
+            self.check_together(self.r64(sources[1])[0] ^ a_bits, mask);
             self.check_flight_of_product(inst, w, a_slots, mask);
         }
-        let columns = w.op.n as usize / 8;
-        let k_lines = (w.op.k() * w.op.a.bits() / 16) as u32;
-        // Lines and chunks of the operands that this warp uses: all of b and 16 rows of a.
-        let b_walk = if b.mn_major { (0..k_lines, columns as u32) } else { (0..u32::from(w.op.n), 2) };
-        let inside = self.operand_fits(&b, &b_walk.0, 0..b_walk.1, mask)
-            && a.as_ref().is_none_or(|a| {
-                if a.mn_major {
-                    self.operand_fits(a, &(0..k_lines), rows / 8..rows / 8 + 2, mask)
-                } else {
-                    self.operand_fits(a, &(rows..rows + 16), 0..2, mask)
-                }
-            });
-        if !inside {
+        if !(self.operand_fits(b, mask) && a.as_ref().is_none_or(|a| self.operand_fits(a, mask))) {
             if !P::CHECK {
                 self.grid.stop();
                 return Next::Halt;
@@ -250,28 +153,23 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
             return Next::Continue;
         }
+        let columns = w.op.n as usize / 8;
         let mut gathered: [Columns; MAX_COLUMNS] = [[[0; 32]; 2]; MAX_COLUMNS];
-        self.gather_columns(&b, &mut gathered[..columns]);
+        self.gather_columns(b, &mut gathered[..columns]);
         // Operands of consecutive steps along k start 32 bytes apart.
         let slot = b.descriptor.start as usize / 32 % DECODED;
         self.block.decoded[slot].update(w.op.b, &gathered[..columns]);
         let mut from_memory: [Lanes; 4] = [[0; 32]; 4];
-        if let Some(a) = &a {
-            self.gather_rows(a, rows, &mut from_memory);
+        if let Some(a) = a {
+            self.gather_rows(a, &mut from_memory);
         }
         if P::CHECK {
-            let b_chunks = self.chunks_of(&b, &b_walk.0, 0..b_walk.1);
-            let a_chunks = a.as_ref().map(|a| {
-                let (lines, chunks) =
-                    if a.mn_major { (0..k_lines, rows / 8..rows / 8 + 2) } else { (rows..rows + 16, 0..2) };
-                self.chunks_of(a, &lines, chunks)
-            });
-            let (at, warp) = (self.at(), self.w.id);
-            for chunks in std::iter::once(&b_chunks).chain(&a_chunks) {
-                self.block.races.agent_reads_shared(Agent::Tensor, warp, 0, at, chunks);
+            let site = self.site(1);
+            for operand in std::iter::once(b).chain(a) {
+                self.block.races.agent_reads_shared(Agent::Tensor, site, &operand.addresses());
             }
-            self.check_layout(&b, a.as_ref(), b_walk, rows, k_lines, mask);
-            self.flow_wgmma(inst, w, &b, a.as_ref(), a_slots, keep, rows, mask);
+            self.check_layout(&product);
+            self.flow_wgmma(inst, &product);
         }
         let registers: [&Lanes; 4] =
             std::array::from_fn(|i| if w.a_registers { self.r32(a_slots[i]) } else { &from_memory[i] });
@@ -282,31 +180,52 @@ impl<P: Policy> Cx<'_, '_, P> {
         let decoded = &self.block.decoded[slot];
         // SAFETY: the results are different registers of the frame, as the decoder has checked. A register of A can be
         // among them only if the program has an error. A is read before any result is written.
-        unsafe { warpgroup(&w.op, &registers, decoded, &d[..inst.results().len()], keep) };
+        unsafe { warpgroup(&w.op, &registers, decoded, &d[..inst.results().len()], *keep) };
         Next::Continue
+    }
+
+    /// Reads the operands of a product. The warp uses all of B and 16 rows of A.
+    fn product<'i>(&mut self, inst: &'i Inst, w: &'i Wgmma, mask: u32) -> Product<'i> {
+        let sources = inst.sources();
+        let rows = self.w.id % 4 * 16;
+        let k_lines = (w.op.k() * w.op.a.bits() / 16) as u32;
+        let mut b = self.descriptor(sources[1], "b", w.transpose_b, mask);
+        let n = u32::from(w.op.n);
+        (b.lines, b.chunks) = if b.mn_major { (0..k_lines, 0..n / 8) } else { (0..n, 0..2) };
+        let (a_slots, a) = if w.a_registers {
+            (&sources[2..6], None)
+        } else {
+            let mut a = self.descriptor(sources[2], "a", w.transpose_a, mask);
+            (a.lines, a.chunks) =
+                if a.mn_major { (0..k_lines, rows / 8..rows / 8 + 2) } else { (rows..rows + 16, 0..2) };
+            (&sources[2..3], Some(a))
+        };
+        let keep = self.pred(sources[0]) ^ if w.negate_scale { u32::MAX } else { 0 };
+        Product { w, b, a, a_slots, keep: keep & mask != 0, mask }
     }
 
     fn descriptor(&mut self, slot: Slot, name: &'static str, mn_major: bool, mask: u32) -> Operand {
         let values = self.r64(slot);
         let first = values[mask.trailing_zeros() as usize & 31];
         if P::CHECK {
-            let same = super::lanes(mask).all(|l| values[l] == first);
+            let same = lanes(mask).all(|l| values[l] == first);
             if self.w.tracking {
                 self.check_use(slot, mask, "is a descriptor of wgmma");
             }
             if !same {
                 self.finding(Kind::DivergentWarpOp, mask, || {
-                    format!("lanes of a warp give different descriptors of {name}")
+                    format!("the lanes of the warp have different descriptors of {name}")
                 });
             }
         }
-        let operand = Operand { descriptor: Descriptor::decode(first), mn_major, name };
+        let descriptor = Descriptor::decode(first);
+        let operand = Operand { descriptor, mn_major, name, lines: 0..0, chunks: 0..0 };
         if P::CHECK && !operand.descriptor.starts_a_pattern() {
             let d = operand.descriptor;
             self.finding(Kind::Misaligned, mask, || {
                 format!(
-                    "the descriptor of {name} starts at {:#x} of shared memory with {}, whose pattern starts at \
-                     multiples of {}; the base offset is {}",
+                    "the descriptor of {name} starts at {:#x} of shared memory; the pattern of {} starts at multiples of \
+                     {}, and the base offset is {}",
                     d.start,
                     d.swizzle.name(),
                     d.swizzle.period(),
@@ -317,21 +236,12 @@ impl<P: Policy> Cx<'_, '_, P> {
         operand
     }
 
-    /// Whether the whole operand lies in shared memory.
-    fn operand_fits(
-        &mut self,
-        operand: &Operand,
-        lines: &std::ops::Range<u32>,
-        chunks: std::ops::Range<u32>,
-        mask: u32,
-    ) -> bool {
+    /// Whether all chunks that the warp uses lie in shared memory.
+    fn operand_fits(&mut self, operand: &Operand, mask: u32) -> bool {
         // Steps are not negative, so the last line has the highest address, up to the rest of a row of 128 bytes.
-        let last = lines.end - 1;
-        let farthest = [chunks.start, chunks.end - 1]
-            .map(|chunk| operand.descriptor.chunk(operand.mn_major, last, chunk))
-            .into_iter()
-            .max()
-            .unwrap_or(0);
+        let last = operand.lines.end - 1;
+        let (low, high) = (operand.chunks.start, operand.chunks.end - 1);
+        let farthest = operand.chunk(last, low).max(operand.chunk(last, high));
         let bytes = self.block.shared_bytes;
         if (farthest | 127) < bytes.next_multiple_of(128) {
             return true;
@@ -339,7 +249,7 @@ impl<P: Policy> Cx<'_, '_, P> {
         let name = operand.name;
         self.finding(Kind::OutOfBounds, mask, || {
             format!(
-                "the descriptor of {name} leads to offset {farthest} of shared memory, of which the block has {bytes} bytes"
+                "the descriptor of {name} addresses offset {farthest} of shared memory; the block has {bytes} bytes"
             )
         });
         false
@@ -393,70 +303,48 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     /// Gathers sixteen rows of A in the form of the four registers of a fragment.
-    fn gather_rows(&self, a: &Operand, rows: u32, out: &mut [Lanes; 4]) {
+    fn gather_rows(&self, a: &Operand, out: &mut [Lanes; 4]) {
         for (i, register) in out.iter_mut().enumerate() {
             let (low, half) = (i as u32 % 2, i as u32 / 2);
             let block = if a.mn_major {
-                self.block_at(|i| a.descriptor.chunk(true, 8 * half + i, rows / 8 + low))
+                self.block_at(|i| a.chunk(8 * half + i, a.chunks.start + low))
             } else {
-                self.block_at(|i| a.descriptor.chunk(false, rows + 8 * low + i, half))
+                self.block_at(|i| a.chunk(a.lines.start + 8 * low + i, half))
             };
             *register = matrix::load(&block, a.mn_major);
         }
     }
 
-    fn chunks_of(
-        &self,
-        operand: &Operand,
-        lines: &std::ops::Range<u32>,
-        chunks: std::ops::Range<u32>,
-    ) -> Vec<u32> {
-        let each =
-            |line| chunks.clone().map(move |chunk| operand.descriptor.chunk(operand.mn_major, line, chunk));
-        lines.clone().flat_map(each).collect()
-    }
-
     /// Returns the address of a chunk if a tensor copy wrote it.
     fn copied(&self, operand: &Operand, line: u32, chunk: u32) -> Option<u32> {
-        let at = operand.descriptor.chunk(operand.mn_major, line, chunk);
+        let at = operand.chunk(line, chunk);
         let state = self.block.shared_shadow.get(at as usize)?;
         (state & shadow::COPIED != 0).then_some(at)
     }
 
-    fn check_layout(
-        &mut self,
-        b: &Operand,
-        a: Option<&Operand>,
-        b_walk: (std::ops::Range<u32>, u32),
-        rows: u32,
-        k_lines: u32,
-        mask: u32,
-    ) {
-        let fault = self.block.origins.walk(b_walk.0, b_walk.1, |line, chunk| self.copied(b, line, chunk));
-        if let Some(fault) = fault {
-            return self.report_layout(b, fault, mask);
+    /// Checks that both operands follow the boxes that tensor copies wrote, and start at the same k.
+    fn check_layout(&mut self, product: &Product<'_>) {
+        let (b, mask) = (&product.b, product.mask);
+        for operand in std::iter::once(b).chain(&product.a) {
+            let (lines, chunks) = (operand.lines.clone(), operand.chunks.len() as u32);
+            let address = |line, chunk| self.copied(operand, line, operand.chunks.start + chunk);
+            if let Some(fault) = self.block.chunk_origins.walk(lines, chunks, address) {
+                return self.report_layout(operand, fault, mask);
+            }
         }
-        let Some(a) = a else { return };
-        let fault = if a.mn_major {
-            self.block.origins.walk(0..k_lines, 2, |line, chunk| self.copied(a, line, rows / 8 + chunk))
-        } else {
-            self.block.origins.walk(rows..rows + 16, 2, |line, chunk| self.copied(a, line, chunk))
-        };
-        if let Some(fault) = fault {
-            return self.report_layout(a, fault, mask);
-        }
+        let Some(a) = &product.a else { return };
         // Both operands must start at the same k, relative to their tensors or at least relative to their boxes.
-        let first = |o: &Operand, line, chunk| {
-            let origin = self.block.origins.at(self.copied(o, line, chunk)?)?;
-            self.block.origins.depth(origin, !o.mn_major)
+        let first = |o: &Operand| {
+            let origins = &self.block.chunk_origins;
+            let origin = origins.at(self.copied(o, o.lines.start, o.chunks.start)?)?;
+            origins.depth(origin, !o.mn_major)
         };
-        let a_first = if a.mn_major { first(a, 0, rows / 8) } else { first(a, rows, 0) };
-        let (Some(ka), Some(kb)) = (a_first, first(b, 0, 0)) else { return };
+        let (Some(ka), Some(kb)) = (first(a), first(b)) else { return };
         if ka.0 != kb.0 && ka.1 != kb.1 {
             self.finding(Kind::Layout, mask, || {
                 format!(
-                    "the descriptors of a and b start at different places along k: at element {} of the box of a and {} \
-                     of the box of b",
+                    "the descriptors of a and b start at different elements along k: {} in the box of a, {} in the box \
+                     of b",
                     ka.1, kb.1
                 )
             });
@@ -464,10 +352,9 @@ impl<P: Policy> Cx<'_, '_, P> {
     }
 
     fn report_layout(&mut self, operand: &Operand, fault: Fault, mask: u32) {
-        let load = self.block.origins.of_load(fault.found.load).copied();
+        let load = self.block.chunk_origins.tensor_load(fault.found.load).copied();
         let (d, name) = (operand.descriptor, operand.name);
-        let (at, block, warp) = (self.at(), self.block.index, self.w.id);
-        let related = load.map(|l| ("the copy that brought it".to_string(), l.at)).into_iter().collect();
+        let related = load.map(|l| ("this copy wrote the box".to_string(), l.at)).into_iter().collect();
         let Fault { line, chunk, along, before, found } = fault;
         let (beyond, lines) = if operand.mn_major && d.swizzle.span() == 16 {
             ("stride", "leading")
@@ -476,15 +363,15 @@ impl<P: Policy> Cx<'_, '_, P> {
         };
         let cause = match load {
             Some(l) if l.swizzle != d.swizzle => {
-                format!("the descriptor has {}, the copy has {}", d.swizzle.name(), l.swizzle.name())
+                format!("the descriptor has {}, but the copy has {}", d.swizzle.name(), l.swizzle.name())
             }
             Some(l) if d.swizzle.span() > 16 && 16 * l.columns != d.swizzle.span() => format!(
-                "rows of the box have {} bytes, {} needs {}",
+                "rows of the box have {} bytes, but {} needs {}",
                 16 * l.columns,
                 d.swizzle.name(),
                 d.swizzle.span()
             ),
-            _ if along => format!("the {beyond} offset of {} bytes is wrong, or the start", {
+            _ if along => format!("the {beyond} offset of {} bytes or the start address is wrong", {
                 if beyond == "leading" { d.leading } else { d.stride }
             }),
             _ if line % 8 == 0 => {
@@ -493,87 +380,65 @@ impl<P: Policy> Cx<'_, '_, P> {
                     if lines == "stride" { d.stride } else { d.leading }
                 )
             }
-            _ => format!("the start {:#x} is wrong", d.start),
+            _ => format!("the start address {:#x} is wrong", d.start),
         };
-        self.worker.report_with(self.grid, Kind::Layout, at, block, warp, mask, related, || {
+        let site = self.site(mask);
+        self.worker.report_with(Kind::Layout, site, related, || {
             format!(
-                "the descriptor of {name} does not follow the box that a tensor copy put there: line {line}, chunk {chunk} \
-                 of the operand is row {}, chunk {} of its box, after row {}, chunk {}; {cause}",
+                "the descriptor of {name} does not match the box that a tensor copy wrote: line {line}, chunk {chunk} of \
+                 the operand is row {}, chunk {} of its box and follows row {}, chunk {}; {cause}",
                 found.row, found.column, before.row, before.column
             )
         });
     }
 
+    /// Returns the 16-bit elements of a chunk of shared memory that are undefined, and the origin of the first of them.
+    fn undefined_elements(&self, address: u32) -> Option<(u32, Origin)> {
+        const ALL: u128 = u128::from_ne_bytes([shadow::DEFINED; 16]);
+        let states = &self.block.shared_shadow[address as usize..address as usize + 16];
+        let word = states.first_chunk::<16>().map_or(0, |bytes| u128::from_ne_bytes(*bytes));
+        if word & ALL == ALL {
+            return None;
+        }
+        let byte = states.iter().position(|s| s & shadow::DEFINED == 0)?;
+        let taint = self.block.taints.get(&(address + byte as u32)).copied();
+        let pairs = states.as_chunks::<2>().0.iter().enumerate();
+        let elements = pairs.fold(0u32, |m, (i, pair)| m | u32::from(pair.iter().any(|s| s & 1 == 0)) << i);
+        Some((elements, taint.unwrap_or(Origin::new(Source::Shared, self.at()))))
+    }
+
+    /// Returns the rows of A or columns of B with undefined elements, counted from the first one that the warp uses.
+    fn undefined_lines(&self, operand: &Operand, origin: &mut Origin) -> [u64; 4] {
+        let mut undefined = [0u64; 4];
+        for line in operand.lines.clone() {
+            for chunk in operand.chunks.clone() {
+                let Some((elements, from)) = self.undefined_elements(operand.chunk(line, chunk)) else {
+                    continue;
+                };
+                *origin = from;
+                let (first, bits) = if operand.mn_major {
+                    ((chunk - operand.chunks.start) as usize * 8, u64::from(elements))
+                } else {
+                    ((line - operand.lines.start) as usize, 1)
+                };
+                undefined[first / 64] |= bits << (first % 64);
+            }
+        }
+        undefined
+    }
+
     /// Propagates undefined bytes of an operand to the rows and columns of the result that they affect.
-    #[allow(clippy::too_many_arguments)]
-    fn flow_wgmma(
-        &mut self,
-        inst: &Inst,
-        w: &Wgmma,
-        b: &Operand,
-        a: Option<&Operand>,
-        a_slots: &[Slot],
-        keep: bool,
-        rows: u32,
-        mask: u32,
-    ) {
+    fn flow_wgmma(&mut self, inst: &Inst, product: &Product<'_>) {
+        let &Product { w, ref b, ref a, a_slots, keep, mask } = product;
         let at = self.at();
         let mut origin = Origin(0);
-        let mut undefined = |cx: &Self, address: u32| {
-            const ALL: u128 = u128::from_ne_bytes([shadow::DEFINED; 16]);
-            let states = &cx.block.shared_shadow[address as usize..address as usize + 16];
-            let word = states.first_chunk::<16>().map_or(0, |bytes| u128::from_ne_bytes(*bytes));
-            if word & ALL == ALL {
-                return 0;
-            }
-            let states = &cx.block.shared_shadow[address as usize..address as usize + 16];
-            let bad = states.iter().position(|s| s & shadow::DEFINED == 0);
-            if let Some(byte) = bad {
-                let taint = cx.block.taints.get(&(address + byte as u32)).copied();
-                origin = taint.unwrap_or(Origin::new(Source::Shared, at));
-            }
-            // Mask of the undefined elements among the eight 16-bit elements. It is used for the MN-major layout.
-            let pairs = states.as_chunks::<2>().0.iter().enumerate();
-            pairs.fold(0u32, |m, (i, pair)| m | u32::from(pair.iter().any(|s| s & 1 == 0)) << i)
-        };
-        let mut bad_columns = [0u64; 4];
-        let mut bad_rows = 0u32;
-        let k_lines = (w.op.k() * w.op.a.bits() / 16) as u32;
-        for group in 0..u32::from(w.op.n) / 8 {
-            let mut bad = 0u64;
-            if b.mn_major {
-                for line in 0..k_lines {
-                    bad |= u64::from(undefined(self, b.descriptor.chunk(true, line, group)));
-                }
-            } else {
-                for column in 0..8 {
-                    for half in 0..2 {
-                        let line = 8 * group + column;
-                        bad |=
-                            u64::from(undefined(self, b.descriptor.chunk(false, line, half)) != 0) << column;
-                    }
-                }
-            }
-            bad_columns[group as usize / 8] |= bad << (group % 8 * 8);
-        }
+        let bad_columns = self.undefined_lines(b, &mut origin);
+        let mut bad_rows = 0;
         if let Some(a) = a {
-            for half in 0..2u32 {
-                if a.mn_major {
-                    for line in 0..k_lines {
-                        let address = a.descriptor.chunk(true, line, rows / 8 + half);
-                        bad_rows |= undefined(self, address) << (8 * half);
-                    }
-                } else {
-                    for row in 0..16 {
-                        let address = a.descriptor.chunk(false, rows + row, half);
-                        bad_rows |= u32::from(undefined(self, address) != 0) << row;
-                    }
-                }
-            }
+            bad_rows = self.undefined_lines(a, &mut origin)[0];
         } else if self.w.tracking {
             for (i, slot) in a_slots.iter().enumerate() {
-                let lanes = self.undefined_lanes(*slot);
-                for l in super::lanes(lanes & mask) {
+                for l in lanes(self.undefined_lanes(*slot) & mask) {
                     bad_rows |= 1 << (8 * (i % 2) + l / 4);
                     origin = self.origin_of(*slot).used_at(at);
                 }
@@ -586,12 +451,10 @@ impl<P: Policy> Cx<'_, '_, P> {
         for (i, slot) in inst.results().iter().enumerate() {
             let (group, half, odd) = if halves { (i / 2, i % 2, 0) } else { (i / 4, i / 2 % 2, i % 2) };
             let columns = bad_columns[group / 8] >> (group % 8 * 8);
-            let mut lanes = 0u32;
-            for l in 0..32 {
-                let both = if halves { 3 } else { 1 << odd };
-                let bad = bad_rows >> (8 * half + l / 4) & 1 == 1 || columns >> (2 * (l % 4)) & both != 0;
-                lanes |= u32::from(bad) << l;
-            }
+            let both = if halves { 3 } else { 1 << odd };
+            let lanes = lanes_where(u32::MAX, |l| {
+                bad_rows >> (8 * half + l / 4) & 1 == 1 || columns >> (2 * (l % 4)) & both != 0
+            });
             let (old, from) =
                 if keep { (self.undef_of(*slot).0, self.origin_of(*slot)) } else { (0, origin) };
             let origin = if lanes != 0 { origin } else { from.used_at(at) };
@@ -609,22 +472,22 @@ impl<P: Policy> Cx<'_, '_, P> {
         first..first + if slot.is_wide() { 2 } else { 1 }
     }
 
-    fn flying(&self, slot: Slot) -> Option<Flying> {
+    fn in_flight(&self, slot: Slot) -> Option<RegisterInFlight> {
         self.units(slot).find_map(|unit| self.w.flight.product_of(unit))
     }
 
-    fn report_flight(&mut self, flying: Flying, mask: u32, what: &str) {
-        let (at, block, warp) = (self.at(), self.block.index, self.w.id);
-        let related = vec![("the product in flight".to_string(), flying.at)];
-        self.worker.report_with(self.grid, Kind::AsyncNotWaited, at, block, warp, mask, related, || {
-            format!("{what}; no wgmma.wait_group has waited for it")
+    fn report_flight(&mut self, register: RegisterInFlight, mask: u32, what: &str) {
+        let site = self.site(mask);
+        let related = vec![("this wgmma is in flight".to_string(), register.at)];
+        self.worker.report_with(Kind::AsyncNotWaited, site, related, || {
+            format!("the warp {what}; no wgmma.wait_group has waited for that wgmma")
         });
     }
 
     fn land_register(&mut self, slot: Slot) {
         for unit in self.units(slot) {
             if let Some(f) = self.w.flight.registers.get_mut(unit) {
-                *f = Flying::default();
+                *f = RegisterInFlight::default();
             }
         }
     }
@@ -636,26 +499,26 @@ impl<P: Policy> Cx<'_, '_, P> {
             return;
         }
         let copy = matches!(inst.op, Op::Lane { flow: Flow::Copy, .. }) && inst.sources().len() == 1;
-        let source = if copy { self.flying(inst.sources()[0]).filter(|f| f.written) } else { None };
+        let source = if copy { self.in_flight(inst.sources()[0]).filter(|f| f.written) } else { None };
         if !copy {
             for slot in inst.sources() {
-                if let Some(f) = self.flying(*slot).filter(|f| f.written) {
+                if let Some(f) = self.in_flight(*slot).filter(|f| f.written) {
                     self.report_flight(
                         f,
                         mask,
-                        "an accumulator is read while a wgmma that writes it is in flight",
+                        "reads an accumulator while a wgmma that writes it is in flight",
                     );
                     self.land_register(*slot);
                 }
             }
         }
         for slot in inst.results() {
-            if let Some(f) = self.flying(*slot) {
+            if let Some(f) = self.in_flight(*slot) {
                 if source.is_none() {
                     let what = if f.written {
-                        "an accumulator is written while a wgmma that writes it is in flight"
+                        "writes an accumulator while a wgmma that writes it is in flight"
                     } else {
-                        "a register is written while a wgmma that reads it is in flight"
+                        "writes a register while a wgmma that reads it is in flight"
                     };
                     self.report_flight(f, mask, what);
                 }
@@ -674,18 +537,18 @@ impl<P: Policy> Cx<'_, '_, P> {
         if !self.w.flight.fenced {
             self.w.flight.fenced = true;
             self.finding(Kind::AsyncNotWaited, mask, || {
-                "the first wgmma has no wgmma.fence before it: it may start before its registers are written"
+                "no wgmma.fence precedes the first wgmma, so it may start before its registers are written"
                     .to_string()
             });
         }
         let at = self.at();
         if w.a_registers {
             for slot in a_slots {
-                if let Some(f) = self.flying(*slot).filter(|f| f.written) {
+                if let Some(f) = self.in_flight(*slot).filter(|f| f.written) {
                     self.report_flight(
                         f,
                         mask,
-                        "an accumulator is read as a while a wgmma that writes it is in flight",
+                        "uses an accumulator as operand a while a wgmma that writes it is in flight",
                     );
                     self.land_register(*slot);
                 }
@@ -695,8 +558,8 @@ impl<P: Policy> Cx<'_, '_, P> {
             }
         }
         for slot in inst.results() {
-            if let Some(f) = self.flying(*slot).filter(|f| !f.written && f.at != at) {
-                self.report_flight(f, mask, "a register is written while a wgmma that reads it is in flight");
+            if let Some(f) = self.in_flight(*slot).filter(|f| !f.written && f.at != at) {
+                self.report_flight(f, mask, "writes a register while a wgmma that reads it is in flight");
             }
             for unit in self.units(*slot) {
                 self.w.flight.launch(unit, true, at);

@@ -2,7 +2,7 @@
 
 use super::decode::{Decoded, Decoder, Mods, Pipe, arity, reject};
 use super::lane::{TestSpec, lane, test};
-use super::op::{BoolOp, Class, Flow, Op};
+use super::op::{BoolOp, Class, Flow, Op, Slot};
 use super::types::Ty;
 use crate::num::float::{self, Class as FloatClass, FloatCmp};
 use crate::num::half::{self, HalfTy};
@@ -91,6 +91,22 @@ fn test_of(cmp: FloatCmp, ty: Ty, ftz: bool) -> Decoded<TestSpec> {
 
 const BOOLEANS: &[(&str, BoolOp)] = &[("and", BoolOp::And), ("or", BoolOp::Or), ("xor", BoolOp::Xor)];
 
+/// A comparison with its operands.
+struct Comparison {
+    ty: Ty,
+    cmp: FloatCmp,
+    combine: Option<BoolOp>,
+    negate: bool,
+    sources: Vec<Slot>,
+}
+
+impl Comparison {
+    /// The type of one half of a packed type.
+    fn half_type(&self) -> Ty {
+        if self.ty == Ty::F16x2 { Ty::F16 } else { Ty::Bf16 }
+    }
+}
+
 impl<'a> Decoder<'a, '_> {
     pub(super) fn compare(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
         match i.opcode {
@@ -111,7 +127,7 @@ impl<'a> Decoder<'a, '_> {
                     (64, Ty::F32) => lane!(|a: u64, b: u64, c: f32| -> u64 { if c >= 0.0 { a } else { b } }),
                     _ => return reject("slct selects by .s32 or .f32"),
                 };
-                self.typed(i, ty, &[ty, ty, by], spec, Flow::Any, 0)?;
+                self.typed(i, (ty, &[ty, ty, by]), spec, Flow::Any, 0)?;
             }
             "testp" => {
                 let class = m.take_of(&[
@@ -174,20 +190,14 @@ impl<'a> Decoder<'a, '_> {
             Some(q) => Some(self.pred_dst(q)?),
             None => None,
         };
+        let comparison = self.comparison(i, ty, cmp, combine)?;
         if matches!(ty, Ty::F16x2 | Ty::Bf16x2) {
-            return self.setp_pair(i, ty, cmp, combine, p, q);
+            return self.setp_pair(&comparison, p, q);
         }
         let spec = test_of(cmp, ty, ftz)?;
-        let (a, b) = (self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?);
-        if a.is_wide() != spec.wide || b.is_wide() != spec.wide {
+        let Comparison { negate, sources, .. } = comparison;
+        if sources[..2].iter().any(|slot| slot.is_wide() != spec.wide) {
             return reject("operand register has the wrong width");
-        }
-        let mut sources = vec![a, b];
-        let mut negate = false;
-        if combine.is_some() {
-            let (c, n) = self.pred(&i.operands[3])?;
-            negate = n;
-            sources.push(c);
         }
         let mut results = vec![p];
         results.extend(q);
@@ -195,26 +205,29 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    /// Decodes `setp.f16x2`: p is the result for the low halves, q for the high halves.
-    fn setp_pair(
+    /// Decodes the operands of a comparison: two values and, if there is one, the combining predicate.
+    fn comparison(
         &mut self,
         i: &Instruction<'a>,
         ty: Ty,
         cmp: FloatCmp,
         combine: Option<BoolOp>,
-        p: super::op::Slot,
-        q: Option<super::op::Slot>,
-    ) -> Decoded {
-        let single = if ty == Ty::F16x2 { Ty::F16 } else { Ty::Bf16 };
-        let spec = test_of(cmp, single, false)?;
-        let (a, b) = (self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?);
-        let mut extra = Vec::new();
+    ) -> Decoded<Comparison> {
+        let mut sources = vec![self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?];
         let mut negate = false;
         if combine.is_some() {
-            let (c, n) = self.pred(&i.operands[3])?;
-            negate = n;
-            extra.push(c);
+            let (predicate, negated) = self.pred(&i.operands[3])?;
+            negate = negated;
+            sources.push(predicate);
         }
+        Ok(Comparison { ty, cmp, combine, negate, sources })
+    }
+
+    /// Decodes `setp.f16x2`: p is the result for the low halves, q for the high halves.
+    fn setp_pair(&mut self, comparison: &Comparison, p: Slot, q: Option<Slot>) -> Decoded {
+        let &Comparison { cmp, combine, negate, ref sources, .. } = comparison;
+        let spec = test_of(cmp, comparison.half_type(), false)?;
+        let (a, b, extra) = (sources[0], sources[1], &sources[2..]);
         let low = ([a, b], p);
         let mut tests = vec![low];
         if let Some(q) = q {
@@ -227,7 +240,7 @@ impl<'a> Decoder<'a, '_> {
         // Both tests read the combining predicate, so a result that overwrites it comes last.
         tests.sort_by_key(|(_, result)| extra.contains(result));
         for (sources, result) in tests {
-            self.emit(Op::Test { f: spec.f, combine, negate }, &[result], &[&sources, &extra[..]].concat());
+            self.emit(Op::Test { f: spec.f, combine, negate }, &[result], &[&sources, extra].concat());
         }
         Ok(())
     }
@@ -240,19 +253,13 @@ impl<'a> Decoder<'a, '_> {
         m.finish()?;
         arity(i, if combine.is_some() { 4 } else { 3 })?;
         let d = self.dst(&i.operands[0], result)?;
-        let (a, b) = (self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?);
-        let mut sources = vec![a, b];
-        let mut negate = false;
-        if combine.is_some() {
-            let (c, n) = self.pred(&i.operands[3])?;
-            negate = n;
-            sources.push(c);
-        }
+        let comparison = self.comparison(i, ty, cmp, combine)?;
         if matches!(ty, Ty::F16x2 | Ty::Bf16x2) {
-            return self.set_pair(ty, result, cmp, combine, negate, d, &sources);
+            return self.set_pair(&comparison, result, d);
         }
         let spec = test_of(cmp, ty, ftz)?;
-        if a.is_wide() != spec.wide || b.is_wide() != spec.wide || d.is_wide() {
+        let Comparison { negate, sources, .. } = comparison;
+        if sources[..2].iter().any(|slot| slot.is_wide() != spec.wide) || d.is_wide() {
             return reject("operand register has the wrong width");
         }
         let truth = match result {
@@ -266,19 +273,10 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn set_pair(
-        &mut self,
-        ty: Ty,
-        result: Ty,
-        cmp: FloatCmp,
-        combine: Option<BoolOp>,
-        negate: bool,
-        d: super::op::Slot,
-        sources: &[super::op::Slot],
-    ) -> Decoded {
-        let single = if ty == Ty::F16x2 { Ty::F16 } else { Ty::Bf16 };
-        let spec = test_of(cmp, single, false)?;
+    /// Decodes `set.f16x2`: one comparison for each half.
+    fn set_pair(&mut self, comparison: &Comparison, result: Ty, d: Slot) -> Decoded {
+        let &Comparison { cmp, combine, negate, ref sources, .. } = comparison;
+        let spec = test_of(cmp, comparison.half_type(), false)?;
         let truth = match result {
             Ty::F16x2 => 0x3c00,
             Ty::Bf16x2 => 0x3f80,
@@ -287,7 +285,7 @@ impl<'a> Decoder<'a, '_> {
         };
         let mut halves = Vec::new();
         for high in [false, true] {
-            let mut parts = sources.to_vec();
+            let mut parts = sources.clone();
             if high {
                 for part in &mut parts[..2] {
                     let t = self.fresh(Class::R32);

@@ -158,7 +158,7 @@ impl<'a> Decoder<'a, '_> {
             _ => return reject("form of cvt.pack is not supported"),
         };
         let sources = vec![Ty::B32; if third.is_some() { 3 } else { 2 }];
-        self.typed(i, Ty::B32, &sources, spec, Flow::Any, 0)
+        self.typed(i, (Ty::B32, &sources), spec, Flow::Any, 0)
     }
 
     fn cvta(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {

@@ -255,7 +255,7 @@ impl<'a> Decoder<'a, '_> {
         };
         let sources = vec![ty; i.operands.len().saturating_sub(1)];
         let imm = if matches!(i.opcode, "abs" | "neg") { imm & FTZ } else { imm };
-        self.typed(i, ty, &sources, spec, Flow::Any, imm)?;
+        self.typed(i, (ty, &sources), spec, Flow::Any, imm)?;
         Ok(true)
     }
 
@@ -293,7 +293,7 @@ impl<'a> Decoder<'a, '_> {
         }
         let spec = if max { pick!(true) } else { pick!(false) };
         match i.operands.len() {
-            3 => self.typed(i, ty, &[ty, ty], spec, Flow::Any, imm),
+            3 => self.typed(i, (ty, &[ty, ty]), spec, Flow::Any, imm),
             _ => reject("three-operand min/max is not supported"),
         }
     }

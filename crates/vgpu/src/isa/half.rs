@@ -139,7 +139,7 @@ impl<'a> Decoder<'a, '_> {
             }
         };
         let sources = vec![ty; i.operands.len().saturating_sub(1)];
-        self.typed(i, ty, &sources, spec, Flow::Any, imm)?;
+        self.typed(i, (ty, &sources), spec, Flow::Any, imm)?;
         Ok(true)
     }
 }

@@ -32,15 +32,14 @@ fn pair16(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
 impl<'a> Decoder<'a, '_> {
     pub(super) fn same_type(&mut self, i: &Instruction<'a>, ty: Ty, spec: LaneSpec, flow: Flow) -> Decoded {
         let sources: Vec<Ty> = vec![ty; spec.sources];
-        self.typed(i, ty, &sources, spec, flow, 0)
+        self.typed(i, (ty, &sources), spec, flow, 0)
     }
 
     /// Decodes the result and the sources, each of its type, in operand order.
     pub(super) fn typed(
         &mut self,
         i: &Instruction<'a>,
-        result: Ty,
-        sources: &[Ty],
+        (result, sources): (Ty, &[Ty]),
         spec: LaneSpec,
         flow: Flow,
         imm: u32,
@@ -178,7 +177,7 @@ impl<'a> Decoder<'a, '_> {
                 Ty::S32 => (lane!(|a: i32, b: i32| -> i64 { a as i64 * b as i64 }), Ty::S64),
                 _ => return reject("mul.wide takes 16-bit or 32-bit integers"),
             };
-            return self.typed(i, result, &[ty, ty], spec, Flow::Any, 0);
+            return self.typed(i, (result, &[ty, ty]), spec, Flow::Any, 0);
         }
         let spec = if hi {
             match ty {
@@ -221,7 +220,7 @@ impl<'a> Decoder<'a, '_> {
                 ),
                 _ => return reject("mad.wide takes 16-bit or 32-bit integers"),
             };
-            return self.typed(i, result, &[ty, ty, result], spec, Flow::Any, 0);
+            return self.typed(i, (result, &[ty, ty, result]), spec, Flow::Any, 0);
         }
         let spec = match (hi, sat, ty) {
             (true, true, Ty::S32) => {
@@ -328,6 +327,6 @@ impl<'a> Decoder<'a, '_> {
                 int::dp2a(a, b, c, imm & 1 != 0, imm & 2 != 0, imm & 4 != 0)
             })
         };
-        self.typed(i, Ty::S32, &[Ty::B32; 3], spec, Flow::Any, imm)
+        self.typed(i, (Ty::S32, &[Ty::B32; 3]), spec, Flow::Any, imm)
     }
 }

@@ -59,7 +59,7 @@ impl<'a> Decoder<'a, '_> {
                     (false, true) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_r(a, b, c, true) }),
                     (false, false) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_r(a, b, c, false) }),
                 };
-                self.typed(i, ty, &[Ty::B32, Ty::B32, Ty::U32], spec, Flow::Any, 0)?;
+                self.typed(i, (ty, &[Ty::B32, Ty::B32, Ty::U32]), spec, Flow::Any, 0)?;
             }
             "bfe" => {
                 let ty = m.ty()?;
@@ -71,7 +71,7 @@ impl<'a> Decoder<'a, '_> {
                     Ty::S64 => lane!(|a: u64, b: u32, c: u32| -> u64 { int::bfe_s64(a, b, c) }),
                     _ => return reject("bfe takes 32-bit or 64-bit integers"),
                 };
-                self.typed(i, ty, &[ty, Ty::U32, Ty::U32], spec, Flow::Any, 0)?;
+                self.typed(i, (ty, &[ty, Ty::U32, Ty::U32]), spec, Flow::Any, 0)?;
             }
             "bfi" => self.bit_field_insert(i, m)?,
             "bmsk" => {
@@ -80,7 +80,7 @@ impl<'a> Decoder<'a, '_> {
                 m.ty()?;
                 m.finish()?;
                 let spec = lane!(|a: u32, b: u32; imm| -> u32 { int::bmsk(a, b, imm != 0) });
-                self.typed(i, Ty::B32, &[Ty::B32; 2], spec, Flow::Any, u32::from(wrap))?;
+                self.typed(i, (Ty::B32, &[Ty::B32; 2]), spec, Flow::Any, u32::from(wrap))?;
             }
             "szext" => {
                 let wrap = m.take("wrap");
@@ -90,7 +90,7 @@ impl<'a> Decoder<'a, '_> {
                 let imm = u32::from(wrap) | u32::from(ty == Ty::S32) << 1;
                 let spec =
                     lane!(|a: u32, b: u32; imm| -> u32 { int::szext(a, b, imm & 2 != 0, imm & 1 != 0) });
-                self.typed(i, ty, &[Ty::B32; 2], spec, Flow::Any, imm)?;
+                self.typed(i, (ty, &[Ty::B32; 2]), spec, Flow::Any, imm)?;
             }
             "prmt" => {
                 m.ty()?;
@@ -106,7 +106,7 @@ impl<'a> Decoder<'a, '_> {
                     Some(5) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Ecr) }),
                     Some(_) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Rc16) }),
                 };
-                self.typed(i, Ty::B32, &[Ty::B32; 3], spec, Flow::Any, 0)?;
+                self.typed(i, (Ty::B32, &[Ty::B32; 3]), spec, Flow::Any, 0)?;
             }
             "lop3" => {
                 m.ty()?;
@@ -126,7 +126,7 @@ impl<'a> Decoder<'a, '_> {
                 m.ty()?;
                 m.finish()?;
                 let spec = lane!(|a: u32, b: u32, c: u32| -> u32 { int::fns(a, b, c as i32) });
-                self.typed(i, Ty::B32, &[Ty::B32, Ty::B32, Ty::S32], spec, Flow::Any, 0)?;
+                self.typed(i, (Ty::B32, &[Ty::B32, Ty::B32, Ty::S32]), spec, Flow::Any, 0)?;
             }
             "mov" => self.mov(i, m)?,
             "selp" => {
@@ -193,7 +193,7 @@ impl<'a> Decoder<'a, '_> {
             }
             _ => (Flow::Any, 0),
         };
-        self.typed(i, ty, &[ty, Ty::U32], spec, flow, imm)
+        self.typed(i, (ty, &[ty, Ty::U32]), spec, flow, imm)
     }
 
     fn bit_field_insert(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
@@ -250,7 +250,7 @@ impl<'a> Decoder<'a, '_> {
             },
         };
         let result = if i.opcode == "brev" { ty } else { Ty::U32 };
-        self.typed(i, result, &[ty], spec, Flow::Any, u32::from(shift_amount))
+        self.typed(i, (result, &[ty]), spec, Flow::Any, u32::from(shift_amount))
     }
 
     fn mov(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {

@@ -294,12 +294,12 @@ impl<'a> Decoder<'a, '_> {
 
     fn fence(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         self.pipe = Pipe::Sync;
-        let (order, scope) = if i.opcode == "membar" {
+        let scope = if i.opcode == "membar" {
             let scope = m.take_of(&[("cta", Scope::Cta), ("gl", Scope::Gpu), ("sys", Scope::Sys)]);
             if m.has("proxy") || scope.is_none() {
                 return reject("form of membar is not supported");
             }
-            (Order::SeqCst, scope.unwrap_or_default())
+            scope.unwrap_or_default()
         } else {
             if m.take("mbarrier_init") {
                 m.take("release");
@@ -309,7 +309,7 @@ impl<'a> Decoder<'a, '_> {
                     m.ignore(&["acquire", "release"]);
                     let scope = m.take_of(SCOPES).unwrap_or_default();
                     m.finish()?;
-                    self.emit(Op::Fence { scope, order: Order::AcqRel }, &[], &[]);
+                    self.emit(Op::Fence { scope }, &[], &[]);
                     return Ok(());
                 }
                 if !m.take("async") {
@@ -320,16 +320,12 @@ impl<'a> Decoder<'a, '_> {
                 self.emit(Op::ProxyFence, &[], &[]);
                 return Ok(());
             }
-            let order = m.take_of(&[
-                ("sc", Order::SeqCst),
-                ("acq_rel", Order::AcqRel),
-                ("acquire", Order::Acquire),
-                ("release", Order::Release),
-            ]);
-            (order.unwrap_or(Order::AcqRel), m.take_of(SCOPES).unwrap_or_default())
+            // The order is optional, and at most one is allowed.
+            let _ = ["sc", "acq_rel", "acquire", "release"].iter().any(|order| m.take(order));
+            m.take_of(SCOPES).unwrap_or_default()
         };
         m.finish()?;
-        self.emit(Op::Fence { scope, order }, &[], &[]);
+        self.emit(Op::Fence { scope }, &[], &[]);
         Ok(())
     }
 }

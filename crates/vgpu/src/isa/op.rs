@@ -278,7 +278,6 @@ pub enum Order {
     Acquire,
     Release,
     AcqRel,
-    SeqCst,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,6 +293,18 @@ pub struct Access {
     pub offset: i32,
     /// One 4-byte element per lane in shared or global memory, with 32-bit registers. Such accesses have a fast path.
     pub quick: bool,
+}
+
+impl Access {
+    /// Number of bytes per lane.
+    pub fn bytes(&self) -> u32 {
+        u32::from(self.ty.bytes) * u32::from(self.vector)
+    }
+
+    /// Returns the type of an element, and its offset in bytes from the first one.
+    pub fn element(&self, number: usize) -> (MemType, u64) {
+        (self.ty, number as u64 * u64::from(self.ty.bytes))
+    }
 }
 
 /// The constant parts of a tensor copy's addresses.
@@ -412,9 +423,9 @@ pub enum Op {
         space: Space,
     },
     Prefetch,
+    /// A fence of any order. All fences run as `fence.sc`.
     Fence {
         scope: Scope,
-        order: Order,
     },
     /// Asynchronous copy from global to shared memory. Sources: dst, src, (source size), (ignore-src predicate as size
     /// 0).

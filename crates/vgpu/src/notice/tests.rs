@@ -42,7 +42,7 @@ fn names_of(notices: &[Notice]) -> Vec<&'static str> {
 }
 
 /// The notices of a kernel that the virtual GPU can load. Both ways to obtain them must give the same result.
-fn of(top: &str, body: &str) -> Vec<Notice> {
+fn notices_of_kernel(top: &str, body: &str) -> Vec<Notice> {
     let ptx = module(top, body);
     let loaded = load(&ptx).unwrap_or_else(|e| panic!("{e}"));
     let notices = loaded.notices("k");
@@ -68,12 +68,15 @@ fn an_ordinary_kernel_has_no_notice() {
     add.s64 %rd14, %rd13, %rd4;
     ld.global.f32 %f3, [%rd14+8];
 END:";
-    assert_eq!(of("", body), []);
+    assert_eq!(notices_of_kernel("", body), []);
 }
 
 #[test]
 fn reading_a_clock_is_noticed() {
-    let found = of("", "mov.u64 %rd9, %clock64;\n mov.u32 %r2, %globaltimer_lo;\n mov.u64 %rd9, %clock64;");
+    let found = notices_of_kernel(
+        "",
+        "mov.u64 %rd9, %clock64;\n mov.u32 %r2, %globaltimer_lo;\n mov.u64 %rd9, %clock64;",
+    );
     let registers = vec!["%clock64".to_string(), "%globaltimer_lo".to_string()];
     assert_eq!(found, [Notice::ReadsClock { registers }]);
     assert_eq!(found[0].to_string(), "the kernel reads a clock: %clock64, %globaltimer_lo");
@@ -81,20 +84,20 @@ fn reading_a_clock_is_noticed() {
 
 #[test]
 fn reading_where_the_kernel_runs_is_noticed() {
-    assert_eq!(names_of(&of("", "mov.u32 %r2, %smid;")), ["reads-placement"]);
+    assert_eq!(names_of(&notices_of_kernel("", "mov.u32 %r2, %smid;")), ["reads-placement"]);
     for register in ["%nsmid", "%warpid", "%nwarpid", "%envreg2", "%pm3", "%pm0_64", "%current_graph_exec"] {
         let found = notices_in_ptx(&module("", &format!("mov.u32 %r2, {register};")), "k");
         assert_eq!(found, [Notice::ReadsPlacement { registers: vec![register.to_string()] }]);
     }
     // The kernel's own register with a similar name does not count.
-    assert_eq!(of("", "{ .reg .b32 %smid; mov.u32 %smid, 1; }"), []);
+    assert_eq!(notices_of_kernel("", "{ .reg .b32 %smid; mov.u32 %smid, 1; }"), []);
 }
 
 #[test]
 fn variables_the_kernel_can_write_are_named() {
     let top = ".global .align 4 .u32 counter;\n.visible .global .align 4 .f32 table[4] = {0f3F800000};\n\
                .const .align 4 .u32 fixed = 7;\n.global .align 4 .u32 unused;";
-    let written = |body: &str| of(top, body);
+    let written = |body: &str| notices_of_kernel(top, body);
     let counter = [Notice::WritableVariables { names: vec!["counter".to_string()] }];
     assert_eq!(written("st.global.u32 [counter], 1;"), counter);
     assert_eq!(written("atom.global.add.u32 %r2, [counter], 1;"), counter);
@@ -128,7 +131,7 @@ fn a_format_string_is_no_state() {
     call.uni (ret), vprintf, (p0, p1);
     ld.param.b32 %r5, [ret];
     }";
-    assert_eq!(of(top, body), []);
+    assert_eq!(notices_of_kernel(top, body), []);
     let body = format!("{body}\n st.global.u8 [$str+1], %r5;");
     assert_eq!(names_of(&notices_in_ptx(&module(top, &body), "k")), ["writable-variables"]);
 }
@@ -208,9 +211,9 @@ fn a_function_that_looks_at_a_pointer_is_noticed() {
     call.uni (got), look, (given);
     ld.param.b32 %r5, [got];
     }";
-    assert_eq!(names_of(&of(top, call)), ["reads-placement", "tests-pointer"]);
+    assert_eq!(names_of(&notices_of_kernel(top, call)), ["reads-placement", "tests-pointer"]);
     // The kernel does not reach the function, so the function does not count.
-    assert_eq!(of(top, ""), []);
+    assert_eq!(notices_of_kernel(top, ""), []);
 }
 
 #[test]
@@ -221,10 +224,10 @@ fn absolute_addresses_are_noticed() {
         "add.s64 %rd9, %rd6, 139637976727552; ld.f32 %f2, [%rd9+16];",
         "ld.param.u32 %r2, [n]; mul.wide.u32 %rd9, %r2, 4; add.s64 %rd10, %rd9, 4096; red.global.add.f32 [%rd10], %f1;",
     ] {
-        assert_eq!(names_of(&of("", body)), ["absolute-address"], "{body}");
+        assert_eq!(names_of(&notices_of_kernel("", body)), ["absolute-address"], "{body}");
     }
     // Shared memory starts at a small address.
-    assert_eq!(of("", "mov.u32 %r2, 16; st.shared.f32 [%r2], %f1;"), []);
+    assert_eq!(notices_of_kernel("", "mov.u32 %r2, 16; st.shared.f32 [%r2], %f1;"), []);
 }
 
 #[test]

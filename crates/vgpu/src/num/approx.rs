@@ -6,11 +6,10 @@
 //! manual's tables. The f32 functions are branch-free and vectorise. Their polynomials use `mul_add`, so callers
 //! should enable the `fma` target feature.
 
+use super::NAN_F32;
 use super::codec::{f32_to_bf16_rn, f32_to_f16_rn};
 use super::float::{canonical, ftz};
-use super::half::{self, HalfMods, HalfTy, widen};
-use super::simd::per_isa;
-use super::{Lanes, NAN_F32};
+use super::half::{self, HalfTy, widen};
 
 /// The largest distance between a result and the exact value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,12 +167,6 @@ pub fn rsqrt_ftz(x: f32) -> f32 {
 
 /// The largest |x| that the vectorised range reduction of sine and cosine handles.
 const TRIG_REDUCED: f32 = 1_048_576.0;
-
-/// Whether `x` is too large for the two-part reduction, or is a NaN.
-#[inline(always)]
-fn is_far(x: f32) -> bool {
-    x.abs() > TRIG_REDUCED || x.is_nan()
-}
 
 /// Returns the sine if `quarter` is 0 and the cosine if it is 1, for |x| <= [`TRIG_REDUCED`].
 #[inline(always)]
@@ -338,111 +331,6 @@ pub fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
 #[inline(always)]
 pub fn tanh_half(ty: HalfTy, a: u32) -> u32 {
     half::narrow(ty, tanh(widen(ty, a)))
-}
-
-/// Approximate f32 functions of one operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unary {
-    /// `ex2`: 2 to the power of the operand.
-    Ex2,
-    /// `lg2`: logarithm to base 2.
-    Lg2,
-    /// `rcp`: reciprocal.
-    Rcp,
-    /// `sqrt`: square root.
-    Sqrt,
-    /// `rsqrt`: reciprocal of the square root.
-    Rsqrt,
-    /// `sin`: sine.
-    Sin,
-    /// `cos`: cosine.
-    Cos,
-    /// `tanh`: hyperbolic tangent.
-    Tanh,
-}
-
-#[inline(always)]
-fn lanes_body<const F16C: bool>(f: Unary, flush: bool, a: &Lanes, out: &mut Lanes) {
-    macro_rules! each {
-        ($f:expr) => {
-            for lane in 0..32 {
-                out[lane] = $f(f32::from_bits(a[lane])).to_bits();
-            }
-        };
-    }
-    macro_rules! trig {
-        ($slow:path, $quarter:expr) => {{
-            let mut far = false;
-            for lane in 0..32 {
-                let x = f32::from_bits(a[lane]);
-                let x = if flush { ftz(x) } else { x };
-                let y = trig(x, $quarter);
-                far |= is_far(x);
-                let y = if x == 0.0 && $quarter == 0 { x } else { y };
-                out[lane] = (if flush { ftz(y) } else { y }).to_bits();
-            }
-            if far {
-                for lane in 0..32 {
-                    let x = f32::from_bits(a[lane]);
-                    if is_far(x) {
-                        out[lane] = $slow(x).to_bits();
-                    }
-                }
-            }
-        }};
-    }
-    match (f, flush) {
-        (Unary::Ex2, false) => each!(ex2),
-        (Unary::Ex2, true) => each!(ex2_ftz),
-        (Unary::Lg2, false) => each!(lg2),
-        (Unary::Lg2, true) => each!(lg2_ftz),
-        (Unary::Rcp, false) => each!(rcp),
-        (Unary::Rcp, true) => each!(rcp_ftz),
-        (Unary::Sqrt, false) => each!(sqrt),
-        (Unary::Sqrt, true) => each!(sqrt_ftz),
-        (Unary::Rsqrt, false) => each!(rsqrt),
-        (Unary::Rsqrt, true) => each!(rsqrt_ftz),
-        (Unary::Tanh, _) => each!(tanh),
-        (Unary::Sin, _) => trig!(sin, 0),
-        (Unary::Cos, _) => trig!(cos, 1),
-    }
-}
-
-/// Applies an f32 function to both halves of every lane of a register.
-macro_rules! each_half {
-    ($ty:expr, $flush:expr, $a:expr, $out:expr, $f:path) => {{
-        let mods = HalfMods { ftz: $flush, ..HalfMods::default() };
-        let mut x = half::widen_lanes::<F16C>($ty, $a, mods);
-        for x in x.as_flattened_mut() {
-            *x = $f(*x);
-        }
-        half::narrow_lanes::<F16C>($ty, &x, mods, $out);
-    }};
-}
-
-#[inline(always)]
-fn ex2_half_body<const F16C: bool>(ty: HalfTy, flush: bool, a: &Lanes, out: &mut Lanes) {
-    match ty {
-        HalfTy::F16 => each_half!(HalfTy::F16, flush, a, out, ex2),
-        HalfTy::Bf16 => each_half!(HalfTy::Bf16, flush, a, out, ex2_ftz),
-    }
-}
-
-#[inline(always)]
-fn tanh_half_body<const F16C: bool>(ty: HalfTy, a: &Lanes, out: &mut Lanes) {
-    match ty {
-        HalfTy::F16 => each_half!(HalfTy::F16, false, a, out, tanh),
-        HalfTy::Bf16 => each_half!(HalfTy::Bf16, false, a, out, tanh),
-    }
-}
-
-per_isa! {
-    /// An `.approx{.ftz}.f32` function over a register. The result has the same bits as that of the scalar functions.
-    pub fn lanes = lanes_body where (f: Unary, flush: bool, a: &Lanes, out: &mut Lanes);
-    /// `ex2.approx` of packed halves.
-    pub fn lanes_ex2_half = ex2_half_body where (ty: HalfTy, flush: bool, a: &Lanes, out: &mut Lanes);
-    /// `tanh.approx` of packed halves.
-    pub fn lanes_tanh_half = tanh_half_body where (ty: HalfTy, a: &Lanes, out: &mut Lanes);
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! The small floating-point formats f16, bf16, tf32, E4M3, E5M2 and UE8M0: conversion to f32 (always exact) and back.
 //!
 //! The `_rn` encoders and the decoders are branch-free integer code that LLVM vectorises. The bulk forms use the
-//! half-precision conversion instructions if the machine has them. All other conversions go through [`exact`].
+//! half-precision conversion instructions if the machine has them. All other conversions go through `exact`.
 //! Encoders produce the canonical NaN of the format. Decoders produce [`NAN_F32`], except that of bf16.
 
-use super::exact::{self, Format};
 use super::simd::per_isa;
-use super::{Lanes, NAN_F16, NAN_F32, Round};
+use super::{Lanes, NAN_F16, NAN_F32};
 
 /// f16 to f32, exactly.
 #[inline(always)]
@@ -152,18 +151,6 @@ pub fn f32_to_ue8m0(x: f32, up: bool, saturate: bool) -> u8 {
     }
 }
 
-/// f32 to f16, bf16 or tf32 ([`exact::F16`], …) in any rounding mode. Returns the code.
-#[inline]
-pub fn encode_f32(f: Format, x: f32, round: Round, satfinite: bool) -> u32 {
-    exact::convert(exact::F32, f, u64::from(x.to_bits()), round, satfinite) as u32
-}
-
-/// f64 to any small format, rounded once.
-#[inline]
-pub fn encode_f64(f: Format, x: f64, round: Round, satfinite: bool) -> u32 {
-    exact::convert(exact::F64, f, x.to_bits(), round, satfinite) as u32
-}
-
 /// Converts eight f16 codes to f32.
 ///
 /// The conversion instructions keep NaN payloads. Callers round or compare the results, so the payloads are never
@@ -218,17 +205,6 @@ pub(super) fn f32_to_f16_x16<const F16C: bool>(x: &[f32; 16], out: &mut [u16; 16
     for (o, &x) in out.iter_mut().zip(x) {
         *o = f32_to_f16_rn(x) as u16;
     }
-}
-
-/// Splits a register of 16-bit pairs into its low halves and its high halves.
-#[inline(always)]
-pub(super) fn unzip16(a: &Lanes) -> [[u16; 32]; 2] {
-    let mut halves = [[0; 32]; 2];
-    for lane in 0..32 {
-        halves[0][lane] = a[lane] as u16;
-        halves[1][lane] = (a[lane] >> 16) as u16;
-    }
-    halves
 }
 
 #[inline(always)]

@@ -55,11 +55,6 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// Whether this is a floating-point type with a [`Format`]. `Ue8m0x2` is not.
-    pub const fn is_float(self) -> bool {
-        self.format().is_some()
-    }
-
     /// Returns whether an integer type is signed, and its width in bits. Returns `None` for other types.
     pub const fn integer(self) -> Option<(bool, u32)> {
         Some(match self {
@@ -87,11 +82,6 @@ impl Ty {
             Self::E5m2x2 => exact::E5M2,
             _ => return None,
         })
-    }
-
-    /// Whether the value needs a 64-bit register.
-    pub const fn is_wide(self) -> bool {
-        matches!(self, Self::U64 | Self::S64 | Self::F64)
     }
 
     /// Width in bits of one half of a packed type.
@@ -349,28 +339,23 @@ macro_rules! each_lane {
     }};
 }
 
-/// Rounds an f32 to an integral value.
-#[inline(always)]
-fn rint(x: f32, round: Round) -> f32 {
-    match round {
-        Round::Nearest => x.round_ties_even(),
-        Round::Zero => x.trunc(),
-        Round::Down => x.floor(),
-        Round::Up => x.ceil(),
-        Round::NearestAway => x.round(),
-    }
+/// Defines a function that rounds to an integral value.
+macro_rules! round_to_integral {
+    ($name:ident, $float:ty) => {
+        #[inline(always)]
+        fn $name(x: $float, round: Round) -> $float {
+            match round {
+                Round::Nearest => x.round_ties_even(),
+                Round::Zero => x.trunc(),
+                Round::Down => x.floor(),
+                Round::Up => x.ceil(),
+                Round::NearestAway => x.round(),
+            }
+        }
+    };
 }
-
-#[inline(always)]
-fn rint_f64(x: f64, round: Round) -> f64 {
-    match round {
-        Round::Nearest => x.round_ties_even(),
-        Round::Zero => x.trunc(),
-        Round::Down => x.floor(),
-        Round::Up => x.ceil(),
-        Round::NearestAway => x.round(),
-    }
-}
+round_to_integral!(rint, f32);
+round_to_integral!(rint_f64, f64);
 
 #[inline(always)]
 fn in_f32(x: u32, ftz: bool) -> f32 {

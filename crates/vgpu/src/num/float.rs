@@ -311,30 +311,6 @@ pub fn min_max_f64(a: f64, b: f64, max: bool) -> f64 {
     pick_f64(a, b, max, false)
 }
 
-/// `neg.f32`: flips the sign. NaN becomes canonical.
-#[inline(always)]
-pub fn neg(x: f32, flush: bool) -> f32 {
-    canonical(-if flush { ftz(x) } else { x })
-}
-
-/// `abs.f32`. NaN becomes canonical.
-#[inline(always)]
-pub fn abs(x: f32, flush: bool) -> f32 {
-    canonical((if flush { ftz(x) } else { x }).abs())
-}
-
-/// `neg.f64`. A NaN keeps its sign and becomes quiet.
-#[inline(always)]
-pub fn neg_f64(x: u64) -> u64 {
-    if is_nan_f64(x) { exact::quiet_f64(x) } else { x ^ 1 << 63 }
-}
-
-/// `abs.f64`. A NaN keeps its sign and becomes quiet.
-#[inline(always)]
-pub fn abs_f64(x: u64) -> u64 {
-    if is_nan_f64(x) { exact::quiet_f64(x) } else { x & !(1 << 63) }
-}
-
 #[inline(always)]
 fn is_nan_f64(x: u64) -> bool {
     x & !(1 << 63) > 0x7ff0_0000_0000_0000

@@ -82,78 +82,6 @@ pub fn mad24_hi_sat_s32(a: u32, b: u32, c: u32) -> u32 {
     (mul24_hi_s32(a, b) as i32).saturating_add(c as i32) as u32
 }
 
-/// `div.u32`. On hardware, division by zero gives all ones.
-#[inline(always)]
-pub fn div_u32(a: u32, b: u32) -> u32 {
-    a.checked_div(b).unwrap_or(u32::MAX)
-}
-
-/// `div.s32`. Division by zero gives all ones, and MIN / -1 wraps.
-#[inline(always)]
-pub fn div_s32(a: u32, b: u32) -> u32 {
-    if b == 0 { u32::MAX } else { (a as i32).wrapping_div(b as i32) as u32 }
-}
-
-/// `rem.u32`. On hardware, the remainder of a division by zero is all ones.
-#[inline(always)]
-pub fn rem_u32(a: u32, b: u32) -> u32 {
-    a.checked_rem(b).unwrap_or(u32::MAX)
-}
-
-/// `rem.s32`. The remainder of a division by zero is all ones.
-#[inline(always)]
-pub fn rem_s32(a: u32, b: u32) -> u32 {
-    if b == 0 { u32::MAX } else { (a as i32).wrapping_rem(b as i32) as u32 }
-}
-
-/// `div.u16`. Division by zero gives all ones, as in 32 bits.
-#[inline(always)]
-pub fn div_u16(a: u32, b: u32) -> u32 {
-    div_u32(a & 0xffff, b & 0xffff) & 0xffff
-}
-
-/// `div.s16`. The result is sign-extended.
-#[inline(always)]
-pub fn div_s16(a: u32, b: u32) -> u32 {
-    div_s32(a as i16 as u32, b as i16 as u32) as i16 as u32
-}
-
-/// `rem.u16`. The remainder of a division by zero is all ones.
-#[inline(always)]
-pub fn rem_u16(a: u32, b: u32) -> u32 {
-    rem_u32(a & 0xffff, b & 0xffff) & 0xffff
-}
-
-/// `rem.s16`. The result is sign-extended.
-#[inline(always)]
-pub fn rem_s16(a: u32, b: u32) -> u32 {
-    rem_s32(a as i16 as u32, b as i16 as u32) as i16 as u32
-}
-
-/// `div.u64`. Division by zero gives all ones.
-#[inline(always)]
-pub fn div_u64(a: u64, b: u64) -> u64 {
-    a.checked_div(b).unwrap_or(u64::MAX)
-}
-
-/// `div.s64`. Division by zero gives all ones, and MIN / -1 wraps.
-#[inline(always)]
-pub fn div_s64(a: u64, b: u64) -> u64 {
-    if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 }
-}
-
-/// `rem.u64`. The remainder of a division by zero is all ones.
-#[inline(always)]
-pub fn rem_u64(a: u64, b: u64) -> u64 {
-    a.checked_rem(b).unwrap_or(u64::MAX)
-}
-
-/// `rem.s64`. The remainder of a division by zero is all ones.
-#[inline(always)]
-pub fn rem_s64(a: u64, b: u64) -> u64 {
-    if b == 0 { u64::MAX } else { (a as i64).wrapping_rem(b as i64) as u64 }
-}
-
 /// `shl.b32`. An amount above 31 gives zero.
 #[inline(always)]
 pub fn shl32(a: u32, n: u32) -> u32 {
@@ -451,35 +379,6 @@ pub fn sad_s32(a: u32, b: u32, c: u32) -> u32 {
     (a as i32).abs_diff(b as i32).wrapping_add(c)
 }
 
-/// `sad.u16`.
-#[inline(always)]
-pub fn sad_u16(a: u32, b: u32, c: u32) -> u32 {
-    sad_u32(a & 0xffff, b & 0xffff, c) & 0xffff
-}
-
-/// `sad.s16`. The result is sign-extended.
-#[inline(always)]
-pub fn sad_s16(a: u32, b: u32, c: u32) -> u32 {
-    sad_s32(a as i16 as u32, b as i16 as u32, c) as i16 as u32
-}
-
-/// `cvt.pack.sat` to 8 bits: `a` and `b` clamp into bytes 1 and 0. The low half of `c` moves to the upper half of the
-/// result.
-#[inline(always)]
-pub fn pack_sat8(a: u32, b: u32, c: u32, signed: bool) -> u32 {
-    let (low, high) = if signed { (-128, 127) } else { (0, 255) };
-    let clamp = |x: u32| (x as i32).clamp(low, high) as u32 & 0xff;
-    c << 16 | clamp(a) << 8 | clamp(b)
-}
-
-/// `cvt.pack.sat` to 16 bits: `a` clamps into the upper half of the result, `b` into the lower half.
-#[inline(always)]
-pub fn pack_sat16(a: u32, b: u32, signed: bool) -> u32 {
-    let (low, high) = if signed { (-32768, 32767) } else { (0, 65535) };
-    let clamp = |x: u32| (x as i32).clamp(low, high) as u32 & 0xffff;
-    clamp(a) << 16 | clamp(b)
-}
-
 /// `sad.u64`: `|a - b| + c`.
 #[inline(always)]
 pub fn sad_u64(a: u64, b: u64, c: u64) -> u64 {
@@ -490,12 +389,6 @@ pub fn sad_u64(a: u64, b: u64, c: u64) -> u64 {
 #[inline(always)]
 pub fn sad_s64(a: u64, b: u64, c: u64) -> u64 {
     (a as i64).abs_diff(b as i64).wrapping_add(c)
-}
-
-/// `.relu` of `min.relu.s32` and `max.relu.s32`: negative results become zero.
-#[inline(always)]
-pub fn relu_s32(a: u32) -> u32 {
-    (a as i32).max(0) as u32
 }
 
 /// Applies `f` to both 16-bit halves of the operands, for `add`, `min` and `max` of `u16x2` and `s16x2`.

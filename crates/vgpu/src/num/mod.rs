@@ -9,19 +9,18 @@
 //!   and LLVM vectorises the loop under the caller's target features. A [`Round`] that is passed as a constant folds
 //!   away.
 //! - Bulk functions work on whole registers (`lanes…`, [`tile`]). They are compiled for AVX-512, AVX2 and the
-//!   baseline, and one version is chosen at run time. They serve the work that dominates kernels: conversions, half2
-//!   arithmetic, `ex2` and tensor tiles.
+//!   baseline, and one version is chosen at run time. They serve conversions and tensor tiles.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`codec`] | f16, bf16, tf32, E4M3, E5M2, UE8M0: decode, and encode with every rounding mode |
-//! | [`cvt`] | the `cvt` instruction, every pair of types |
-//! | [`float`] | f32/f64 add, mul, fma, div, sqrt, rcp with directed rounding, ftz, sat; min/max; compare |
-//! | [`half`] | f16/bf16 arithmetic, packed or not, single rounding |
-//! | [`int`] | mul.hi, mul24, bfe, bfi, prmt, lop3, shf, brev, bfind, fns, dp4a, dp2a, sad, … |
+//! | `cvt` | the `cvt` instruction, every pair of types |
+//! | `float` | f32/f64 add, mul, fma, div, sqrt, rcp with directed rounding, ftz, sat; min/max; compare |
+//! | `half` | f16/bf16 arithmetic, packed or not, single rounding |
+//! | `int` | mul.hi, mul24, bfe, bfi, prmt, lop3, shf, brev, bfind, fns, dp4a, dp2a, sad, … |
 //! | [`approx`] | `.approx` functions and the table of their hardware error bounds |
 //! | [`tile`] | mma, wmma, ldmatrix: fragment layouts and products |
-//! | [`exact`] | slow and simple exact arithmetic: a value is an integer times a power of two and is rounded once |
+//! | `exact` | slow and simple exact arithmetic: a value is an integer times a power of two and is rounded once |
 //!
 //! The PTX manual does not specify some results (NaN payloads, division by zero, the fragments of wmma), and hardware
 //! departs from the manual in others. In both cases these functions do what was observed on an H200, and a comment
@@ -43,11 +42,11 @@
 
 pub mod approx;
 pub mod codec;
-pub mod cvt;
-pub mod exact;
-pub mod float;
-pub mod half;
-pub mod int;
+pub(crate) mod cvt;
+pub(crate) mod exact;
+pub(crate) mod float;
+pub(crate) mod half;
+pub(crate) mod int;
 pub(crate) mod simd;
 pub mod tile;
 

@@ -10,16 +10,13 @@
 macro_rules! per_isa {
     ($( $(#[$meta:meta])* $vis:vis fn $name:ident = $body:ident where ( $($arg:ident : $ty:ty),* $(,)? ) $(-> $ret:ty)?; )+) => { $(
         $(#[$meta])*
-        #[allow(clippy::too_many_arguments)]
         #[inline]
         $vis fn $name($($arg: $ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-                #[allow(clippy::too_many_arguments)]
                 fn v4($($arg: $ty),*) $(-> $ret)? { $body::<true>($($arg),*) }
                 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-                #[allow(clippy::too_many_arguments)]
                 fn v3($($arg: $ty),*) $(-> $ret)? { $body::<true>($($arg),*) }
                 match $crate::cpu::level() {
                     // SAFETY: `level` returns this level only if the CPU has every feature named above.

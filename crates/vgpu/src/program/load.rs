@@ -54,7 +54,6 @@ pub fn load(text: &str) -> Result<Module, LoadError> {
     let mut ignored: Vec<String> = ast.ignored.iter().map(|(w, _)| (*w).to_string()).collect();
     ignored.sort_unstable();
     ignored.dedup();
-    loader.fidelity.ignored_directives = ignored;
     Ok(Module {
         id: NEXT.fetch_add(1, Ordering::Relaxed),
         target: ast.target.to_string(),
@@ -62,7 +61,7 @@ pub fn load(text: &str) -> Result<Module, LoadError> {
         kernels,
         variables: loader.module_variables,
         sources: loader.sources,
-        fidelity: loader.fidelity,
+        fidelity: FidelityReport { ignored_directives: ignored, ..loader.fidelity.report },
     })
 }
 
@@ -72,9 +71,7 @@ struct Loader<'m, 'a> {
     labels: HashMap<&'a str, String>,
     module_variables: Vec<ModuleVariable>,
     sources: SourceMap,
-    fidelity: FidelityReport,
-    /// Instructions already counted for the fidelity report, by PTX position.
-    counted: std::collections::HashSet<(u32, u32)>,
+    fidelity: FidelityCounter,
     diagnostics: Vec<Diagnostic>,
     /// Addresses of the functions with a body, and the functions whose address the module takes.
     function_addresses: HashMap<&'a str, u64>,
@@ -131,8 +128,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             labels: ast.debug_strings.iter().map(|(l, s)| (*l, s.clone())).collect(),
             module_variables: Vec::new(),
             sources: SourceMap::new(ast),
-            fidelity: FidelityReport::default(),
-            counted: std::collections::HashSet::new(),
+            fidelity: FidelityCounter::default(),
             diagnostics: Vec::new(),
         }
     }
@@ -250,7 +246,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                 self.report(f.pos, "too many functions");
                 return None;
             }
-            functions.push(self.function(f, next == 0, &mut constants, &mut shared, &mut order)?);
+            functions.push(self.function(f, next == 0, &mut constants, &mut shared, &mut order));
             next += 1;
         }
         let targets = order
@@ -293,12 +289,11 @@ impl<'m, 'a> Loader<'m, 'a> {
             constant_units: constants.units,
             dynamic_shared: dynamic as u32,
             targets,
-            notices: crate::notice::of_syntax_tree(self.ast, entry.name).unwrap_or_default(),
+            notices: crate::notice::notices_in_syntax_tree(self.ast, entry.name).unwrap_or_default(),
             shared_variables: shared.named,
         })
     }
 
-    #[allow(clippy::too_many_lines)] // The steps of loading a function, in order.
     fn function(
         &mut self,
         f: &'m ast::Function<'a>,
@@ -306,11 +301,8 @@ impl<'m, 'a> Loader<'m, 'a> {
         constants: &mut ConstantPool,
         shared: &mut SharedLayout<'a>,
         order: &mut Vec<&'m ast::Function<'a>>,
-    ) -> Option<Function> {
-        let labels = std::mem::take(&mut self.labels);
-        let mut sources = std::mem::take(&mut self.sources);
-        let label_refs: HashMap<&'a str, &str> = labels.iter().map(|(l, s)| (*l, s.as_str())).collect();
-        let mut reader = SourceReader::new(&mut sources, &label_refs, f.name);
+    ) -> Function {
+        let label_refs: HashMap<&'a str, &str> = self.labels.iter().map(|(l, s)| (*l, s.as_str())).collect();
         let by_name = &self.by_name;
         let mut callees = |name: &str| {
             let target = *by_name.get(name)?;
@@ -327,66 +319,17 @@ impl<'m, 'a> Loader<'m, 'a> {
                 returns: bytes(&target.returns),
             })
         };
-        let function_addresses = std::mem::take(&mut self.function_addresses);
-        let mut decoder = Decoder::new(entry, constants, &mut callees, &function_addresses);
-        let mut problems: Vec<LoadProblem> = Vec::new();
-        let mut local = LocalLayout::default();
-
-        // Declares the names of the module, then the names of the function.
-        declare_module_variables(self.ast, &mut decoder, shared, &mut problems);
-        let mut parameters = declare_parameters(f, entry, &mut decoder, &mut problems);
-        // A branch table may be declared before or after its use.
-        for s in f.body.iter().flatten() {
-            if let Statement::BranchTargets(name, targets) = s {
-                decoder.branch_targets.insert(name, targets.clone());
-            }
-        }
-        let mut report = std::mem::take(&mut self.fidelity);
-        for s in f.body.iter().flatten() {
-            match s {
-                Statement::Open => decoder.open_scope(),
-                Statement::Close => decoder.close_scope(),
-                Statement::Label(name, pos) => {
-                    if !decoder.label(name) {
-                        problems.push((*pos, format!("label `{name}` is defined twice"), None, decoder.loc));
-                    }
-                }
-                Statement::Declare(v) => {
-                    if let Err(message) = declare_local(v, &mut decoder, shared, &mut local) {
-                        problems.push((v.pos, message, None, decoder.loc));
-                    }
-                }
-                Statement::Loc(loc) => decoder.loc = reader.directive(loc),
-                Statement::Instruction(i) => match decoder.instruction(i) {
-                    Ok(()) => {
-                        if self.counted.insert((i.pos.line, i.pos.column)) {
-                            let row = report
-                                .instructions
-                                .entry(mnemonic(i))
-                                .or_insert(FidelityRow { fidelity: Fidelity::Exact, count: 0 });
-                            row.count += 1;
-                            row.fidelity = row.fidelity.max(decoder.fidelity);
-                        }
-                    }
-                    Err(e) => problems.push((i.pos, e.0, Some(mnemonic(i)), decoder.loc)),
-                },
-                Statement::BranchTargets(..) | Statement::CallPrototype(_) => {}
-            }
-        }
-        self.fidelity = report;
-        // Reaching the end of the text is a return.
-        let returns = decoder.returns.clone();
-        decoder.begin(f.pos.line);
-        decoder.pipe = Pipe::Control;
-        if entry {
-            decoder.emit(Op::Exit, &[], &[]);
-        } else {
-            decoder.emit(Op::Return, &[], &returns);
-        }
-        resolve_branches(&mut decoder, &mut problems);
-        let Decoder { mut insts, metas, registers, indirect, .. } = decoder;
-        let failed = !problems.is_empty();
-        self.function_addresses = function_addresses;
+        let mut body = BodyReader {
+            decoder: Decoder::new(entry, constants, &mut callees, &self.function_addresses),
+            sources: SourceReader::new(&mut self.sources, &label_refs, f.name),
+            shared,
+            local: LocalLayout::default(),
+            fidelity: &mut self.fidelity,
+            problems: Vec::new(),
+        };
+        let parameters = body.read(self.ast, f);
+        let BodyReader { decoder, local, problems, .. } = body;
+        let Decoder { insts, metas, registers, indirect, returns, .. } = decoder;
         if indirect {
             for name in &self.address_taken {
                 if let Some(target) = self.by_name.get(name)
@@ -396,37 +339,119 @@ impl<'m, 'a> Loader<'m, 'a> {
                 }
             }
         }
-        self.labels = labels;
-        self.sources = sources;
-        for (pos, message, instruction, loc) in problems {
-            self.report_at(pos, message, instruction, Some(f.name), loc);
-        }
-        if failed {
+        if !problems.is_empty() {
+            for (pos, message, instruction, loc) in problems {
+                self.report_at(pos, message, instruction, Some(f.name), loc);
+            }
             // Continue with an empty body, so that problems of other functions are reported too.
-            insts.clear();
-            return Some(Function::empty());
+            return Function::empty();
         }
-        let blocks = flow::split(&mut insts);
-        let frame = registers::allocate(&mut insts, &blocks, &registers, &mut parameters);
-        let mut block_of = vec![0u32; insts.len()];
-        for (b, block) in blocks.iter().enumerate() {
-            block_of[block.start as usize..block.end as usize].fill(b as u32);
+        let mut function = Function::from_instructions(insts, metas, &registers, parameters);
+        function.return_words = returns.len() as u32;
+        function.local_bytes = (local.bytes as u32).next_multiple_of(16);
+        function
+    }
+}
+
+/// The instructions of the module for the fidelity report.
+#[derive(Default)]
+struct FidelityCounter {
+    report: FidelityReport,
+    /// Instructions that are already counted, by PTX position. Several kernels may contain the same function.
+    counted: std::collections::HashSet<(u32, u32)>,
+}
+
+impl FidelityCounter {
+    fn count(&mut self, i: &ast::Instruction<'_>, fidelity: Fidelity) {
+        if self.counted.insert((i.pos.line, i.pos.column)) {
+            let rows = &mut self.report.instructions;
+            let row = rows.entry(mnemonic(i)).or_insert(FidelityRow { fidelity: Fidelity::Exact, count: 0 });
+            row.count += 1;
+            row.fidelity = row.fidelity.max(fidelity);
         }
-        Some(Function {
-            insts,
-            metas,
-            blocks,
-            block_of,
-            frame,
-            params: parameters,
-            return_words: returns.len() as u32,
-            local_bytes: (local.bytes as u32).next_multiple_of(16),
-            first: 0,
-        })
+    }
+}
+
+/// Reads the body of one function.
+struct BodyReader<'b, 'a> {
+    decoder: Decoder<'a, 'b>,
+    sources: SourceReader<'b, 'a>,
+    shared: &'b mut SharedLayout<'a>,
+    local: LocalLayout,
+    fidelity: &'b mut FidelityCounter,
+    problems: Vec<LoadProblem>,
+}
+
+impl<'a> BodyReader<'_, 'a> {
+    /// Reads declarations and instructions. Returns the registers of a device function's parameters.
+    fn read(&mut self, module: &ast::Module<'a>, f: &ast::Function<'a>) -> Vec<Slot> {
+        // Declares the names of the module, then the names of the function.
+        declare_module_variables(module, &mut self.decoder, self.shared, &mut self.problems);
+        let parameters = declare_parameters(f, &mut self.decoder, &mut self.problems);
+        // A branch table may be declared before or after its use.
+        for s in f.body.iter().flatten() {
+            if let Statement::BranchTargets(name, targets) = s {
+                self.decoder.branch_targets.insert(name, targets.clone());
+            }
+        }
+        for s in f.body.iter().flatten() {
+            self.statement(s);
+        }
+        // Reaching the end of the text is a return.
+        let returns = self.decoder.returns.clone();
+        self.decoder.begin(f.pos.line);
+        self.decoder.pipe = Pipe::Control;
+        if self.decoder.entry {
+            self.decoder.emit(Op::Exit, &[], &[]);
+        } else {
+            self.decoder.emit(Op::Return, &[], &returns);
+        }
+        resolve_branches(&mut self.decoder, &mut self.problems);
+        parameters
+    }
+
+    fn statement(&mut self, s: &Statement<'a>) {
+        let decoder = &mut self.decoder;
+        match s {
+            Statement::Open => decoder.open_scope(),
+            Statement::Close => decoder.close_scope(),
+            Statement::Label(name, pos) => {
+                if !decoder.label(name) {
+                    self.problems.push((*pos, format!("label `{name}` is defined twice"), None, decoder.loc));
+                }
+            }
+            Statement::Declare(v) => {
+                if let Err(message) = declare_local(v, decoder, self.shared, &mut self.local) {
+                    self.problems.push((v.pos, message, None, decoder.loc));
+                }
+            }
+            Statement::Loc(loc) => decoder.loc = self.sources.directive(loc),
+            Statement::Instruction(i) => match decoder.instruction(i) {
+                Ok(()) => self.fidelity.count(i, decoder.fidelity),
+                Err(e) => self.problems.push((i.pos, e.0, Some(mnemonic(i)), decoder.loc)),
+            },
+            Statement::BranchTargets(..) | Statement::CallPrototype(_) => {}
+        }
     }
 }
 
 impl Function {
+    /// Divides instructions into blocks and allocates their registers.
+    fn from_instructions(
+        mut insts: Vec<Inst>,
+        metas: Vec<Meta>,
+        registers: &[(Class, u32)],
+        mut params: Vec<Slot>,
+    ) -> Function {
+        let blocks = flow::split(&mut insts);
+        let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
+        let mut block_of = vec![0u32; insts.len()];
+        for (b, block) in blocks.iter().enumerate() {
+            block_of[block.start as usize..block.end as usize].fill(b as u32);
+        }
+        Function { insts, metas, blocks, block_of, frame, params, return_words: 0, local_bytes: 0, first: 0 }
+    }
+
     /// A function that ends at once.
     fn empty() -> Function {
         Function {
@@ -442,6 +467,7 @@ impl Function {
         }
     }
 }
+
 /// Place, message, instruction and source location of a problem in a function.
 type LoadProblem = (ast::Pos, String, Option<String>, u32);
 
@@ -471,12 +497,11 @@ fn declare_module_variables<'a>(
 /// Declares the parameters. Returns the registers of a device function's parameters.
 fn declare_parameters<'a>(
     f: &ast::Function<'a>,
-    entry: bool,
     decoder: &mut Decoder<'a, '_>,
     problems: &mut Vec<LoadProblem>,
 ) -> Vec<Slot> {
     let mut parameters: Vec<Slot> = Vec::new();
-    if entry {
+    if decoder.entry {
         if let Some((params, _)) = kernel_params(f) {
             for (v, p) in f.params.iter().zip(params) {
                 decoder.declare(v.name, Entity::KernelParam { offset: p.offset });

@@ -5,7 +5,7 @@
 //! the time of the latest read. A thread that is ordered after the latest read is ordered after the earlier reads too.
 //! Every write to shared memory is checked against these sets.
 
-use super::conflict::Conflict;
+use super::conflict::{Conflict, Conflicts};
 use super::event::Agent;
 use super::stamp::{Stamp, WHO};
 use super::threads::Threads;
@@ -94,19 +94,12 @@ impl AgentReads {
     }
 
     /// Checks a write to a range by the thread or agent of `own`.
-    pub fn check_write(&self, threads: &Threads, own: Stamp, at: u32, bytes: u32, out: &mut Vec<Conflict>) {
+    pub fn check_write(&self, threads: &Threads, own: Stamp, at: u32, bytes: u32, out: &mut Conflicts) {
         for (first, set) in &self.reads {
             if let Some(address) = set.meets(at, bytes)
                 && !threads.ordered_here(*first, own.warp(), own.lane())
             {
-                out.push(Conflict {
-                    first_block: threads.block,
-                    first: *first,
-                    second: own,
-                    address: u64::from(address),
-                    same_value: false,
-                    missing_proxy_fence: false,
-                });
+                out.list.push(Conflict::new((threads.block, *first), own, u64::from(address)));
             }
         }
     }

@@ -4,6 +4,7 @@
 //! same for many blocks. An *entity* is a warp (numbers 0..32) or an asynchronous agent of a warp (from 32 on, 32 per
 //! kind of agent). Each entity has 32 lanes.
 
+use crate::lanes::lanes;
 use std::sync::Arc;
 
 /// Number of the first agent entity. The warps of a block have the numbers below.
@@ -236,14 +237,14 @@ fn union(a: &Arc<Node>, b: &Arc<Node>) -> Arc<Node> {
         (Node::Fork { bit, left, right, .. }, Node::Fork { bit: other, left: l, right: r, .. })
             if bit == other =>
         {
-            rebuilt(a, Some(b), *bit, left, right, &union(left, l), &union(right, r))
+            fork_or_existing(&[a, b], *bit, union(left, l), union(right, r))
         }
         // One tree lies in a branch of the other. The tree that forks at the lower bit is the outer one.
         (Node::Fork { bit, left, right, .. }, _) if bbit == 0 || *bit < bbit => {
             if b.key() & bit == 0 {
-                rebuilt(a, None, *bit, left, right, &union(left, b), right)
+                fork_or_existing(&[a], *bit, union(left, b), Arc::clone(right))
             } else {
-                rebuilt(a, None, *bit, left, right, left, &union(right, b))
+                fork_or_existing(&[a], *bit, Arc::clone(left), union(right, b))
             }
         }
         (_, Node::Fork { bit, left, right, .. }) => {
@@ -257,26 +258,16 @@ fn union(a: &Arc<Node>, b: &Arc<Node>) -> Arc<Node> {
     }
 }
 
-fn rebuilt(
-    old: &Arc<Node>,
-    same_shape: Option<&Arc<Node>>,
-    bit: u32,
-    left: &Arc<Node>,
-    right: &Arc<Node>,
-    new_left: &Arc<Node>,
-    new_right: &Arc<Node>,
-) -> Arc<Node> {
-    if Arc::ptr_eq(left, new_left) && Arc::ptr_eq(right, new_right) {
-        return Arc::clone(old);
+/// Returns the fork with these branches: one of `existing` if it has them, or else a new one.
+fn fork_or_existing(existing: &[&Arc<Node>], bit: u32, left: Arc<Node>, right: Arc<Node>) -> Arc<Node> {
+    let has_branches = |node: &&&Arc<Node>| match &****node {
+        Node::Fork { left: l, right: r, .. } => Arc::ptr_eq(l, &left) && Arc::ptr_eq(r, &right),
+        Node::Leaf { .. } => false,
+    };
+    match existing.iter().find(has_branches) {
+        Some(node) => Arc::clone(node),
+        None => fork(bit, left, right),
     }
-    if let Some(other) = same_shape
-        && let Node::Fork { left: l, right: r, .. } = &**other
-        && Arc::ptr_eq(l, new_left)
-        && Arc::ptr_eq(r, new_right)
-    {
-        return Arc::clone(other);
-    }
-    fork(bit, Arc::clone(new_left), Arc::clone(new_right))
 }
 
 /// What a thread knows about its own block and about other blocks.
@@ -316,15 +307,4 @@ impl Known {
             self.own.join(own);
         }
     }
-}
-
-/// Iterates over the lanes of a mask, lowest first.
-pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        (mask != 0).then(|| {
-            let lane = mask.trailing_zeros();
-            mask &= mask - 1;
-            lane as usize
-        })
-    })
 }

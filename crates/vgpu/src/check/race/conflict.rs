@@ -15,6 +15,31 @@ pub struct Conflict {
     pub missing_proxy_fence: bool,
 }
 
+impl Conflict {
+    /// A race of an access with an earlier one, given with its block.
+    pub fn new((first_block, first): (u32, Stamp), second: Stamp, address: u64) -> Conflict {
+        Conflict { first_block, first, second, address, same_value: false, missing_proxy_fence: false }
+    }
+}
+
+/// The races that an access has.
+#[derive(Debug, Default)]
+pub struct Conflicts {
+    pub list: Vec<Conflict>,
+    /// The earlier access of the last race of the current lane.
+    pub last: Stamp,
+}
+
+impl Conflicts {
+    /// Adds a race, once per lane and earlier access.
+    pub fn push_once(&mut self, conflict: Conflict) {
+        if self.last != conflict.first {
+            self.last = conflict.first;
+            self.list.push(conflict);
+        }
+    }
+}
+
 /// Whether two accesses race if nothing orders them: one of them writes, and they are not both strong with scopes that
 /// include each other's thread.
 #[inline]

@@ -1,4 +1,4 @@
-//! The types with which execution reports events to the race checker, and the types of the checker's reports.
+//! The types with which execution reports events to the race checker.
 
 pub use crate::isa::op::Order;
 pub use crate::isa::types::Scope;
@@ -36,16 +36,14 @@ impl Agent {
 /// The properties of a memory instruction that all its lanes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Number of the instruction, counted through the kernel.
-    pub pc: u32,
     pub op: Op,
     pub order: Order,
     pub scope: Scope,
 }
 
 impl Access {
-    pub fn weak(pc: u32, op: Op) -> Access {
-        Access { pc, op, order: Order::Weak, scope: Scope::Cta }
+    pub fn weak(op: Op) -> Access {
+        Access { op, order: Order::Weak, scope: Scope::Cta }
     }
 
     pub fn strength(self) -> Strength {
@@ -53,11 +51,11 @@ impl Access {
     }
 
     pub fn acquires(self) -> bool {
-        matches!(self.order, Order::Acquire | Order::AcqRel | Order::SeqCst)
+        matches!(self.order, Order::Acquire | Order::AcqRel)
     }
 
     pub fn releases(self) -> bool {
-        matches!(self.order, Order::Release | Order::AcqRel | Order::SeqCst)
+        matches!(self.order, Order::Release | Order::AcqRel)
     }
 }
 
@@ -109,56 +107,32 @@ impl SameValue for Differs {
     }
 }
 
-/// The reason why two accesses race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RaceKind {
-    /// Shared memory, different warps.
-    Shared,
-    /// Global memory, different warps or blocks.
-    Global,
-    /// Lanes of one warp without a `__syncwarp` in between.
-    IntraWarp,
-    /// One side is an asynchronous access that its thread has not waited for.
-    AsyncNotWaited,
-    /// Threads wrote the data, and a bulk copy or the tensor cores read it without a proxy fence in between.
-    MissingProxyFence,
-    /// Atomics or fences would order the two accesses if their scope included both threads.
-    ScopeTooNarrow,
-    /// A flag that was written after the data was seen, but no fence stands between the data and the flag.
-    MissingRelease,
-    /// The flag was published correctly, but no fence stands between the read of the flag and the use of the data.
-    MissingAcquire,
+/// The memory that the lanes of an instruction access, and the values that they store.
+#[derive(Clone, Copy)]
+pub struct Ranges<'a, A> {
+    /// The first address of each lane: an offset in shared memory, or an address in global memory.
+    pub at: &'a [A; 32],
+    /// Number of bytes per lane.
+    pub bytes: u32,
+    pub values: &'a dyn SameValue,
 }
 
-/// One side of a race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Side {
-    pub block: u32,
-    pub warp: u32,
-    pub lane: u32,
-    pub pc: u32,
-    pub op: Op,
-    /// The agent that acted on behalf of the thread; `None` if the thread itself acted.
-    pub agent: Option<Agent>,
-    pub strength: Strength,
+impl<'a, A> Ranges<'a, A> {
+    /// Ranges of an access whose values are not compared.
+    pub fn new(at: &'a [A; 32], bytes: u32) -> Ranges<'a, A> {
+        Ranges { at, bytes, values: &Differs }
+    }
 }
 
-/// A race, folded over lanes and addresses by kind and the two instructions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RaceReport {
-    pub kind: RaceKind,
-    /// True for shared memory; `address` is then an offset into it.
-    pub shared: bool,
-    pub address: u64,
-    /// The access that came first in this run.
-    pub first: Side,
-    pub second: Side,
-    /// Both accesses write the same value.
-    pub same_value: bool,
-    /// True for a note instead of a finding: stores of the same value, or a race by the letter of the model that
-    /// hardware does not show.
-    pub note: bool,
-    /// Lanes of the second access's warp that raced, for the reported instruction.
-    pub lanes: u32,
-    pub count: u64,
+/// An asynchronous copy into shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// Destination offsets of the lanes.
+    pub to: &'a [u32; 32],
+    /// Number of bytes that each lane writes.
+    pub bytes: u32,
+    /// Source addresses of the lanes.
+    pub from: &'a [u64; 32],
+    /// Number of bytes that each lane reads. The rest of its destination is filled with zeros.
+    pub read: &'a [u32; 32],
 }

@@ -20,7 +20,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::conflict::{Conflict, races};
+use super::conflict::{Conflict, Conflicts, races};
 use super::event::{Op, SameValue, Strength};
 use super::flags::Flags;
 use super::stamp::{Stamp, TIME};
@@ -184,6 +184,40 @@ struct Region {
 
 const SHARDS: usize = 64;
 
+/// Number of bytes that each lane accesses.
+#[derive(Clone, Copy, Debug)]
+pub enum LaneBytes<'a> {
+    All(u32),
+    Each(&'a [u32; 32]),
+}
+
+impl LaneBytes<'_> {
+    fn get(self, lane: usize) -> u32 {
+        match self {
+            LaneBytes::All(bytes) => bytes,
+            LaneBytes::Each(bytes) => bytes[lane],
+        }
+    }
+}
+
+/// An access to global memory by the lanes of one instruction.
+#[derive(Clone, Copy)]
+pub struct GlobalAccess<'a> {
+    pub mask: u32,
+    /// The stamp of lane 0.
+    pub stamp: Stamp,
+    pub address: &'a [u64; 32],
+    pub bytes: LaneBytes<'a>,
+    pub values: &'a dyn SameValue,
+}
+
+/// A part of one lane's access: a range that starts at an offset from the start of a page or sector.
+struct Piece {
+    base: u64,
+    offset: u64,
+    bytes: u32,
+}
+
 /// The global memory of one launch, as the race checker sees it.
 #[derive(Debug)]
 pub struct GlobalRaces {
@@ -259,20 +293,16 @@ impl GlobalRaces {
         Some(self.flags[shard].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Checks accesses by the lanes of `mask`. `stamp` is the stamp of lane 0; `bytes` returns the size per lane.
-    /// `found.observed` receives the strong writes by other threads that a strong access finds.
-    #[allow(clippy::too_many_arguments)]
+    /// Checks the accesses of lanes. `found.observed` receives the strong writes by other threads that a strong access
+    /// finds.
     pub(super) fn access(
         &self,
         threads: &Threads,
         hint: &mut usize,
-        mask: u32,
-        stamp: Stamp,
-        address: &[u64; 32],
-        bytes: &dyn Fn(usize) -> u32,
-        values: &dyn SameValue,
+        access: &GlobalAccess<'_>,
         found: &mut Found,
     ) {
+        let &GlobalAccess { mask, stamp, address, bytes, values } = access;
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
@@ -289,25 +319,25 @@ impl GlobalRaces {
                     break;
                 }
                 left &= left - 1;
-                let wanted = u64::from(bytes(lane));
+                let wanted = u64::from(bytes.get(lane));
                 let here = wanted.min(end - at) as u32;
+                let own = stamp.with_lane(lane);
                 page.unsettle(at - start, here);
-                data.touch(threads, start, at - start, here, stamp.with_lane(lane), values, found);
+                data.touch(
+                    threads,
+                    &Piece { base: start, offset: at - start, bytes: here },
+                    own,
+                    values,
+                    found,
+                );
                 if wanted > end - at {
                     drop(data);
                     // The access crosses the end of the page: the rest is in the next page.
                     if let Some((next, from, to)) = self.page(end, hint) {
                         let rest = (wanted - u64::from(here)).min(to - end) as u32;
                         next.unsettle(end - from, rest);
-                        next.lock().touch(
-                            threads,
-                            from,
-                            end - from,
-                            rest,
-                            stamp.with_lane(lane),
-                            values,
-                            found,
-                        );
+                        let piece = Piece { base: from, offset: end - from, bytes: rest };
+                        next.lock().touch(threads, &piece, own, values, found);
                     }
                     data = page.lock();
                 }
@@ -318,15 +348,9 @@ impl GlobalRaces {
     /// The usual access: weak, with runs of adjacent lanes that cover whole sectors. Handles what it can and returns
     /// the lanes that are left.
     #[inline]
-    pub(super) fn access_runs(
-        &self,
-        threads: &Threads,
-        hint: &mut usize,
-        mask: u32,
-        stamp: Stamp,
-        address: &[u64; 32],
-        bytes: u32,
-    ) -> u32 {
+    pub(super) fn access_runs(&self, threads: &Threads, hint: &mut usize, access: &GlobalAccess<'_>) -> u32 {
+        let &GlobalAccess { mask, stamp, address, .. } = access;
+        let LaneBytes::All(bytes) = access.bytes else { return mask };
         if !bytes.is_power_of_two() {
             return mask;
         }
@@ -334,7 +358,7 @@ impl GlobalRaces {
         let per_sector = (SECTOR_BYTES >> shift).max(1);
         let run = ((1u64 << per_sector) - 1) as u32;
         let limit = u64::from(threads.floor() + 1) << TIME;
-        let (aligned, side_by_side) = lay_of_runs(address, u64::from(bytes));
+        let (aligned, side_by_side) = adjacent_lanes(address, u64::from(bytes));
         let mut left = mask;
         let mut lane = 0;
         let lone_reads = stamp.op() == Op::Read && !threads.knows_other_blocks();
@@ -381,7 +405,7 @@ impl GlobalRaces {
 }
 
 #[inline(always)]
-fn lay_of_runs_body<const WIDE: bool>(address: &[u64; 32], bytes: u64) -> (u32, u32) {
+fn adjacent_lanes_body<const WIDE: bool>(address: &[u64; 32], bytes: u64) -> (u32, u32) {
     // Computed per lane and then combined with or, so that it compiles to a few vector comparisons.
     let (mut aligned, mut next) = ([0u32; 32], [0u32; 32]);
     for l in 0..32 {
@@ -395,13 +419,13 @@ fn lay_of_runs_body<const WIDE: bool>(address: &[u64; 32], bytes: u64) -> (u32, 
 
 per_isa! {
     /// The lanes at the start of a sector, and the lanes whose data the next lane continues.
-    fn lay_of_runs = lay_of_runs_body where (address: &[u64; 32], bytes: u64) -> (u32, u32);
+    fn adjacent_lanes = adjacent_lanes_body where (address: &[u64; 32], bytes: u64) -> (u32, u32);
 }
 
 /// What an access has found.
 #[derive(Debug, Default)]
 pub struct Found {
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Conflicts,
     /// Strong writes by other threads, and their blocks.
     pub observed: Vec<(u32, Stamp)>,
 }
@@ -409,6 +433,12 @@ pub struct Found {
 impl Found {
     /// Maximum number of strong writes remembered from one access. They serve only as explanation.
     const OBSERVED: usize = 2;
+
+    /// Records a race, once per lane and earlier access.
+    fn conflict(&mut self, first: Record, own: Record, address: u64, same_value: bool) {
+        let conflict = Conflict::new((first.block, first.stamp), own.stamp, address);
+        self.conflicts.push_once(Conflict { same_value, ..conflict });
+    }
 
     fn observe(&mut self, first: Record) {
         let seen = (first.block, first.stamp);
@@ -466,17 +496,16 @@ impl Sector {
 }
 
 impl PageData {
-    /// Checks the access of one lane inside the page at address `page`.
+    /// Checks the access of one lane to a piece of the page.
     fn touch(
         &mut self,
         threads: &Threads,
-        page: u64,
-        offset: u64,
-        bytes: u32,
+        piece: &Piece,
         own: Stamp,
         values: &dyn SameValue,
         found: &mut Found,
     ) {
+        let &Piece { base: page, offset, bytes } = piece;
         let own = Record { stamp: own, block: threads.block, lane_bytes: 0 };
         let end = offset + u64::from(bytes);
         let mut at = offset;
@@ -490,15 +519,12 @@ impl PageData {
                     Record { stamp: Stamp(1 << 63), block: self.fine.len() as u32 - 1, lane_bytes: FINE };
             }
             let fine = &mut self.fine[sector.write.block as usize];
-            fine.touch(
-                threads,
-                page + ((number as u64) << SECTOR),
-                at & (SECTOR_BYTES as u64 - 1),
-                (stop - at) as u32,
-                own,
-                values,
-                found,
-            );
+            let piece = Piece {
+                base: page + ((number as u64) << SECTOR),
+                offset: at & (SECTOR_BYTES as u64 - 1),
+                bytes: (stop - at) as u32,
+            };
+            fine.touch(threads, &piece, own, values, found);
             at = stop;
         }
     }
@@ -531,26 +557,25 @@ impl Fine {
     fn touch(
         &mut self,
         threads: &Threads,
-        sector: u64,
-        offset: u64,
-        bytes: u32,
+        piece: &Piece,
         own: Record,
         values: &dyn SameValue,
         found: &mut Found,
     ) {
+        let &Piece { base: sector, offset, bytes } = piece;
         let fits = (offset as u32 | bytes).trailing_zeros().min(2);
         if fits < self.shift {
             self.refine(fits);
         }
         let first = (offset >> self.shift) as usize;
         let last = ((offset + u64::from(bytes) - 1) >> self.shift) as usize;
-        let mut told = Stamp::NONE;
+        found.conflicts.last = Stamp::NONE;
         for g in first..=last {
             let address = sector + ((g as u64) << self.shift);
             if own.stamp.op() == Op::Read {
-                self.read(threads, g, address, own, &mut told, found);
+                self.read(threads, (g, address), own, found);
             } else {
-                self.write(threads, g, address, own, values, &mut told, found);
+                self.write(threads, (g, address), own, values, found);
             }
         }
     }
@@ -569,15 +594,8 @@ impl Fine {
         kind[g] = record;
     }
 
-    fn read(
-        &mut self,
-        threads: &Threads,
-        g: usize,
-        address: u64,
-        own: Record,
-        told: &mut Stamp,
-        found: &mut Found,
-    ) {
+    /// Checks a read of a granule, given by its number in the sector and its address.
+    fn read(&mut self, threads: &Threads, (g, address): (usize, u64), own: Record, found: &mut Found) {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
         let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
         for first in [Self::get(&self.writes, g), Self::get(&self.also, g)] {
@@ -585,7 +603,7 @@ impl Fine {
                 continue;
             }
             if races(first.stamp, first.block, own.stamp, own.block) {
-                found.conflict(first, own, address, false, told);
+                found.conflict(first, own, address, false);
             } else {
                 found.observe(first);
             }
@@ -608,15 +626,13 @@ impl Fine {
         self.reads[place] = kind;
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Checks a write of a granule, given by its number in the sector and its address.
     fn write(
         &mut self,
         threads: &Threads,
-        g: usize,
-        address: u64,
+        (g, address): (usize, u64),
         own: Record,
         values: &dyn SameValue,
-        told: &mut Stamp,
         found: &mut Found,
     ) {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
@@ -652,7 +668,7 @@ impl Fine {
                     } else {
                         values.as_memory(lane)
                     };
-                found.conflict(first, own, address, harmless, told);
+                found.conflict(first, own, address, harmless);
             } else if own.stamp.op() == Op::Atomic {
                 found.observe(first);
             }
@@ -670,7 +686,7 @@ impl Fine {
             let behind = ordered(first);
             let race = !behind && races(first.stamp, first.block, own.stamp, own.block);
             if race {
-                found.conflict(first, own, address, false, told);
+                found.conflict(first, own, address, false);
             }
             if race || behind && first.stamp.strength() >= own.stamp.strength() {
                 self.reads[place][g] = Record::default();
@@ -680,24 +696,5 @@ impl Fine {
         self.set(&mut also, g, kept);
         self.set(&mut writes, g, own);
         (self.also, self.writes) = (also, writes);
-    }
-}
-
-impl Found {
-    /// Records a race, once per lane and earlier access.
-    fn conflict(&mut self, first: Record, own: Record, address: u64, same_value: bool, told: &mut Stamp) {
-        if *told == first.stamp {
-            return;
-        }
-        *told = first.stamp;
-        let (first_block, first, second) = (first.block, first.stamp, own.stamp);
-        self.conflicts.push(Conflict {
-            first_block,
-            first,
-            second,
-            address,
-            same_value,
-            missing_proxy_fence: false,
-        });
     }
 }

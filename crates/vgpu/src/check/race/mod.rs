@@ -52,9 +52,6 @@
 //! value read. In shared memory one call does both, because one worker runs the whole block. The caller must not report
 //! accesses that were found out of bounds.
 
-// An access has many properties: thread, address, kind, size.
-#![allow(clippy::too_many_arguments)]
-
 mod agent_reads;
 mod clock;
 mod conflict;
@@ -62,6 +59,7 @@ mod event;
 mod flags;
 mod global;
 mod readers;
+mod report;
 mod shared;
 mod stamp;
 mod threads;
@@ -72,16 +70,18 @@ mod tests;
 
 use std::collections::HashMap;
 
+use super::site::Site;
+use crate::lanes::{lanes, lanes_where};
 use agent_reads::{AgentReads, Chunks};
 pub use clock::Blocks as Published;
-use clock::lanes;
 use conflict::Conflict;
 pub use conflict::{AccessPattern, Shape};
-pub use event::{Access, Agent, Differs, Op, Order, RaceKind, RaceReport, SameValue, Scope, Side, Strength};
+pub use event::{Access, Agent, Copy, Differs, Op, Order, Ranges, SameValue, Scope, Strength};
 use flags::{Flags, words};
-use global::Found;
 pub use global::GlobalRaces;
-use shared::SharedShadow;
+use global::{Found, GlobalAccess, LaneBytes};
+pub use report::{RaceKind, RaceReport};
+use shared::{SharedAccess, SharedShadow};
 use stamp::Stamp;
 use threads::{Gap, Handed, Threads};
 pub use tile::Tile;
@@ -156,89 +156,63 @@ impl BlockRaces {
 
     // Accesses ------------------------------------------------------------------------------------------------------
 
-    /// Checks an access to shared memory. `address` holds offsets, and `bytes` is the size per lane.
-    pub fn shared(
-        &mut self,
-        warp: u32,
-        mask: u32,
-        access: Access,
-        address: &[u32; 32],
-        bytes: u32,
-        values: &dyn SameValue,
-    ) {
-        self.shared_at(warp, mask, access, address, &AccessPattern::new(mask, address, bytes), bytes, values);
+    /// Checks an access to shared memory.
+    pub fn shared(&mut self, site: Site, access: Access, ranges: &Ranges<'_, u32>) {
+        self.shared_at(site, access, ranges, &AccessPattern::new(site.lanes, ranges.at, ranges.bytes));
     }
 
-    /// Does the same as `shared` when the layout of the addresses is already known.
+    /// Does the same as `shared` when the pattern of the addresses is already known.
     #[inline]
     pub fn shared_at(
         &mut self,
-        warp: u32,
-        mask: u32,
+        site: Site,
         access: Access,
-        address: &[u32; 32],
-        lay: &AccessPattern,
-        bytes: u32,
-        values: &dyn SameValue,
+        ranges: &Ranges<'_, u32>,
+        pattern: &AccessPattern,
     ) {
-        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
-        if access.op == Op::Read {
-            shared::read(
-                &mut self.shared,
-                &self.threads,
-                mask,
-                stamp,
-                address,
-                lay,
-                bytes,
-                &mut self.found.conflicts,
-            );
-        } else {
-            shared::write(
-                &mut self.shared,
-                &self.threads,
-                mask,
-                stamp,
-                address,
-                lay,
-                bytes,
-                values,
-                &mut self.found.conflicts,
-            );
-            if !self.agent_reads.is_empty() {
-                for l in lanes(mask) {
-                    let own = stamp.with_lane(l);
-                    let out = &mut self.found.conflicts;
-                    self.agent_reads.check_write(&self.threads, own, address[l], bytes, out);
-                }
-            }
+        let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
+        let shared = SharedAccess { mask: site.lanes, stamp, ranges, pattern };
+        shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
+        if access.op != Op::Read {
+            self.check_agent_reads(&shared);
         }
         if access.strength() != Strength::Weak {
             for flag in self.shared.seen.drain(..) {
-                self.threads.note_observed(warp as usize, self.threads.block, flag);
+                self.threads.note_observed(site.warp as usize, self.threads.block, flag);
             }
-            self.shared_strong(warp as usize, mask, access, address, bytes);
+            self.shared_strong(site, access, ranges);
         }
-        if !self.found.conflicts.is_empty() {
-            self.report(true);
+        self.report_conflicts(true);
+    }
+
+    /// Checks a write to shared memory against the reads of asynchronous agents.
+    #[inline(always)]
+    fn check_agent_reads(&mut self, write: &SharedAccess<'_>) {
+        if !self.agent_reads.is_empty() {
+            let &Ranges { at, bytes, .. } = write.ranges;
+            for l in lanes(write.mask) {
+                let own = write.stamp.with_lane(l);
+                self.agent_reads.check_write(&self.threads, own, at[l], bytes, &mut self.found.conflicts);
+            }
         }
     }
 
     /// Checks a weak access of a whole warp to a tile of shared memory, if it is certain that nothing races. Otherwise
     /// it returns false without any effect, and the caller must report the access lane by lane.
-    pub fn shared_tile(&mut self, warp: u32, access: Access, tile: &Tile<'_>) -> bool {
-        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
+    pub fn shared_tile(&mut self, site: Site, access: Access, tile: &Tile<'_>) -> bool {
+        let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
         access.strength() == Strength::Weak
             && (access.op == Op::Read || self.agent_reads.is_empty())
             && shared::tile(&mut self.shared, &self.threads, stamp, tile)
     }
 
     /// Publishes and takes over the flags of a strong access to shared memory.
-    fn shared_strong(&mut self, warp: usize, mask: u32, access: Access, address: &[u32; 32], bytes: u32) {
+    fn shared_strong(&mut self, site: Site, access: Access, ranges: &Ranges<'_, u32>) {
+        let (warp, &Ranges { at: address, bytes, .. }) = (site.warp as usize, ranges);
         if self.shared_flags.is_empty() && !self.threads.can_publish(access) {
             return;
         }
-        for l in lanes(mask) {
+        for l in lanes(site.lanes) {
             if access.op != Op::Write && !self.shared_flags.is_empty() {
                 for word in words(u64::from(address[l]), bytes) {
                     if let Some(flag) = self.shared_flags.get(word)
@@ -254,13 +228,8 @@ impl BlockRaces {
                 if !block.is_empty() || !self.shared_flags.is_empty() {
                     for word in words(u64::from(address[l]), bytes) {
                         let chain = access.op == Op::Atomic;
-                        self.shared_flags.write(
-                            word,
-                            self.threads.block,
-                            chain,
-                            &block,
-                            &clock::Blocks::default(),
-                        );
+                        let device = &clock::Blocks::default();
+                        self.shared_flags.write(word, self.threads.block, chain, &block, device);
                     }
                 }
             }
@@ -269,25 +238,16 @@ impl BlockRaces {
 
     /// Checks an access to global memory, before the access takes effect.
     #[inline]
-    pub fn global(
-        &mut self,
-        memory: &GlobalRaces,
-        warp: u32,
-        mask: u32,
-        access: Access,
-        address: &[u64; 32],
-        bytes: u32,
-        values: &dyn SameValue,
-    ) {
-        let w = warp as usize;
-        let stamp = Stamp::new(access, warp, self.threads.time(w), None);
+    pub fn global(&mut self, memory: &GlobalRaces, site: Site, access: Access, ranges: &Ranges<'_, u64>) {
+        let (w, mask) = (site.warp as usize, site.lanes);
+        let &Ranges { at: address, bytes, values } = ranges;
+        let stamp = Stamp::new(access, site, self.threads.time(w), None);
         let strong = access.strength() != Strength::Weak;
-        let mut left = mask;
-        if !strong {
-            left = memory.access_runs(&self.threads, &mut self.hint, mask, stamp, address, bytes);
-        }
-        if left != 0 {
-            self.global_slow(memory, stamp, left, address, &|_| bytes, values);
+        let global = GlobalAccess { mask, stamp, address, bytes: LaneBytes::All(bytes), values };
+        if strong {
+            self.global_lanes(memory, &global);
+        } else {
+            self.global_runs(memory, &global);
         }
         let publishes = self.threads.can_publish(access) || access.op == Op::Write && memory.has_flags();
         if strong && access.op != Op::Read && publishes {
@@ -307,19 +267,20 @@ impl BlockRaces {
         }
     }
 
+    /// Checks an access by runs of lanes first, and the remaining lanes one by one.
+    #[inline]
+    fn global_runs(&mut self, memory: &GlobalRaces, access: &GlobalAccess<'_>) {
+        let left = memory.access_runs(&self.threads, &mut self.hint, access);
+        if left != 0 {
+            self.global_lanes(memory, &GlobalAccess { mask: left, ..*access });
+        }
+    }
+
     #[inline(never)]
-    fn global_slow(
-        &mut self,
-        memory: &GlobalRaces,
-        stamp: Stamp,
-        mask: u32,
-        address: &[u64; 32],
-        bytes: &dyn Fn(usize) -> u32,
-        values: &dyn SameValue,
-    ) {
-        memory.access(&self.threads, &mut self.hint, mask, stamp, address, bytes, values, &mut self.found);
+    fn global_lanes(&mut self, memory: &GlobalRaces, access: &GlobalAccess<'_>) {
+        memory.access(&self.threads, &mut self.hint, access, &mut self.found);
         let block = self.threads.block;
-        for c in &mut self.found.conflicts {
+        for c in &mut self.found.conflicts.list {
             let stores = c.first.op() == Op::Write && c.second.op() == Op::Write && !c.first.is_agent();
             if c.first_block == block || !stores || c.same_value {
                 continue;
@@ -327,18 +288,16 @@ impl BlockRaces {
             // The worker of the other block has reported its store but may not have executed it yet.
             let pair = (c.first.pc(), c.second.pc());
             if !self.differing.contains(&pair) {
-                c.same_value = settles(|| values.as_memory(c.second.lane()));
+                c.same_value = settles(|| access.values.as_memory(c.second.lane()));
                 if !c.same_value {
                     self.differing.push(pair);
                 }
             }
         }
         for (block, flag) in self.found.observed.drain(..) {
-            self.threads.note_observed(stamp.warp(), block, flag);
+            self.threads.note_observed(access.stamp.warp(), block, flag);
         }
-        if !self.found.conflicts.is_empty() {
-            self.report(false);
-        }
+        self.report_conflicts(false);
     }
 
     /// Takes over what was published, after a strong global read or an atomic with a result has taken effect. Does
@@ -346,8 +305,7 @@ impl BlockRaces {
     pub fn global_observed(
         &mut self,
         memory: &GlobalRaces,
-        warp: u32,
-        mask: u32,
+        site: Site,
         access: Access,
         address: &[u64; 32],
         bytes: u32,
@@ -356,8 +314,8 @@ impl BlockRaces {
         if strength == Strength::Weak || access.op == Op::Write {
             return;
         }
-        let own = self.threads.block;
-        for l in lanes(mask) {
+        let (own, warp) = (self.threads.block, site.warp as usize);
+        for l in lanes(site.lanes) {
             for word in words(address[l], bytes) {
                 let Some(flags) = memory.flags(word, false) else { return };
                 let Some(flag) = flags.get(word).cloned() else { continue };
@@ -368,9 +326,9 @@ impl BlockRaces {
                     device.join(&flag.device);
                 }
                 if let Some(narrow) = flag.for_others(own) {
-                    self.threads.note_narrow(warp as usize, narrow);
+                    self.threads.note_narrow(warp, narrow);
                 }
-                self.threads.observe(warp as usize, l, access, &here, &device);
+                self.threads.observe(warp, l, access, &here, &device);
             }
         }
     }
@@ -406,97 +364,60 @@ impl BlockRaces {
 
     // Asynchronous copies -------------------------------------------------------------------------------------------
 
-    /// An asynchronous copy into shared memory is issued. It writes `bytes` bytes per lane, of which `read[lane]` come
-    /// from global memory (fewer with zero fill).
-    pub fn copy_issue(
-        &mut self,
-        memory: &GlobalRaces,
-        agent: Agent,
-        warp: u32,
-        mask: u32,
-        pc: u32,
-        to: &[u32; 32],
-        bytes: u32,
-        from: &[u64; 32],
-        read: &[u32; 32],
-    ) {
-        self.agent_writes_shared(agent, warp, mask, pc, to, bytes);
-        let time = self.threads.agent_time(warp as usize, agent);
-        let stamp = Stamp::new(Access::weak(pc, Op::Read), warp, time, Some(agent));
-        let mut left = mask;
-        if lanes(mask).all(|l| read[l] == bytes) {
-            left = memory.access_runs(&self.threads, &mut self.hint, mask, stamp, from, bytes);
-        }
-        if left != 0 {
-            self.global_slow(memory, stamp, left, from, &|l| read[l], &Differs);
-        }
+    /// The stamp of an operation that is issued to an agent.
+    fn issue(&mut self, agent: Agent, site: Site, access: Access) -> Stamp {
+        self.threads.issue(site.warp as usize, agent);
+        Stamp::new(access, site, self.threads.agent_time(site.warp as usize, agent), Some(agent))
     }
 
-    /// An agent is issued a write to shared memory.
-    pub fn agent_writes_shared(
-        &mut self,
-        agent: Agent,
-        warp: u32,
-        mask: u32,
-        pc: u32,
-        to: &[u32; 32],
-        bytes: u32,
-    ) {
-        self.threads.issue(warp as usize, agent);
-        let time = self.threads.agent_time(warp as usize, agent);
-        let stamp = Stamp::new(Access::weak(pc, Op::Write), warp, time, Some(agent));
-        let lay = AccessPattern::new(mask, to, bytes);
-        let out = &mut self.found.conflicts;
-        shared::write(&mut self.shared, &self.threads, mask, stamp, to, &lay, bytes, &Differs, out);
-        if !self.agent_reads.is_empty() {
-            for l in lanes(mask) {
-                self.agent_reads.check_write(&self.threads, stamp.with_lane(l), to[l], bytes, out);
-            }
-        }
-        if !self.found.conflicts.is_empty() {
-            self.report(true);
-        }
+    /// An asynchronous copy into shared memory is issued.
+    pub fn copy_issue(&mut self, memory: &GlobalRaces, agent: Agent, site: Site, copy: &Copy<'_>) {
+        self.agent_writes_shared(agent, site, copy.to, copy.bytes);
+        let stamp = self.issue(agent, site, Access::weak(Op::Read));
+        let whole = lanes(site.lanes).all(|l| copy.read[l] == copy.bytes);
+        let bytes = if whole { LaneBytes::All(copy.bytes) } else { LaneBytes::Each(copy.read) };
+        let access = GlobalAccess { mask: site.lanes, stamp, address: copy.from, bytes, values: &Differs };
+        self.global_runs(memory, &access);
     }
 
-    /// An agent of the async proxy is issued a read of 16-byte chunks of shared memory, on behalf of a lane (tensor
+    /// An agent is issued a write of `bytes` bytes per lane to shared memory.
+    pub fn agent_writes_shared(&mut self, agent: Agent, site: Site, to: &[u32; 32], bytes: u32) {
+        let stamp = self.issue(agent, site, Access::weak(Op::Write));
+        let (ranges, pattern) = (&Ranges::new(to, bytes), &AccessPattern::new(site.lanes, to, bytes));
+        let shared = SharedAccess { mask: site.lanes, stamp, ranges, pattern };
+        shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
+        self.check_agent_reads(&shared);
+        self.report_conflicts(true);
+    }
+
+    /// An agent of the async proxy is issued a read of 16-byte chunks of shared memory, on behalf of one lane (tensor
     /// cores: on behalf of the warp).
-    pub fn agent_reads_shared(&mut self, agent: Agent, warp: u32, lane: usize, pc: u32, addresses: &[u32]) {
-        self.threads.issue(warp as usize, agent);
-        let time = self.threads.agent_time(warp as usize, agent);
-        let stamp = Stamp::new(Access::weak(pc, Op::Read), warp, time, Some(agent)).with_lane(lane);
+    pub fn agent_reads_shared(&mut self, agent: Agent, site: Site, addresses: &[u32]) {
+        let stamp = self.issue(agent, site, Access::weak(Op::Read)).with_lane(site.first_lane());
         // Tensor cores work for all lanes of the warp together.
-        let mask = if agent == Agent::Tensor { self.threads.live(warp as usize) } else { 1 << lane };
+        let mask = if agent == Agent::Tensor { self.threads.live(site.warp as usize) } else { site.lanes };
         self.shared.agent_read(&self.threads, stamp, mask, addresses, &mut self.found.conflicts);
         self.agent_reads.insert(stamp, Chunks::new(addresses));
-        if !self.found.conflicts.is_empty() {
-            self.report(true);
-        }
+        self.report_conflicts(true);
     }
 
-    /// An agent is issued a read or write of a range of global memory on behalf of a lane.
+    /// An agent is issued a read or write of a range of global memory on behalf of one lane.
     pub fn agent_global(
         &mut self,
         memory: &GlobalRaces,
         agent: Agent,
+        site: Site,
         op: Op,
-        warp: u32,
-        lane: usize,
-        pc: u32,
-        at: u64,
-        bytes: u32,
+        range: std::ops::Range<u64>,
     ) {
-        self.threads.issue(warp as usize, agent);
-        let time = self.threads.agent_time(warp as usize, agent);
         // Reductions of several agents at one address do not race.
         let order = if op == Op::Atomic { Order::Relaxed } else { Order::Weak };
-        let access = Access { pc, op, order, scope: Scope::Gpu };
-        let stamp = Stamp::new(access, warp, time, Some(agent));
+        let stamp = self.issue(agent, site, Access { op, order, scope: Scope::Gpu });
         let mut address = [0; 32];
-        address[lane] = at;
-        let left = memory.access_runs(&self.threads, &mut self.hint, 1 << lane, stamp, &address, bytes);
-        if left != 0 {
-            self.global_slow(memory, stamp, left, &address, &|_| bytes, &Differs);
-        }
+        address[site.first_lane()] = range.start;
+        let bytes = LaneBytes::All((range.end - range.start) as u32);
+        let access = GlobalAccess { mask: site.lanes, stamp, address: &address, bytes, values: &Differs };
+        self.global_runs(memory, &access);
     }
 
     /// Lanes commit a group of the operations issued to their agents.
@@ -546,44 +467,44 @@ impl BlockRaces {
 
     /// `mbarrier.inval`. It conflicts with plain accesses only, because lanes of other warps that have just passed the
     /// barrier for the last time need not be ordered before it (libcu++ does not order them).
-    pub fn mbarrier_invalidate(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32]) {
-        for l in lanes(mask) {
+    pub fn mbarrier_invalidate(&mut self, site: Site, address: &[u32; 32]) {
+        for l in lanes(site.lanes) {
             self.mbarriers.remove(&address[l]);
         }
-        self.mbarrier_touch(warp, mask, pc, address, Op::Write);
+        self.mbarrier_touch(site, address, Op::Write);
     }
 
     /// `mbarrier.init`: a plain write of eight bytes.
-    pub fn mbarrier_init(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32]) {
-        for l in lanes(mask) {
+    pub fn mbarrier_init(&mut self, site: Site, address: &[u32; 32]) {
+        for l in lanes(site.lanes) {
             self.mbarriers.remove(&address[l]);
         }
-        self.shared(warp, mask, Access::weak(pc, Op::Write), address, 8, &Differs);
+        self.shared(site, Access::weak(Op::Write), &Ranges::new(address, 8));
     }
 
     /// Threads arrive. The caller must report the arrivals before they can complete the phase. `release` is false for
     /// `.relaxed` arrivals and for `expect_tx` alone.
-    pub fn mbarrier_arrive(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], release: bool) {
-        self.mbarrier_touch(warp, mask, pc, address, Op::Atomic);
+    pub fn mbarrier_arrive(&mut self, site: Site, address: &[u32; 32], release: bool) {
+        self.mbarrier_touch(site, address, Op::Atomic);
         if !release {
             return;
         }
         // Lanes at the same barrier hand over together.
-        let mut left = mask;
+        let (warp, mut left) = (site.warp as usize, site.lanes);
         while left != 0 {
             let at = address[left.trailing_zeros() as usize];
-            let group = lanes(left).filter(|&l| address[l] == at).fold(0, |m, l| m | 1 << l);
+            let group = lanes_where(left, |l| address[l] == at);
             left &= !group;
-            self.threads.hand_over(warp as usize, group, &mut self.mbarriers.entry(at).or_default().arrived);
+            self.threads.hand_over(warp, group, &mut self.mbarriers.entry(at).or_default().arrived);
         }
     }
 
     /// The arrival that the copies of a lane make when they are complete. `mark` is the value from
     /// [`BlockRaces::agent_mark`].
-    pub fn mbarrier_arrive_copies(&mut self, agent: Agent, warp: u32, lane: u32, address: u32, mark: u32) {
+    pub fn mbarrier_arrive_copies(&mut self, agent: Agent, warp: u32, lane: usize, address: u32, mark: u32) {
         let arrived = &mut self.mbarriers.entry(address).or_default().arrived;
         let entity = stamp::entity_of(warp as usize, agent as usize);
-        arrived.known.own.learn_actor(entity, lane as usize, mark);
+        arrived.known.own.learn_actor(entity, lane, mark);
     }
 
     /// A phase is complete, so threads can acquire what arrived in it.
@@ -594,77 +515,51 @@ impl BlockRaces {
         }
     }
 
-    /// `test_wait` or `try_wait` by the lanes of `mask`. The lanes of `success` found the phase complete. `acquire` is
-    /// false for `.relaxed`.
-    pub fn mbarrier_wait(
-        &mut self,
-        warp: u32,
-        mask: u32,
-        success: u32,
-        pc: u32,
-        address: &[u32; 32],
-        acquire: bool,
-    ) {
-        self.mbarrier_touch(warp, mask, pc, address, Op::Read);
+    /// `test_wait` or `try_wait`. The lanes of `success` found the phase complete. `acquire` is false for `.relaxed`.
+    pub fn mbarrier_wait(&mut self, site: Site, success: u32, address: &[u32; 32], acquire: bool) {
+        self.mbarrier_touch(site, address, Op::Read);
         let mut left = if acquire { success } else { 0 };
         while left != 0 {
             let at = address[left.trailing_zeros() as usize];
-            let group = lanes(left).filter(|&l| address[l] == at).fold(0, |m, l| m | 1 << l);
+            let group = lanes_where(left, |l| address[l] == at);
             left &= !group;
             if let Some(barrier) = self.mbarriers.get(&at) {
-                self.threads.receive(warp as usize, group, &barrier.completed);
+                self.threads.receive(site.warp as usize, group, &barrier.completed);
             }
         }
     }
 
     /// An operation on the barrier object itself. It is strong, but this alone does not order it with the
     /// initialisation.
-    fn mbarrier_touch(&mut self, warp: u32, mask: u32, pc: u32, address: &[u32; 32], op: Op) {
-        let access = Access { pc, op, order: Order::Relaxed, scope: Scope::Cta };
-        let stamp = Stamp::new(access, warp, self.threads.time(warp as usize), None);
-        let lay = AccessPattern::new(mask, address, 8);
-        if op == Op::Read {
-            shared::read(
-                &mut self.shared,
-                &self.threads,
-                mask,
-                stamp,
-                address,
-                &lay,
-                8,
-                &mut self.found.conflicts,
-            );
-        } else {
-            shared::write(
-                &mut self.shared,
-                &self.threads,
-                mask,
-                stamp,
-                address,
-                &lay,
-                8,
-                &Differs,
-                &mut self.found.conflicts,
-            );
-        }
+    fn mbarrier_touch(&mut self, site: Site, address: &[u32; 32], op: Op) {
+        let access = Access { op, order: Order::Relaxed, scope: Scope::Cta };
+        let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
+        let (ranges, pattern) = (&Ranges::new(address, 8), &AccessPattern::new(site.lanes, address, 8));
+        let shared = SharedAccess { mask: site.lanes, stamp, ranges, pattern };
+        shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
         self.shared.seen.clear();
-        if !self.found.conflicts.is_empty() {
-            self.report(true);
-        }
+        self.report_conflicts(true);
     }
 
     // Reports -------------------------------------------------------------------------------------------------------
 
+    #[inline(always)]
+    fn report_conflicts(&mut self, shared: bool) {
+        if !self.found.conflicts.list.is_empty() {
+            self.add_reports(shared);
+        }
+    }
+
     #[cold]
-    fn report(&mut self, shared: bool) {
-        let found = std::mem::take(&mut self.found.conflicts);
+    fn add_reports(&mut self, shared: bool) {
+        let found = std::mem::take(&mut self.found.conflicts.list);
         if !self.threads.exhausted {
             for conflict in &found {
                 self.add(shared, conflict);
             }
         }
-        self.found.conflicts = found;
-        self.found.conflicts.clear();
+        self.found.conflicts.list = found;
+        self.found.conflicts.list.clear();
     }
 
     fn add(&mut self, shared: bool, c: &Conflict) {

@@ -1,10 +1,10 @@
 //! The readers of the granules of shared memory.
 
-use super::clock::lanes;
-use super::conflict::{Conflict, races};
+use super::conflict::{Conflict, Conflicts, races};
 use super::event::Strength;
 use super::stamp::{SEVERAL, Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
+use crate::lanes::lanes;
 
 /// The bits that identify the reader of a granule with a single reader.
 pub const READER: u64 = WHO | SEVERAL;
@@ -18,7 +18,7 @@ pub struct Readers {
     pub words: Vec<Stamp>,
     /// Lists of readers by instruction and lanes. Indices are reused after a block-wide barrier: the indices in words
     /// below the limit are stale.
-    crowds: Vec<Vec<(Stamp, u32)>>,
+    lists: Vec<Vec<(Stamp, u32)>>,
     used: usize,
     /// How many lists may be in use before a sweep.
     room: usize,
@@ -56,7 +56,7 @@ impl Readers {
         }
         for g in granules {
             let word = std::mem::take(&mut self.words[g]);
-            let list = self.crowd(word).cloned();
+            let list = self.list(word).cloned();
             self.words.push(word);
             for _ in 1..factor {
                 let copy = list.clone().map_or(word, |list| self.keep(Stamp::NONE, list));
@@ -66,14 +66,14 @@ impl Readers {
     }
 
     /// Returns the list of readers, if there are several and they are not stale.
-    fn crowd(&self, word: Stamp) -> Option<&Vec<(Stamp, u32)>> {
-        (word.0 >= self.limit && word.0 & SEVERAL == SEVERAL).then(|| &self.crowds[word.0 as usize & PLACE])
+    fn list(&self, word: Stamp) -> Option<&Vec<(Stamp, u32)>> {
+        (word.0 >= self.limit && word.0 & SEVERAL == SEVERAL).then(|| &self.lists[word.0 as usize & PLACE])
     }
 
     /// Takes the list out of the table, or makes a list of the only reader.
     fn take(&mut self, word: Stamp) -> Vec<(Stamp, u32)> {
         if word.0 & SEVERAL == SEVERAL {
-            std::mem::take(&mut self.crowds[word.0 as usize & PLACE])
+            std::mem::take(&mut self.lists[word.0 as usize & PLACE])
         } else {
             vec![(word.with_lane(0), 1 << word.lane())]
         }
@@ -89,7 +89,7 @@ impl Readers {
             _ => {}
         }
         let latest = list.iter().fold(0, |latest, (s, _)| latest.max(s.0 >> TIME << TIME));
-        let place = if self.crowd(old).is_some() {
+        let place = if self.list(old).is_some() {
             old.0 as usize & PLACE
         } else {
             if self.used > self.room {
@@ -98,10 +98,10 @@ impl Readers {
             self.used += 1;
             self.used - 1
         };
-        if place == self.crowds.len() {
-            self.crowds.push(list);
+        if place == self.lists.len() {
+            self.lists.push(list);
         } else {
-            self.crowds[place] = list;
+            self.lists[place] = list;
         }
         Stamp(latest | SEVERAL | place as u64)
     }
@@ -112,13 +112,13 @@ impl Readers {
         let mut kept = Vec::new();
         for word in &mut self.words {
             if word.0 >= self.limit && word.0 & SEVERAL == SEVERAL {
-                kept.push(std::mem::take(&mut self.crowds[word.0 as usize & PLACE]));
+                kept.push(std::mem::take(&mut self.lists[word.0 as usize & PLACE]));
                 word.0 = word.0 & !(PLACE as u64) | (kept.len() as u64 - 1);
             }
         }
         self.used = kept.len();
         self.room = 2 * kept.len() + (1 << 12);
-        self.crowds = kept;
+        self.lists = kept;
     }
 
     /// Whether the thread itself has read the granule with a strong access.
@@ -127,7 +127,7 @@ impl Readers {
             stamp.strength() != Strength::Weak && stamp.warp() == warp && lanes >> lane & 1 == 1
         };
         let Some(&word) = self.words.get(g).filter(|word| word.0 >= self.limit) else { return false };
-        match self.crowd(word) {
+        match self.list(word) {
             Some(list) => list.iter().any(|(s, lanes)| strong(*s, *lanes)),
             None => strong(word, 1 << word.lane()),
         }
@@ -135,7 +135,7 @@ impl Readers {
 
     /// Checks the readers of a granule against a write. Removes the readers that are ordered before the write and that
     /// the write can represent in later checks.
-    pub fn check(&mut self, threads: &Threads, g: usize, address: u32, own: Stamp, out: &mut Vec<Conflict>) {
+    pub fn check(&mut self, threads: &Threads, g: usize, address: u64, own: Stamp, out: &mut Conflicts) {
         let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), self.limit);
         let Some(&word) = self.words.get(g).filter(|word| word.0 >= limit) else { return };
         if own.strength() == Strength::Weak && word.0 & READER == own.0 & THREAD {
@@ -151,14 +151,7 @@ impl Readers {
                 let ordered = threads.ordered_here(first, warp, lane);
                 let race = !ordered && races(first, block, own, block);
                 if race {
-                    out.push(Conflict {
-                        first_block: block,
-                        first,
-                        second: own,
-                        address: u64::from(address),
-                        same_value: false,
-                        missing_proxy_fence: false,
-                    });
+                    out.list.push(Conflict::new((block, first), own, address));
                 }
                 if race || ordered && first.strength() >= own.strength() {
                     *mask &= !(1 << l);
@@ -192,7 +185,7 @@ impl Readers {
         }
         let place = word.0 as usize & PLACE;
         if word.0 & SEVERAL == SEVERAL
-            && let Some([(old, lanes)]) = self.crowds.get_mut(place).map(|list| &mut list[..])
+            && let Some([(old, lanes)]) = self.lists.get_mut(place).map(|list| &mut list[..])
             && alike(*old, stamp)
         {
             *lanes |= mask;

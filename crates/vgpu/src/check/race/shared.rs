@@ -14,19 +14,21 @@
 //! Whole rows and tiles ([`Tile`]) are checked run by run. If the past of every granule is settled or belongs to the
 //! same thread, which a few vector instructions determine, nothing races. All other accesses are checked lane by lane.
 
+use std::ops::RangeInclusive;
+
 use super::agent_reads::is_generic;
-use super::clock::lanes;
-use super::conflict::{AccessPattern, Conflict, Shape, races};
-use super::event::{Op, SameValue, Strength};
+use super::conflict::{AccessPattern, Conflict, Conflicts, Shape, races};
+use super::event::{Op, Ranges, SameValue, Strength};
 use super::readers::{READER, Readers};
 use super::stamp::{Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
 use super::tile::{Part, Tile, fill};
+use crate::lanes::lanes;
 use crate::num::simd::per_isa;
 
 const LINE: u32 = 7;
 /// Marks a line that contains an asynchronous access. The time of such an access says nothing about barriers.
-const LOOK: u32 = u32::MAX;
+const ASYNCHRONOUS: u32 = u32::MAX;
 /// Number of logged reads after which the log is entered into the granules anyway.
 const MAX_LOG: usize = 1 << 14;
 /// Number of reads that may stay in the log when a write enters other reads. Every such write must scan the rest.
@@ -42,8 +44,8 @@ struct Line {
     reads: u32,
     /// Time of the latest read that is in the log.
     logged: u32,
-    /// Floor at which a line marked `LOOK` was last scanned.
-    looked: u32,
+    /// Floor at which a line marked `ASYNCHRONOUS` was last scanned.
+    scanned: u32,
     /// The only warp with accesses since the last block-wide barrier, or `MANY`.
     owner: u32,
     /// Index of the first granule of the line.
@@ -81,11 +83,16 @@ impl Line {
         first..self.granule(address + bytes.max(1) - 1) + 1
     }
 
+    /// The address of the granule `index` after the granule of an address of the line.
+    fn address(&self, address: u32, index: usize) -> u64 {
+        u64::from((address >> self.shift) + index as u32) << self.shift
+    }
+
     #[inline(always)]
     fn wrote(&mut self, time: u32, floor: u32) {
         self.writes = self.writes.max(time);
-        if time == LOOK {
-            self.looked = floor;
+        if time == ASYNCHRONOUS {
+            self.scanned = floor;
         }
     }
 }
@@ -134,9 +141,28 @@ pub struct SharedShadow {
     pub seen: Vec<Stamp>,
 }
 
+/// An access to shared memory by the lanes of one instruction.
+#[derive(Clone, Copy)]
+pub struct SharedAccess<'a> {
+    pub mask: u32,
+    /// The stamp of lane 0.
+    pub stamp: Stamp,
+    pub ranges: &'a Ranges<'a, u32>,
+    pub pattern: &'a AccessPattern,
+}
+
+impl SharedAccess<'_> {
+    /// The largest granule, as a power of two, that every lane's range is a multiple of. At most four bytes.
+    #[inline(always)]
+    fn granule_shift(&self) -> u8 {
+        (self.pattern.or | self.ranges.bytes).trailing_zeros().min(2) as u8
+    }
+}
+
 /// The values that are common to everything one instruction does.
 #[derive(Clone, Copy)]
-struct Doing {
+struct Context<'t> {
+    threads: &'t Threads,
     /// The stamp of lane 0.
     stamp: Stamp,
     warp: u32,
@@ -147,25 +173,40 @@ struct Doing {
     weak: bool,
 }
 
-impl Doing {
-    fn new(threads: &Threads, stamp: Stamp) -> Doing {
+impl<'t> Context<'t> {
+    fn new(threads: &'t Threads, stamp: Stamp) -> Context<'t> {
         let weak = stamp.strength() == Strength::Weak;
-        Doing {
+        Context {
+            threads,
             stamp,
             warp: stamp.warp() as u32,
             floor: threads.floor(),
             synced: threads.synced(stamp.warp()),
-            time: if stamp.is_agent() { LOOK } else { stamp.time() },
+            time: if stamp.is_agent() { ASYNCHRONOUS } else { stamp.time() },
             weak,
         }
     }
 
     /// Like `new`, for a write. A strong write does not replace weaker writes that it is ordered after, so it must
     /// check them.
-    fn writing(threads: &Threads, stamp: Stamp) -> Doing {
-        let doing = Doing::new(threads, stamp);
-        Doing { synced: if doing.weak { doing.synced } else { 0 }, ..doing }
+    fn for_write(threads: &'t Threads, stamp: Stamp) -> Context<'t> {
+        let cx = Context::new(threads, stamp);
+        Context { synced: if cx.weak { cx.synced } else { 0 }, ..cx }
     }
+
+    /// Whether a stamp is ordered before the access of a lane.
+    fn is_ordered(&self, first: Stamp, lane: usize) -> bool {
+        self.threads.ordered_here(first, self.stamp.warp(), lane)
+    }
+}
+
+/// A granule that an access writes.
+#[derive(Clone, Copy)]
+struct Granule {
+    index: usize,
+    address: u64,
+    /// True if the granule may have readers that the write must be checked against.
+    read: bool,
 }
 
 #[inline(always)]
@@ -235,7 +276,7 @@ impl SharedShadow {
 
     /// The lines of an access, clipped to the size of the memory.
     #[inline(always)]
-    fn lines_of(&self, address: u32, bytes: u32) -> std::ops::RangeInclusive<usize> {
+    fn lines_of(&self, address: u32, bytes: u32) -> RangeInclusive<usize> {
         let last = address.saturating_add(bytes.max(1) - 1).min(self.bytes.saturating_sub(1));
         (address.min(last) >> LINE) as usize..=(last >> LINE) as usize
     }
@@ -268,24 +309,24 @@ impl SharedShadow {
     /// Checks a weak or strong read of a tile, if it is certain that nothing races. Otherwise it returns false and
     /// records no read.
     #[inline(always)]
-    fn read_tile(&mut self, doing: &Doing, tile: &Tile<'_>) -> bool {
-        if doing.stamp.is_agent() || !tile.fits(self.bytes) {
+    fn read_tile(&mut self, cx: &Context<'_>, tile: &Tile<'_>) -> bool {
+        if cx.stamp.is_agent() || !tile.fits(self.bytes) {
             return false;
         }
-        let who = doing.stamp.0 & WHO;
+        let who = cx.stamp.0 & WHO;
         for (at, units) in tile.parts(LINE) {
             let line = &mut self.lines[(at >> LINE) as usize];
             if tile.unit < 1 << line.shift {
                 return false;
             }
-            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let settled = line.settled(cx.warp, cx.floor, cx.synced);
             let granules = line.range(at, units.len() as u32 * tile.unit);
             let per_unit = (tile.unit >> line.shift) as usize;
             let part = Part { granules, units, per_unit, who, limit: below(settled) };
             if line.writes > settled && !(self.also.is_empty() && part.is_quiet(&self.writes, WHO))
                 || line.eager
                     && line.reads > settled
-                    && !(doing.weak && part.is_quiet(&self.readers.words, READER))
+                    && !(cx.weak && part.is_quiet(&self.readers.words, READER))
             {
                 return false;
             }
@@ -293,39 +334,39 @@ impl SharedShadow {
         let mut log = false;
         for (at, units) in tile.parts(LINE) {
             let line = &mut self.lines[(at >> LINE) as usize];
-            line.reads = line.reads.max(doing.time);
+            line.reads = line.reads.max(cx.time);
             if line.eager {
                 let granules = line.range(at, units.len() as u32 * tile.unit);
                 let per_unit = (tile.unit >> line.shift) as usize;
                 self.readers.reserve(self.writes.len());
-                fill(&mut self.readers.words[granules], units, per_unit, doing.stamp);
+                fill(&mut self.readers.words[granules], units, per_unit, cx.stamp);
             } else {
-                line.logged = line.logged.max(doing.time);
+                line.logged = line.logged.max(cx.time);
                 log = true;
             }
         }
         if log {
             let map = self.map_of(tile);
             let span = (tile.base, tile.base + tile.reach());
-            self.log_read(doing, u32::MAX, tile.unit, Logged::Tile(tile.row, map), span);
+            self.log_read(cx, u32::MAX, tile.unit, Logged::Tile(tile.row, map), span);
         }
         true
     }
 
     /// Does the same for a write.
     #[inline(always)]
-    fn write_tile(&mut self, doing: &Doing, tile: &Tile<'_>) -> bool {
+    fn write_tile(&mut self, cx: &Context<'_>, tile: &Tile<'_>) -> bool {
         if !tile.fits(self.bytes) {
             return false;
         }
-        let who = doing.stamp.0 & THREAD;
+        let who = cx.stamp.0 & THREAD;
         for (at, units) in tile.parts(LINE) {
             let number = (at >> LINE) as usize;
             let line = &mut self.lines[number];
             if tile.unit < 1 << line.shift {
                 return false;
             }
-            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let settled = line.settled(cx.warp, cx.floor, cx.synced);
             let (written, read) = (line.writes > settled, line.reads > settled);
             if !(written || read) {
                 continue;
@@ -336,18 +377,18 @@ impl SharedShadow {
                 self.make_eager(number, settled);
             }
             let part = Part { granules, units, per_unit, who, limit: below(settled) };
-            if written && !(doing.weak && self.also.is_empty() && part.is_quiet(&self.writes, WHO))
-                || read && !(doing.weak && part.is_quiet(&self.readers.words, READER))
+            if written && !(cx.weak && self.also.is_empty() && part.is_quiet(&self.writes, WHO))
+                || read && !(cx.weak && part.is_quiet(&self.readers.words, READER))
             {
                 return false;
             }
         }
         for (at, units) in tile.parts(LINE) {
             let line = &mut self.lines[(at >> LINE) as usize];
-            line.wrote(doing.time, doing.floor);
+            line.wrote(cx.time, cx.floor);
             let granules = line.range(at, units.len() as u32 * tile.unit);
             let per_unit = (tile.unit >> line.shift) as usize;
-            fill(&mut self.writes[granules], units, per_unit, doing.stamp);
+            fill(&mut self.writes[granules], units, per_unit, cx.stamp);
         }
         true
     }
@@ -374,8 +415,8 @@ impl SharedShadow {
     }
 
     #[inline(always)]
-    fn log_read(&mut self, doing: &Doing, mask: u32, bytes: u32, how: Logged, span: (u32, u32)) {
-        self.log.push(LoggedRead { stamp: doing.stamp, mask, bytes, how, span });
+    fn log_read(&mut self, cx: &Context<'_>, mask: u32, bytes: u32, how: Logged, span: (u32, u32)) {
+        self.log.push(LoggedRead { stamp: cx.stamp, mask, bytes, how, span });
         if self.log.len().max(self.scattered.len()) >= MAX_LOG {
             self.enter_log((0, u32::MAX));
         }
@@ -386,76 +427,61 @@ impl SharedShadow {
     #[inline(always)]
     fn tile(&mut self, threads: &Threads, stamp: Stamp, tile: &Tile<'_>) -> bool {
         if stamp.op() == Op::Read {
-            self.read_tile(&Doing::new(threads, stamp), tile)
+            self.read_tile(&Context::new(threads, stamp), tile)
         } else {
-            self.write_tile(&Doing::writing(threads, stamp), tile)
+            self.write_tile(&Context::for_write(threads, stamp), tile)
         }
     }
 
     #[inline(always)]
-    fn read(
-        &mut self,
-        threads: &Threads,
-        mask: u32,
-        stamp: Stamp,
-        at: &[u32; 32],
-        lay: &AccessPattern,
-        bytes: u32,
-        out: &mut Vec<Conflict>,
-    ) {
+    fn read(&mut self, threads: &Threads, access: &SharedAccess<'_>, out: &mut Conflicts) {
         if self.bytes == 0 {
             return;
         }
-        let doing = Doing::new(threads, stamp);
-        if lay.shape == Shape::Row && self.read_tile(&doing, &Tile::row(lay.min, bytes)) {
+        let &SharedAccess { mask, stamp, ranges: &Ranges { at, bytes, .. }, pattern } = access;
+        let cx = &Context::new(threads, stamp);
+        if pattern.shape == Shape::Row && self.read_tile(cx, &Tile::row(pattern.min, bytes)) {
             return;
         }
         self.agent_reads |= stamp.is_agent();
-        let span = (lay.min, lay.max.saturating_add(bytes));
+        let span = (pattern.min, pattern.max.saturating_add(bytes));
         let close = self.lines_of(span.0, span.1 - span.0);
         let mut log = mask;
-        if close.end() - close.start() >= CLOSE || !self.glance(&doing, close, lay, bytes) {
+        if close.end() - close.start() >= CLOSE || !self.log_if_settled(cx, close, access.granule_shift()) {
             let mut hard = mask;
             if bytes <= 4 && span.1 <= self.bytes && !stamp.is_agent() {
-                (log, hard) = self.read_words(&doing, mask, at, bytes);
+                (log, hard) = self.read_words(cx, mask, at, bytes);
             }
             if hard != 0 {
-                log |= self.read_lanes(&doing, threads, hard, at, lay, bytes, out);
+                log |= self.read_lanes(cx, access, hard, out);
             }
         }
         if log == 0 {
             return;
         }
-        let how = match lay.shape {
+        let how = match pattern.shape {
             Shape::Point => Logged::Point,
             Shape::Row | Shape::Scattered => {
                 self.scattered.push(*at);
                 Logged::Scattered(self.scattered.len() as u32 - 1)
             }
         };
-        self.log_read(&doing, log, bytes, how, span);
+        self.log_read(cx, log, bytes, how, span);
     }
 
     /// Whether nothing in these lines can race with a read and the read belongs in the log. If so, marks the lines.
     #[inline(always)]
-    fn glance(
-        &mut self,
-        doing: &Doing,
-        lines: std::ops::RangeInclusive<usize>,
-        lay: &AccessPattern,
-        bytes: u32,
-    ) -> bool {
-        let fits = (lay.or | bytes).trailing_zeros().min(2) as u8;
+    fn log_if_settled(&mut self, cx: &Context<'_>, lines: RangeInclusive<usize>, fits: u8) -> bool {
         let lines = &mut self.lines[lines];
         let mut plain = true;
         for line in &mut *lines {
-            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let settled = line.settled(cx.warp, cx.floor, cx.synced);
             plain &= line.writes <= settled && !line.eager && line.shift <= fits;
         }
         if plain {
             for line in lines {
-                line.reads = line.reads.max(doing.time);
-                line.logged = line.logged.max(doing.time);
+                line.reads = line.reads.max(cx.time);
+                line.logged = line.logged.max(cx.time);
             }
         }
         plain
@@ -464,16 +490,16 @@ impl SharedShadow {
     /// Checks reads of a word, a half word or a byte per lane, as far as it is certain that they do not race. Returns
     /// the lanes that belong in the log, and the lanes that need the full check.
     #[inline(always)]
-    fn read_words(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) -> (u32, u32) {
+    fn read_words(&mut self, cx: &Context<'_>, mask: u32, at: &[u32; 32], bytes: u32) -> (u32, u32) {
         let shift = bytes.trailing_zeros() as u8;
         let (mut log, mut hard) = (0, 0);
         self.readers.reserve(self.writes.len());
         let simple = self.also.is_empty();
         let (lines, writes, readers) = (&mut self.lines[..], &self.writes[..], &mut self.readers.words[..]);
         for l in lanes(mask) {
-            let own = doing.stamp.with_lane(l);
+            let own = cx.stamp.with_lane(l);
             let line = &mut lines[(at[l] >> LINE) as usize];
-            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let settled = line.settled(cx.warp, cx.floor, cx.synced);
             let (limit, who) = (below(settled), own.0 & WHO);
             let quiet = |word: Stamp, names| word.0 < limit || word.0 & names == who;
             let g = line.granule(at[l]);
@@ -481,11 +507,11 @@ impl SharedShadow {
             if !ordered || line.shift != shift {
                 hard |= 1 << l;
             } else if !line.eager {
-                line.reads = line.reads.max(doing.time);
-                line.logged = line.logged.max(doing.time);
+                line.reads = line.reads.max(cx.time);
+                line.logged = line.logged.max(cx.time);
                 log |= 1 << l;
-            } else if doing.weak && quiet(readers[g], READER) {
-                line.reads = line.reads.max(doing.time);
+            } else if cx.weak && quiet(readers[g], READER) {
+                line.reads = line.reads.max(cx.time);
                 readers[g] = own;
             } else {
                 hard |= 1 << l;
@@ -498,48 +524,37 @@ impl SharedShadow {
     #[inline(never)]
     fn read_lanes(
         &mut self,
-        doing: &Doing,
-        threads: &Threads,
+        cx: &Context<'_>,
+        access: &SharedAccess<'_>,
         mask: u32,
-        at: &[u32; 32],
-        lay: &AccessPattern,
-        bytes: u32,
-        out: &mut Vec<Conflict>,
+        out: &mut Conflicts,
     ) -> u32 {
-        let fits = (lay.or | bytes).trailing_zeros().min(2) as u8;
+        let (&Ranges { at, bytes, .. }, fits) = (access.ranges, access.granule_shift());
         let (mut look, mut eager) = (false, false);
         self.each_line(mask, at, bytes, |shadow, number| {
             let line = &mut shadow.lines[number];
-            look |= line.writes > line.settled(doing.warp, doing.floor, doing.synced);
+            look |= line.writes > line.settled(cx.warp, cx.floor, cx.synced);
             eager |= line.eager;
-            line.reads = line.reads.max(doing.time);
-            line.logged = if line.eager { line.logged } else { line.logged.max(doing.time) };
+            line.reads = line.reads.max(cx.time);
+            line.logged = if line.eager { line.logged } else { line.logged.max(cx.time) };
             if fits < line.shift {
                 shadow.refine(number, fits);
             }
         });
         if look {
-            self.check_reads(threads, mask, doing.stamp, at, bytes, out);
+            self.check_reads(cx, mask, at, bytes, out);
         }
         if eager {
-            self.enter_lanes(doing, mask, at, bytes);
+            self.enter_lanes(cx, mask, at, bytes);
         }
         if eager { 0 } else { mask }
     }
 
     #[inline(never)]
-    fn check_reads(
-        &mut self,
-        threads: &Threads,
-        mask: u32,
-        stamp: Stamp,
-        at: &[u32; 32],
-        bytes: u32,
-        out: &mut Vec<Conflict>,
-    ) {
-        let (block, warp, limit) = (threads.block, stamp.warp(), below(threads.floor()));
+    fn check_reads(&mut self, cx: &Context<'_>, mask: u32, at: &[u32; 32], bytes: u32, out: &mut Conflicts) {
+        let (block, limit) = (cx.threads.block, below(cx.threads.floor()));
         for l in lanes(mask) {
-            let own = stamp.with_lane(l);
+            let own = cx.stamp.with_lane(l);
             let mut last = Stamp::NONE;
             for (at, bytes) in self.parts(at[l], bytes) {
                 let line = self.lines[(at >> LINE) as usize];
@@ -549,18 +564,11 @@ impl SharedShadow {
                             continue;
                         }
                         last = first;
-                        if threads.ordered_here(first, warp, l) {
+                        if cx.is_ordered(first, l) {
                             continue;
                         }
                         if races(first, block, own, block) {
-                            out.push(Conflict {
-                                first_block: block,
-                                first,
-                                second: own,
-                                address: u64::from((at >> line.shift) + i as u32) << line.shift,
-                                same_value: false,
-                                missing_proxy_fence: false,
-                            });
+                            out.list.push(Conflict::new((block, first), own, line.address(at, i)));
                         } else {
                             self.note_seen(first);
                         }
@@ -568,7 +576,7 @@ impl SharedShadow {
                 }
             }
         }
-        self.each_line(mask, at, bytes, |shadow, line| shadow.settle(threads, line));
+        self.each_line(mask, at, bytes, |shadow, line| shadow.settle(cx.threads, line));
     }
 
     /// Checks chunks that an agent of the async proxy reads for the lanes of `mask` together. The writes of the chunks
@@ -579,7 +587,7 @@ impl SharedShadow {
         stamp: Stamp,
         mask: u32,
         addresses: &[u32],
-        out: &mut Vec<Conflict>,
+        out: &mut Conflicts,
     ) {
         let (block, warp) = (threads.block, stamp.warp());
         let mut last = [Stamp::NONE; 2];
@@ -596,14 +604,8 @@ impl SharedShadow {
                     if ordered && (!is_generic(first) || threads.proxied(first, warp, mask)) {
                         continue;
                     }
-                    out.push(Conflict {
-                        first_block: block,
-                        first,
-                        second: stamp,
-                        address: u64::from((at >> line.shift) + i as u32) << line.shift,
-                        same_value: false,
-                        missing_proxy_fence: ordered,
-                    });
+                    let conflict = Conflict::new((block, first), stamp, line.address(at, i));
+                    out.list.push(Conflict { missing_proxy_fence: ordered, ..conflict });
                 }
             }
         }
@@ -615,18 +617,18 @@ impl SharedShadow {
         }
     }
 
-    /// Removes the `LOOK` mark of a line whose asynchronous writes are ordered before a block-wide barrier.
+    /// Removes the `ASYNCHRONOUS` mark of a line whose asynchronous writes are ordered before a block-wide barrier.
     fn settle(&mut self, threads: &Threads, number: usize) {
         let line = &mut self.lines[number];
-        if line.writes != LOOK || line.looked == threads.floor() {
+        if line.writes != ASYNCHRONOUS || line.scanned == threads.floor() {
             return;
         }
-        line.looked = threads.floor();
+        line.scanned = threads.floor();
         let mut latest = 0;
         for g in line.range(0, 1 << LINE) {
             for s in [self.writes[g], self.also.get(g).copied().unwrap_or_default()] {
                 if s.is_agent() {
-                    latest = if threads.known_to_all(s) { latest } else { LOOK };
+                    latest = if threads.known_to_all(s) { latest } else { ASYNCHRONOUS };
                 } else {
                     latest = latest.max(s.time());
                 }
@@ -636,35 +638,26 @@ impl SharedShadow {
     }
 
     #[inline(always)]
-    fn write(
-        &mut self,
-        threads: &Threads,
-        mask: u32,
-        stamp: Stamp,
-        at: &[u32; 32],
-        lay: &AccessPattern,
-        bytes: u32,
-        values: &dyn SameValue,
-        out: &mut Vec<Conflict>,
-    ) {
+    fn write(&mut self, threads: &Threads, access: &SharedAccess<'_>, out: &mut Conflicts) {
         if self.bytes == 0 {
             return;
         }
-        let doing = Doing::writing(threads, stamp);
-        if lay.shape == Shape::Row && self.write_tile(&doing, &Tile::row(lay.min, bytes)) {
+        let &SharedAccess { mask, stamp, ranges: &Ranges { at, bytes, .. }, pattern } = access;
+        let cx = &Context::for_write(threads, stamp);
+        if pattern.shape == Shape::Row && self.write_tile(cx, &Tile::row(pattern.min, bytes)) {
             return;
         }
-        let words = bytes <= 4 && lay.max.saturating_add(bytes) <= self.bytes;
-        let hard = if words { self.write_words(&doing, mask, at, bytes) } else { mask };
+        let words = bytes <= 4 && pattern.max.saturating_add(bytes) <= self.bytes;
+        let hard = if words { self.write_words(cx, mask, at, bytes) } else { mask };
         if hard != 0 {
-            self.write_lanes(&doing, threads, hard, at, lay, bytes, values, out);
+            self.write_lanes(cx, access, hard, out);
         }
     }
 
     /// Checks writes of a word, a half word or a byte per lane, as far as it is certain that they do not race. Returns
     /// the lanes that need the full check.
     #[inline(always)]
-    fn write_words(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) -> u32 {
+    fn write_words(&mut self, cx: &Context<'_>, mask: u32, at: &[u32; 32], bytes: u32) -> u32 {
         let shift = bytes.trailing_zeros() as u8;
         let mut hard = 0;
         if !self.also.is_empty() {
@@ -672,17 +665,17 @@ impl SharedShadow {
         }
         let (lines, writes, readers) = (&mut self.lines[..], &mut self.writes[..], &self.readers.words[..]);
         for l in lanes(mask) {
-            let own = doing.stamp.with_lane(l);
+            let own = cx.stamp.with_lane(l);
             let line = &mut lines[(at[l] >> LINE) as usize];
-            let settled = line.settled(doing.warp, doing.floor, doing.synced);
+            let settled = line.settled(cx.warp, cx.floor, cx.synced);
             let (limit, who) = (below(settled), own.0 & THREAD);
-            let quiet = |word: Stamp, names| word.0 < limit || doing.weak && word.0 & names == who;
+            let quiet = |word: Stamp, names| word.0 < limit || cx.weak && word.0 & names == who;
             let g = line.granule(at[l]);
             let unread = line.reads <= settled
                 || line.logged <= settled && readers.get(g).is_some_and(|word| quiet(*word, READER));
             let word = &mut writes[g];
             if unread && line.shift == shift && quiet(*word, WHO) {
-                line.wrote(doing.time, doing.floor);
+                line.wrote(cx.time, cx.floor);
                 *word = own;
             } else {
                 hard |= 1 << l;
@@ -693,27 +686,17 @@ impl SharedShadow {
 
     /// Checks any writes.
     #[inline(never)]
-    fn write_lanes(
-        &mut self,
-        doing: &Doing,
-        threads: &Threads,
-        mask: u32,
-        at: &[u32; 32],
-        lay: &AccessPattern,
-        bytes: u32,
-        values: &dyn SameValue,
-        out: &mut Vec<Conflict>,
-    ) {
-        let fits = (lay.or | bytes).trailing_zeros().min(2) as u8;
+    fn write_lanes(&mut self, cx: &Context<'_>, access: &SharedAccess<'_>, mask: u32, out: &mut Conflicts) {
+        let (&Ranges { at, bytes, values }, fits) = (access.ranges, access.granule_shift());
         for l in lanes(mask) {
-            let own = doing.stamp.with_lane(l);
-            let mut told = Stamp::NONE;
+            let own = cx.stamp.with_lane(l);
+            out.last = Stamp::NONE;
             for (at, bytes) in self.parts(at[l], bytes) {
                 let number = (at >> LINE) as usize;
                 let line = &mut self.lines[number];
-                let settled = line.settled(doing.warp, doing.floor, doing.synced);
+                let settled = line.settled(cx.warp, cx.floor, cx.synced);
                 let read = line.reads > settled;
-                line.wrote(doing.time, doing.floor);
+                line.wrote(cx.time, cx.floor);
                 if fits < line.shift {
                     self.refine(number, fits);
                 }
@@ -721,7 +704,7 @@ impl SharedShadow {
                     self.make_eager(number, settled);
                 }
                 let (limit, who) = (below(settled), own.0 & THREAD);
-                let quiet = |word: Stamp, names| word.0 < limit || doing.weak && word.0 & names == who;
+                let quiet = |word: Stamp, names| word.0 < limit || cx.weak && word.0 & names == who;
                 let (simple, line) = (self.also.is_empty(), self.lines[number]);
                 for (i, g) in line.range(at, bytes).enumerate() {
                     let unread = !read || self.readers.words.get(g).is_none_or(|word| quiet(*word, READER));
@@ -729,9 +712,8 @@ impl SharedShadow {
                         self.writes[g] = own;
                         continue;
                     }
-                    let address = ((at >> line.shift) + i as u32) << line.shift;
-                    let floor = doing.floor;
-                    self.write_granule(threads, g, address, own, read, floor, values, &mut told, out);
+                    let granule = Granule { index: g, address: line.address(at, i), read };
+                    self.write_granule(cx, granule, own, values, out);
                 }
             }
         }
@@ -739,17 +721,14 @@ impl SharedShadow {
 
     fn write_granule(
         &mut self,
-        threads: &Threads,
-        g: usize,
-        address: u32,
+        cx: &Context<'_>,
+        granule: Granule,
         own: Stamp,
-        check_readers: bool,
-        floor: u32,
         values: &dyn SameValue,
-        told: &mut Stamp,
-        out: &mut Vec<Conflict>,
+        out: &mut Conflicts,
     ) {
-        let (block, warp, lane, limit) = (threads.block, own.warp(), own.lane(), below(floor));
+        let Granule { index: g, address, read } = granule;
+        let (block, warp, lane, limit) = (cx.threads.block, own.warp(), own.lane(), below(cx.floor));
         let last = self.writes[g];
         if last.0 >= limit {
             let also = self.also.get(g).copied().unwrap_or_default();
@@ -757,8 +736,8 @@ impl SharedShadow {
             // See `Fine::write`: a strong access that saw the strong writes orders them before a weak write.
             let witnessed = own.op() == Op::Write
                 && own.strength() == Strength::Weak
-                && (last.op() == Op::Atomic && threads.ordered_here(last, warp, lane)
-                    || check_readers && self.readers.read_strongly(g, warp, lane));
+                && (last.op() == Op::Atomic && cx.is_ordered(last, lane)
+                    || read && self.readers.read_strongly(g, warp, lane));
             for first in [also, last] {
                 if first.0 < limit || witnessed && first.strength() != Strength::Weak {
                     continue;
@@ -774,7 +753,7 @@ impl SharedShadow {
                     }
                     continue;
                 }
-                if threads.ordered_here(first, warp, lane) {
+                if cx.is_ordered(first, lane) {
                     // A strong write does not replace an earlier weaker write: a later strong access may race with the
                     // weaker write only.
                     if first.strength() < own.strength() {
@@ -793,17 +772,8 @@ impl SharedShadow {
                         } else {
                             values.as_memory(lane)
                         };
-                    if *told != first {
-                        out.push(Conflict {
-                            first_block: block,
-                            first,
-                            second: own,
-                            address: u64::from(address),
-                            same_value: harmless,
-                            missing_proxy_fence: false,
-                        });
-                        *told = first;
-                    }
+                    let conflict = Conflict::new((block, first), own, address);
+                    out.push_once(Conflict { same_value: harmless, ..conflict });
                 }
                 // Prefer to keep a write of another warp, because a warp-wide sync does not order it.
                 let weak_kept = !kept.is_none() && kept.strength() == Strength::Weak;
@@ -820,8 +790,8 @@ impl SharedShadow {
         } else if let Some(also) = self.also.get_mut(g) {
             *also = Stamp::NONE;
         }
-        if check_readers {
-            self.readers.check(threads, g, address, own, out);
+        if read {
+            self.readers.check(cx.threads, g, address, own, out);
         }
         self.writes[g] = own;
     }
@@ -882,22 +852,22 @@ impl SharedShadow {
     }
 
     /// Enters reads immediately.
-    fn enter_lanes(&mut self, doing: &Doing, mask: u32, at: &[u32; 32], bytes: u32) {
+    fn enter_lanes(&mut self, cx: &Context<'_>, mask: u32, at: &[u32; 32], bytes: u32) {
         self.readers.reserve(self.writes.len());
         for l in lanes(mask) {
-            let own = doing.stamp.with_lane(l);
+            let own = cx.stamp.with_lane(l);
             for (at, bytes) in self.parts(at[l], bytes) {
                 let line = &self.lines[(at >> LINE) as usize];
                 // A weak read replaces everything that is ordered before it. A strong read replaces only reads before
                 // the last block-wide barrier.
-                let settled = if line.owner == doing.warp && doing.weak { doing.synced } else { 0 };
-                let limit = below(doing.floor.max(settled));
+                let settled = if line.owner == cx.warp && cx.weak { cx.synced } else { 0 };
+                let limit = below(cx.floor.max(settled));
                 for g in line.range(at, bytes) {
                     let word = self.readers.words[g];
-                    if word.0 < limit || doing.weak && word.0 & READER == own.0 & WHO {
+                    if word.0 < limit || cx.weak && word.0 & READER == own.0 & WHO {
                         self.readers.words[g] = own;
                     } else {
-                        self.readers.enter(g, doing.stamp, 1 << l, limit);
+                        self.readers.enter(g, cx.stamp, 1 << l, limit);
                     }
                 }
             }
@@ -909,32 +879,17 @@ impl SharedShadow {
 // checking.
 
 #[inline(always)]
-fn read_body<const WIDE: bool>(
+fn access_body<const WIDE: bool>(
     shadow: &mut SharedShadow,
     threads: &Threads,
-    mask: u32,
-    stamp: Stamp,
-    at: &[u32; 32],
-    lay: &AccessPattern,
-    bytes: u32,
-    out: &mut Vec<Conflict>,
+    access: &SharedAccess<'_>,
+    out: &mut Conflicts,
 ) {
-    shadow.read(threads, mask, stamp, at, lay, bytes, out);
-}
-
-#[inline(always)]
-fn write_body<const WIDE: bool>(
-    shadow: &mut SharedShadow,
-    threads: &Threads,
-    mask: u32,
-    stamp: Stamp,
-    at: &[u32; 32],
-    lay: &AccessPattern,
-    bytes: u32,
-    values: &dyn SameValue,
-    out: &mut Vec<Conflict>,
-) {
-    shadow.write(threads, mask, stamp, at, lay, bytes, values, out);
+    if access.stamp.op() == Op::Read {
+        shadow.read(threads, access, out);
+    } else {
+        shadow.write(threads, access, out);
+    }
 }
 
 #[inline(always)]
@@ -948,28 +903,12 @@ fn tile_body<const WIDE: bool>(
 }
 
 per_isa! {
-    /// Checks reads by the lanes of `mask`. `stamp` is the stamp of lane 0.
-    pub fn read = read_body where (
+    /// Checks an access by the lanes of one instruction.
+    pub fn access = access_body where (
         shadow: &mut SharedShadow,
         threads: &Threads,
-        mask: u32,
-        stamp: Stamp,
-        at: &[u32; 32],
-        lay: &AccessPattern,
-        bytes: u32,
-        out: &mut Vec<Conflict>,
-    );
-    /// Checks writes or atomics by the lanes of `mask`.
-    pub fn write = write_body where (
-        shadow: &mut SharedShadow,
-        threads: &Threads,
-        mask: u32,
-        stamp: Stamp,
-        at: &[u32; 32],
-        lay: &AccessPattern,
-        bytes: u32,
-        values: &dyn SameValue,
-        out: &mut Vec<Conflict>,
+        access: &SharedAccess<'_>,
+        out: &mut Conflicts,
     );
     /// Checks a read or write of a tile, if it is certain that nothing races. Otherwise it returns false without
     /// recording the access, and the caller must check it lane by lane.

@@ -13,8 +13,10 @@
 //! The time is in the high bits, so `stamp < (floor + 1) << TIME` means "before the last block-wide barrier, or empty".
 //! The agent bit is the highest bit, so the stamp of an agent always fails that test and gets the full check.
 
+use super::super::site::Site;
 use super::clock::AGENTS;
-use super::event::{Access, Agent, Op, Side, Strength};
+use super::event::{Access, Agent, Op, Strength};
+use super::report::Side;
 
 pub const TIME: u32 = 34;
 pub const MAX_TIME: u32 = (1 << 26) - 1;
@@ -37,15 +39,15 @@ impl Stamp {
 
     /// Returns the stamp of lane 0. The stamp of another lane is this value plus the lane number.
     #[inline(always)]
-    pub fn new(access: Access, warp: u32, time: u32, agent: Option<Agent>) -> Stamp {
-        debug_assert!(warp < 32 && time <= MAX_TIME);
+    pub fn new(access: Access, site: Site, time: u32, agent: Option<Agent>) -> Stamp {
+        debug_assert!(site.warp < 32 && time <= MAX_TIME);
         Stamp(
             agent.map_or(0, |agent| AGENT | (agent as u64) << WHICH)
                 | (time as u64) << TIME
                 | (access.strength() as u64) << 32
                 | (access.op as u64) << 30
-                | (access.pc.min(MAX_PC) as u64) << 10
-                | (warp as u64) << 5,
+                | (site.pc.min(MAX_PC) as u64) << 10
+                | (site.warp as u64) << 5,
         )
     }
 
@@ -91,7 +93,7 @@ impl Stamp {
     }
 
     /// The stamp of the thread itself at another time.
-    pub fn of_thread(self, time: u32) -> Stamp {
+    pub fn at_time(self, time: u32) -> Stamp {
         Stamp(self.0 & ((1 << TIME) - 1) | (time as u64) << TIME)
     }
 

@@ -6,9 +6,10 @@
 //! raises the floor of the block to their previous maximum: everything stamped at or below the floor is ordered before
 //! everything that follows.
 
-use super::clock::{Blocks, Known, lanes};
+use super::clock::{Blocks, Known};
 use super::event::{Access, Agent, Op, Strength};
 use super::stamp::{MAX_TIME, Stamp, entity_of};
+use crate::lanes::lanes;
 
 /// One kind of knowledge in three layers. A thread has the union of the layers of its block, its warp and itself.
 #[derive(Debug, Default)]
@@ -178,7 +179,7 @@ impl Warp {
 
 /// A named barrier between its first arrival and its completion.
 #[derive(Debug, Default)]
-struct Named {
+struct NamedBarrier {
     waiting: Vec<(usize, u32)>,
     /// True if some lanes arrived without waiting. The fields below hold what the lanes gave to the barrier.
     early: bool,
@@ -240,7 +241,7 @@ pub struct Threads {
     pending_used: bool,
     /// The part of `pending` that read-modify-writes have read.
     read_by_atomics: Blocks,
-    barriers: Vec<Named>,
+    barriers: Vec<NamedBarrier>,
     /// Whether any thread may know something about another block.
     knows_others: bool,
     /// True if a thread has exited.
@@ -520,7 +521,7 @@ impl Threads {
     /// Lanes reach a named barrier, to wait there or only to be counted.
     pub fn arrive(&mut self, barrier: usize, warp: usize, mask: u32, waits: bool) {
         if self.barriers.len() <= barrier {
-            self.barriers.resize_with(barrier + 1, Named::default);
+            self.barriers.resize_with(barrier + 1, NamedBarrier::default);
         }
         if waits {
             // A waiting lane does nothing more, so its knowledge can be collected when the barrier completes.
@@ -535,7 +536,7 @@ impl Threads {
     }
 
     /// Adds the knowledge of the lanes to a barrier.
-    fn give(&self, warp: usize, mask: u32, named: &mut Named) {
+    fn give(&self, warp: usize, mask: u32, named: &mut NamedBarrier) {
         named.known.join(&self.release(warp, mask));
         if self.proxy_fences_used {
             named.fenced[2].join(&self.fenced[2].view(warp, mask));
@@ -777,7 +778,7 @@ impl Threads {
         // An operation that was started long ago counts as started before.
         from.time - stamp.time() >= ISSUES as u32 || {
             let started = from.issued[stamp.time() as usize % ISSUES];
-            self.ordered_here(stamp.of_thread(started), warp, lane)
+            self.ordered_here(stamp.at_time(started), warp, lane)
         }
     }
 
@@ -794,8 +795,8 @@ impl Threads {
         let AgentClock { waited, groups, .. } = &mut w.agents[agent as usize];
         for l in lanes(mask) {
             let mut kept = 0;
-            for &(time, of) in groups.iter().rev() {
-                if of >> l & 1 == 0 {
+            for &(time, members) in groups.iter().rev() {
+                if members >> l & 1 == 0 {
                     continue;
                 }
                 if kept == keep {
@@ -805,7 +806,7 @@ impl Threads {
                 kept += 1;
             }
         }
-        groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
+        groups.retain(|&(time, members)| lanes(members).any(|l| waited[l] < time));
     }
 
     /// Lanes wait for everything that they have started.
@@ -816,7 +817,7 @@ impl Threads {
         for l in lanes(mask) {
             waited[l] = *time;
         }
-        groups.retain(|&(time, of)| lanes(of).any(|l| waited[l] < time));
+        groups.retain(|&(time, members)| lanes(members).any(|l| waited[l] < time));
         self.tick_agent(warp, agent);
     }
 

@@ -69,7 +69,6 @@ fn saturation_flushing_and_canonical_nans() {
     assert_eq!(ftz(f32::MIN_POSITIVE), f32::MIN_POSITIVE);
     assert_eq!(add(f32::INFINITY, f32::NEG_INFINITY, Round::Nearest).to_bits(), NAN_F32);
     assert_eq!(mul(f32::from_bits(0xffc1_2345), 1.0, Round::Nearest).to_bits(), NAN_F32);
-    assert_eq!(neg_f64(0xfff1_2345_6789_abcd), 0xfff9_2345_6789_abcd);
     assert_eq!(copysign(0x8000_0000, 0x3f80_0000), 0xbf80_0000);
 }
 

@@ -118,14 +118,6 @@ fn products_and_their_upper_halves() {
 }
 
 #[test]
-fn division_by_zero_and_overflow_do_not_trap() {
-    assert_eq!((div_u32(5, 0), rem_u32(5, 0), div_s32(5, 0), rem_s32(5, 0)), (!0, !0, !0, !0));
-    assert_eq!((div_s32(1 << 31, !0), rem_s32(1 << 31, !0)), (1 << 31, 0));
-    assert_eq!((div_s64(1 << 63, !0), rem_s64(1 << 63, !0)), (1 << 63, 0));
-    assert_eq!((div_s16(0x8000, 0xffff), rem_s16(0xfff9, 3), div_u16(7, 0)), (0xffff_8000, !0, 0xffff));
-}
-
-#[test]
 fn dot_products_and_differences() {
     let (a, b) = (0x80_01_ff_7f, 0x02_fe_03_81);
     let signed = 127 * -127 + -3 + -2 + -128 * 2;
@@ -136,16 +128,6 @@ fn dot_products_and_differences() {
     assert_eq!(dp2a(0xfffe_0003, 0x0102_0304, 1, false, true, true), 3 * 2 + 0xfffe + 1);
     assert_eq!((sad_u32(3, 5, 1), sad_s32((-3i32) as u32, 5, 1)), (3, 9));
     assert_eq!(sad_s32(1 << 31, i32::MAX as u32, 0), u32::MAX);
-    assert_eq!((sad_u16(0x7fff_ffff, 0, 0x15fb), sad_s16(0xffff, 5, 1)), (0x15fa, 7));
-}
-
-/// Expected values come from an H200.
-#[test]
-fn packing_clamps() {
-    assert_eq!(pack_sat8(0xffff_ff7f, 0x9c40, 0x3656_740a, true), 0x740a_807f);
-    assert_eq!(pack_sat8(0xffff, 0x82, 0x1111_552f, false), 0x552f_ff82);
-    assert_eq!(pack_sat16(0x8000_0000, 70_000, true), 0x8000_7fff);
-    assert_eq!(pack_sat16(5, 70_000, false), 0x0005_ffff);
 }
 
 #[test]

@@ -120,8 +120,6 @@ pub enum Accumulation {
 impl Accumulation {
     /// FP8 on Ada's tensor cores and in Hopper's wgmma, which keep about 13 bits. From published studies.
     pub const FP8_13_BIT: Self = Self::Aligned { group: 32, bits: 13 };
-    /// f16 and bf16 on Ampere and Ada. From published studies, not checked in this project.
-    pub const AMPERE: Self = Self::Aligned { group: 8, bits: 24 };
 }
 
 /// The operation of single-bit products.

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use super::super::*;
+use super::machine::site;
 
 const GLOBAL: u64 = 0x10_0000;
 
@@ -33,8 +34,8 @@ fn barrier(block: &mut BlockRaces, warps: u32) {
 #[ignore = "prints times"]
 #[allow(clippy::too_many_lines)] // A list of measurements.
 fn cost_per_warp_access() {
-    let read = Access::weak(1, Op::Read);
-    let write = Access::weak(2, Op::Write);
+    let read = Access::weak(Op::Read);
+    let write = Access::weak(Op::Write);
     // The execution core computes addresses and their layout anyway, so their cost does not count here.
     let plan = |bytes: u32, f: &dyn Fn(u32) -> u32| {
         let at = std::array::from_fn(|l| f(l as u32));
@@ -48,10 +49,13 @@ fn cost_per_warp_access() {
     let memory = GlobalRaces::new([(GLOBAL, 64 << 20)]);
     let mut b = BlockRaces::default();
     let rounds = 2000u64;
-    let shared =
-        |b: &mut BlockRaces, w: u32, access: Access, (at, lay): &([u32; 32], AccessPattern), bytes: u32| {
-            b.shared_at(w, u32::MAX, access, at, lay, bytes, &Differs);
-        };
+    let shared = |b: &mut BlockRaces,
+                  w: u32,
+                  access: Access,
+                  (at, pattern): &([u32; 32], AccessPattern),
+                  bytes: u32| {
+        b.shared_at(site(access.op as u32, w, u32::MAX), access, &Ranges::new(at, bytes), pattern);
+    };
 
     // SGEMM 16x16: a broadcast of two words, and 16 words read twice.
     let left: Vec<_> =
@@ -131,7 +135,7 @@ fn cost_per_warp_access() {
         }
     });
     b.start(0, 256, 48 << 10);
-    let atomic = Access { pc: 3, op: Op::Atomic, order: Order::Relaxed, scope: Scope::Gpu };
+    let atomic = Access { op: Op::Atomic, order: Order::Relaxed, scope: Scope::Gpu };
     let bins: Vec<_> = (1..100u32).map(|i| plan(4, &|l| ((l * 40503 * i) >> 5) % 256 * 4)).collect();
     measure("shared histogram atomics", rounds * 8, || {
         for i in 0..rounds as u32 {
@@ -143,7 +147,7 @@ fn cost_per_warp_access() {
     assert!(!b.has_reports());
     let global = |b: &mut BlockRaces, access: Access, at: u64| {
         let at = std::array::from_fn(|l| GLOBAL + at + l as u64 * 4);
-        b.global(&memory, 0, u32::MAX, access, &at, 4, &Differs);
+        b.global(&memory, site(access.op as u32, 0, u32::MAX), access, &Ranges::new(&at, 4));
     };
     measure("global rows, streamed once", rounds * 64, || {
         for block in 0..rounds as u32 {
@@ -168,7 +172,7 @@ fn cost_per_warp_access() {
             b.start(block, 32, 0);
             for k in 0..8 {
                 let at = std::array::from_fn(|l| GLOBAL + (20 << 20) + l as u64 * 4096 + k * 4);
-                b.global(&memory, 0, u32::MAX, read, &at, 4, &Differs);
+                b.global(&memory, site(1, 0, u32::MAX), read, &Ranges::new(&at, 4));
             }
         }
     });

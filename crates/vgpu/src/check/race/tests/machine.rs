@@ -15,6 +15,15 @@ pub struct Machine {
     pub trace: Vec<String>,
 }
 
+/// An instruction of block 0.
+pub fn site(pc: u32, warp: u32, lanes: u32) -> Site {
+    Site { pc, block: 0, warp, lanes }
+}
+
+fn access(op: Op, how: (Order, Scope)) -> Access {
+    Access { op, order: how.0, scope: how.1 }
+}
+
 struct Fixed(bool);
 
 impl SameValue for Fixed {
@@ -57,9 +66,15 @@ impl Machine {
         Machine::new(1, threads)
     }
 
-    fn access(&mut self, op: Op, how: (Order, Scope)) -> Access {
+    /// The next instruction, executed by lanes of a warp.
+    fn next(&mut self, warp: u32, lanes: u32) -> Site {
         self.pc += 1;
-        Access { pc: self.pc, op, order: how.0, scope: how.1 }
+        site(self.pc, warp, lanes)
+    }
+
+    /// The next instruction, executed by one thread.
+    fn next_of_thread(&mut self, thread: u32) -> Site {
+        self.next(thread / 32, 1 << (thread % 32))
     }
 
     /// One thread's access to a word of shared memory.
@@ -68,11 +83,11 @@ impl Machine {
     }
 
     pub fn sh_bytes(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), at: u32, bytes: u32) {
-        let access = self.access(op, how);
+        let site = self.next_of_thread(thread);
         self.trace
             .push(format!("{}: block {block} thread {thread} shared {at}+{bytes} {op:?} {how:?}", self.pc));
-        let same = Fixed(self.value != 0);
-        self.blocks[block as usize].shared(thread / 32, 1 << (thread % 32), access, &[at; 32], bytes, &same);
+        let ranges = Ranges { at: &[at; 32], bytes, values: &Fixed(self.value != 0) };
+        self.blocks[block as usize].shared(site, access(op, how), &ranges);
     }
 
     /// One thread's access to a word of global memory, including the acquire side.
@@ -81,15 +96,14 @@ impl Machine {
     }
 
     pub fn gl_bytes(&mut self, block: u32, thread: u32, op: Op, how: (Order, Scope), at: u64, bytes: u32) {
-        let access = self.access(op, how);
+        let site = self.next_of_thread(thread);
         self.trace
             .push(format!("{}: block {block} thread {thread} global {at}+{bytes} {op:?} {how:?}", self.pc));
-        let same = Fixed(self.value != 0);
         let at = [GLOBAL + at; 32];
-        let (warp, mask) = (thread / 32, 1 << (thread % 32));
+        let ranges = Ranges { at: &at, bytes, values: &Fixed(self.value != 0) };
         let b = &mut self.blocks[block as usize];
-        b.global(&self.memory, warp, mask, access, &at, bytes, &same);
-        b.global_observed(&self.memory, warp, mask, access, &at, bytes);
+        b.global(&self.memory, site, access(op, how), &ranges);
+        b.global_observed(&self.memory, site, access(op, how), &at, bytes);
     }
 
     /// Sets whether later writes store the value that is already there.
@@ -99,22 +113,22 @@ impl Machine {
 
     /// A whole warp's access, lane `l` at `word + l * stride`.
     pub fn sh_warp(&mut self, block: u32, warp: u32, op: Op, word: u32, stride: u32) {
-        let access = self.access(op, WEAK);
+        let site = self.next(warp, u32::MAX);
         self.trace
             .push(format!("{}: block {block} warp {warp} shared row {word} by {stride} {op:?}", self.pc));
         let at = std::array::from_fn(|l| (word + l as u32 * stride) * 4);
-        self.blocks[block as usize].shared(warp, u32::MAX, access, &at, 4, &Differs);
+        self.blocks[block as usize].shared(site, Access::weak(op), &Ranges::new(&at, 4));
     }
 
     /// An access to a tile of eight runs of 16 bytes, `row` bytes apart, by the lanes of `map`. It is checked as a
     /// whole if possible, otherwise lane by lane.
     pub fn sh_tile(&mut self, block: u32, warp: u32, op: Op, at: u32, row: u32, map: &[u8]) {
-        let access = self.access(op, WEAK);
+        let site = self.next(warp, u32::MAX);
         self.trace.push(format!("{}: block {block} warp {warp} shared tile {at} by {row} {op:?}", self.pc));
         let unit = 128 / map.len() as u32;
         let tile = Tile { base: at, row, run: 16, unit, lanes: map };
         let engine = &mut self.blocks[block as usize];
-        if engine.shared_tile(warp, access, &tile) {
+        if engine.shared_tile(site, Access::weak(op), &tile) {
             return;
         }
         // The tile is processed in parts of 32 units, and each lane has one unit of each part.
@@ -125,15 +139,16 @@ impl Machine {
                 let i = own.nth(part).expect("as many units as parts") as u32;
                 *address = at + i * unit / 16 * row + i * unit % 16;
             }
-            engine.shared(warp, u32::MAX, access, &address, unit, &Differs);
+            engine.shared(site, Access::weak(op), &Ranges::new(&address, unit));
         }
     }
 
     pub fn gl_warp(&mut self, block: u32, warp: u32, op: Op, word: u64) {
-        let access = self.access(op, WEAK);
+        let site = self.next(warp, u32::MAX);
         self.trace.push(format!("{}: block {block} warp {warp} global row {word} {op:?}", self.pc));
         let at = std::array::from_fn(|l| GLOBAL + (word + l as u64) * 4);
-        self.blocks[block as usize].global(&self.memory, warp, u32::MAX, access, &at, 4, &Differs);
+        let block = &mut self.blocks[block as usize];
+        block.global(&self.memory, site, Access::weak(op), &Ranges::new(&at, 4));
     }
 
     pub fn syncthreads(&mut self, block: u32) {
@@ -151,19 +166,10 @@ impl Machine {
 
     /// `cp.async` of one word by one thread.
     pub fn copy(&mut self, thread: u32, to: u32, from: u64) {
-        self.pc += 1;
+        let site = self.next_of_thread(thread);
         self.trace.push(format!("{}: thread {thread} copies to {to} from {from}", self.pc));
-        self.blocks[0].copy_issue(
-            &self.memory,
-            Agent::Copy,
-            thread / 32,
-            1 << (thread % 32),
-            self.pc,
-            &[to * 4; 32],
-            4,
-            &[GLOBAL + from * 4; 32],
-            &[4; 32],
-        );
+        let copy = Copy { to: &[to * 4; 32], bytes: 4, from: &[GLOBAL + from * 4; 32], read: &[4; 32] };
+        self.blocks[0].copy_issue(&self.memory, Agent::Copy, site, &copy);
     }
 
     pub fn kinds(&mut self) -> Vec<RaceKind> {

@@ -292,7 +292,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 // Strong accesses, sometimes to a word that weak accesses use too.
                 let op = [Op::Read, Op::Write, Op::Atomic][dice.roll(3) as usize];
                 let how = HOW[1 + dice.roll(5) as usize];
-                let access = Access { pc: 0, op, order: how.0, scope: how.1 };
+                let access = Access { op, order: how.0, scope: how.1 };
                 let word = if dice.roll(4) == 0 { 3 } else { 40 + dice.roll(2) };
                 if strong_shared && dice.roll(2) == 0 {
                     machine.sh(block as u32, thread as u32, op, how, word as u32);
@@ -324,8 +324,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     _ => 0xffff << (dice.roll(2) * 16),
                 };
                 engine.warp_sync(warp as u32, mask);
-                let members: Vec<usize> =
-                    clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let members: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 model.sync(&members, |_| true);
             }
             10 if dice.roll(4) == 0 => {
@@ -355,11 +354,11 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
             }
             12 => {
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 1 << lane };
-                let of: Vec<usize> = clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let threads: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 match dice.roll(3) {
                     0 => {
                         engine.agent_commit(Agent::Copy, warp as u32, mask);
-                        for t in of {
+                        for t in threads {
                             let last = model.now[model.agent(t)] - 1;
                             model.groups[t].push(last);
                         }
@@ -367,7 +366,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     1 => {
                         let keep = dice.roll(2) as usize;
                         engine.agent_wait(Agent::Copy, warp as u32, mask, keep as u32);
-                        for t in of {
+                        for t in threads {
                             let done = model.groups[t].len().saturating_sub(keep);
                             let (agent, newest) = (model.agent(t), model.groups[t][..done].last().copied());
                             model.known[t][agent] = model.known[t][agent].max(newest.unwrap_or(0));
@@ -375,7 +374,7 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                     }
                     _ => {
                         engine.copy_wait_all(warp as u32, mask);
-                        for t in of {
+                        for t in threads {
                             let agent = model.agent(t);
                             model.known[t][agent] = model.now[agent] - 1;
                         }
@@ -384,11 +383,11 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
             }
             _ => {
                 let mask = if dice.roll(2) == 0 { u32::MAX } else { 1 << lane };
-                let of: Vec<usize> = clock::lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
+                let threads: Vec<usize> = lanes(mask).map(|l| block * THREADS + warp * 32 + l).collect();
                 match dice.roll(3) {
                     0 => {
-                        engine.mbarrier_arrive(warp as u32, mask, 1000, &[2048; 32], true);
-                        for t in of {
+                        engine.mbarrier_arrive(site(1000, warp as u32, mask), &[2048; 32], true);
+                        for t in threads {
                             let all = model.all(t);
                             join(&mut model.arrived[block], &all);
                             model.now[t] += 1;
@@ -401,9 +400,9 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                         model.arrived[block].fill(0);
                     }
                     _ => {
-                        engine.mbarrier_wait(warp as u32, mask, mask, 1000, &[2048; 32], true);
+                        engine.mbarrier_wait(site(1000, warp as u32, mask), mask, &[2048; 32], true);
                         let news = model.completed[block].clone();
-                        for t in of {
+                        for t in threads {
                             join(&mut model.known[t], &news);
                         }
                     }

@@ -670,19 +670,19 @@ fn source_of_a_copy_overwritten_too_soon() {
 fn mbarrier_ring() {
     twin(RaceKind::Shared, 1, 64, |m, right| {
         let (full, empty) = ([512; 32], [520; 32]);
-        m.blocks[0].mbarrier_init(0, 1, 900, &full);
-        m.blocks[0].mbarrier_init(0, 1, 901, &empty);
+        m.blocks[0].mbarrier_init(site(900, 0, 1), &full);
+        m.blocks[0].mbarrier_init(site(901, 0, 1), &empty);
         m.syncthreads(0);
         for _ in 0..4 {
             m.sh_warp(0, 0, Write, 0, 1);
-            m.blocks[0].mbarrier_arrive(0, u32::MAX, 902, &full, true);
+            m.blocks[0].mbarrier_arrive(site(902, 0, u32::MAX), &full, true);
             m.blocks[0].mbarrier_complete(512);
-            m.blocks[0].mbarrier_wait(1, u32::MAX, u32::MAX, 903, &full, true);
+            m.blocks[0].mbarrier_wait(site(903, 1, u32::MAX), u32::MAX, &full, true);
             m.sh_warp(0, 1, Read, 0, 1);
-            m.blocks[0].mbarrier_arrive(1, u32::MAX, 904, &empty, true);
+            m.blocks[0].mbarrier_arrive(site(904, 1, u32::MAX), &empty, true);
             m.blocks[0].mbarrier_complete(520);
             if right {
-                m.blocks[0].mbarrier_wait(0, u32::MAX, u32::MAX, 905, &empty, true);
+                m.blocks[0].mbarrier_wait(site(905, 0, u32::MAX), u32::MAX, &empty, true);
             }
         }
     });
@@ -692,15 +692,15 @@ fn mbarrier_ring() {
 fn one_lane_arrives_for_the_warp() {
     twin(RaceKind::Shared, 1, 64, |m, right| {
         let full = [512; 32];
-        m.blocks[0].mbarrier_init(0, 1, 900, &full);
+        m.blocks[0].mbarrier_init(site(900, 0, 1), &full);
         m.syncthreads(0);
         m.sh_warp(0, 0, Write, 0, 1);
         if right {
             m.blocks[0].warp_sync(0, u32::MAX);
         }
-        m.blocks[0].mbarrier_arrive(0, 1, 902, &full, true);
+        m.blocks[0].mbarrier_arrive(site(902, 0, 1), &full, true);
         m.blocks[0].mbarrier_complete(512);
-        m.blocks[0].mbarrier_wait(1, u32::MAX, u32::MAX, 903, &full, true);
+        m.blocks[0].mbarrier_wait(site(903, 1, u32::MAX), u32::MAX, &full, true);
         m.sh_warp(0, 1, Read, 0, 1);
     });
 }
@@ -708,11 +708,11 @@ fn one_lane_arrives_for_the_warp() {
 #[test]
 fn mbarrier_used_before_its_initialisation_is_known() {
     twin(RaceKind::Shared, 1, 64, |m, right| {
-        m.blocks[0].mbarrier_init(0, 1, 900, &[512; 32]);
+        m.blocks[0].mbarrier_init(site(900, 0, 1), &[512; 32]);
         if right {
             m.syncthreads(0);
         }
-        m.blocks[0].mbarrier_arrive(1, u32::MAX, 902, &[512; 32], true);
+        m.blocks[0].mbarrier_arrive(site(902, 1, u32::MAX), &[512; 32], true);
     });
 }
 
@@ -721,14 +721,14 @@ fn copies_signal_an_mbarrier() {
     // The second copy is issued after the mark, so nothing orders its start with the reader.
     twin(RaceKind::Shared, 1, 64, |m, right| {
         let full = [512; 32];
-        m.blocks[0].mbarrier_init(0, 1, 900, &full);
+        m.blocks[0].mbarrier_init(site(900, 0, 1), &full);
         m.syncthreads(0);
         m.copy(3, 8, 0);
         let mark = m.blocks[0].agent_mark(Agent::Copy, 0);
         m.copy(3, 9, 0);
         m.blocks[0].mbarrier_arrive_copies(Agent::Copy, 0, 3, 512, mark);
         m.blocks[0].mbarrier_complete(512);
-        m.blocks[0].mbarrier_wait(1, u32::MAX, u32::MAX, 903, &full, true);
+        m.blocks[0].mbarrier_wait(site(903, 1, u32::MAX), u32::MAX, &full, true);
         m.sh(0, 40, Read, WEAK, if right { 8 } else { 9 });
     });
 }
@@ -737,9 +737,9 @@ fn copies_signal_an_mbarrier() {
 fn unfinished_phase_hands_over_nothing() {
     let mut m = Machine::block(64);
     m.sh_warp(0, 0, Write, 0, 1);
-    m.blocks[0].mbarrier_arrive(0, u32::MAX, 902, &[512; 32], true);
+    m.blocks[0].mbarrier_arrive(site(902, 0, u32::MAX), &[512; 32], true);
     // Wrong parity: the wait returns for the previous phase.
-    m.blocks[0].mbarrier_wait(1, u32::MAX, u32::MAX, 903, &[512; 32], true);
+    m.blocks[0].mbarrier_wait(site(903, 1, u32::MAX), u32::MAX, &[512; 32], true);
     m.sh_warp(0, 1, Read, 0, 1);
     assert_eq!(m.kinds(), [RaceKind::Shared]);
 }

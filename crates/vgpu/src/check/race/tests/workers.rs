@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::*;
+use super::machine::site;
 
 const GLOBAL: u64 = 0x10_0000;
 
@@ -35,8 +36,8 @@ fn either_worker_finds_the_race() {
                         for i in 0..64u64 {
                             // One worker goes up, the other down. Some rows cross sectors.
                             let at = if number == 0 { i } else { 63 - i };
-                            let access = Access::weak(at as u32, Op::Write);
-                            b.global(memory, 0, u32::MAX, access, &row(at * 132), 4, &Differs);
+                            let site = site(at as u32, 0, u32::MAX);
+                            b.global(memory, site, Access::weak(Op::Write), &Ranges::new(&row(at * 132), 4));
                         }
                         b.take_reports()
                     })
@@ -56,7 +57,7 @@ fn either_worker_finds_the_race() {
 fn hand_over_between_workers_is_silent() {
     let memory = GlobalRaces::new([(GLOBAL, 1 << 16)]);
     let flag = AtomicU32::new(0);
-    let volatile = |op| Access { pc: 7, op, order: Order::Volatile, scope: Scope::Sys };
+    let volatile = |op| Access { op, order: Order::Volatile, scope: Scope::Sys };
     let flag_at = [GLOBAL + 0x8000; 32];
     let rounds = 300u32;
     std::thread::scope(|s| {
@@ -65,22 +66,19 @@ fn hand_over_between_workers_is_silent() {
             for i in 1..=rounds {
                 b.global(
                     &memory,
-                    0,
-                    u32::MAX,
-                    Access::weak(1, Op::Write),
-                    &row(u64::from(i % 50) * 128),
-                    4,
-                    &Differs,
+                    site(1, 0, u32::MAX),
+                    Access::weak(Op::Write),
+                    &Ranges::new(&row(u64::from(i % 50) * 128), 4),
                 );
                 b.warp_sync(0, u32::MAX);
                 b.fence(0, 1, Scope::Gpu);
-                b.global(&memory, 0, 1, volatile(Op::Write), &flag_at, 4, &Differs);
+                b.global(&memory, site(7, 0, 1), volatile(Op::Write), &Ranges::new(&flag_at, 4));
                 flag.store(i, Ordering::Relaxed);
                 // Waits for the answer before the row is used again.
                 loop {
-                    b.global(&memory, 0, 1, volatile(Op::Read), &flag_at, 4, &Differs);
+                    b.global(&memory, site(7, 0, 1), volatile(Op::Read), &Ranges::new(&flag_at, 4));
                     let seen = flag.load(Ordering::Relaxed);
-                    b.global_observed(&memory, 0, 1, volatile(Op::Read), &flag_at, 4);
+                    b.global_observed(&memory, site(7, 0, 1), volatile(Op::Read), &flag_at, 4);
                     if seen == i | 1 << 31 {
                         break;
                     }
@@ -95,9 +93,9 @@ fn hand_over_between_workers_is_silent() {
             let mut b = block(1);
             for i in 1..=rounds {
                 loop {
-                    b.global(&memory, 0, 1, volatile(Op::Read), &flag_at, 4, &Differs);
+                    b.global(&memory, site(7, 0, 1), volatile(Op::Read), &Ranges::new(&flag_at, 4));
                     let seen = flag.load(Ordering::Relaxed);
-                    b.global_observed(&memory, 0, 1, volatile(Op::Read), &flag_at, 4);
+                    b.global_observed(&memory, site(7, 0, 1), volatile(Op::Read), &flag_at, 4);
                     if seen == i {
                         break;
                     }
@@ -107,16 +105,13 @@ fn hand_over_between_workers_is_silent() {
                 b.warp_sync(0, u32::MAX);
                 b.global(
                     &memory,
-                    0,
-                    u32::MAX,
-                    Access::weak(2, Op::Read),
-                    &row(u64::from(i % 50) * 128),
-                    4,
-                    &Differs,
+                    site(2, 0, u32::MAX),
+                    Access::weak(Op::Read),
+                    &Ranges::new(&row(u64::from(i % 50) * 128), 4),
                 );
                 b.warp_sync(0, u32::MAX);
                 b.fence(0, 1, Scope::Gpu);
-                b.global(&memory, 0, 1, volatile(Op::Write), &flag_at, 4, &Differs);
+                b.global(&memory, site(7, 0, 1), volatile(Op::Write), &Ranges::new(&flag_at, 4));
                 flag.store(i | 1 << 31, Ordering::Relaxed);
             }
             assert_eq!(b.take_reports(), []);

@@ -1,18 +1,57 @@
-//! Turns what the workers found into the findings of the launch report.
+//! The report of a launch, made from what the workers found.
 
 use std::collections::HashMap;
 
-use super::grid::{Grid, Taint, WorkerState};
-use super::launch::{LaunchReport, Stats};
+use serde::{Deserialize, Serialize};
+
 use super::options::{Checks, Options};
-use super::taint::{self, Source};
-use crate::check::collect::{Collector, Raw};
-use crate::check::{Finding, Kind, Place, Related, Severity};
-use crate::count::{Counts, summarise};
+use super::state::{Grid, Source, Taint, WorkerState, describe, special};
+use crate::check::collect::{Collector, RawFinding};
+use crate::check::{Finding, Kind, Place, Related, Severity, Site};
+use crate::count::{Counters, Counts, summarise};
 use crate::isa::types::Space;
 use crate::mem::device::Region;
 use crate::mem::{Buffer, shadow};
 use crate::program::{Kernel, Module};
+
+/// Statistics of a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Number of warp instructions that were executed.
+    pub warp_instructions: u64,
+    /// Number of blocks in the grid.
+    pub blocks: u64,
+    /// False if a fault, a trap, the budget or the time limit ended the launch.
+    pub completed: bool,
+}
+
+/// The report of a launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchReport {
+    /// The findings, most important first.
+    pub findings: Vec<Finding>,
+    /// Number of distinct findings that were dropped because a thousand others had been kept.
+    #[serde(default)]
+    pub dropped_findings: u64,
+    /// Names of the module's variables in global memory that the launch changed, in the order of the module. A later
+    /// launch of the module sees the new values.
+    #[serde(default)]
+    pub changed_state: Vec<String>,
+    /// The counters, if the launch was asked to count.
+    pub counters: Option<Counters>,
+    /// Output of `printf`.
+    pub printed: String,
+    /// Statistics of the launch.
+    pub stats: Stats,
+}
+
+impl LaunchReport {
+    /// True if no finding is more severe than a note.
+    pub fn is_clean(&self) -> bool {
+        // Dropped findings need no check: findings are dropped only when a thousand others are kept.
+        self.findings.iter().all(|f| f.severity == Severity::Note)
+    }
+}
 
 pub(super) fn report(
     grid: &Grid<'_>,
@@ -41,24 +80,13 @@ pub(super) fn report(
             // A rounded-up grid has some blocks without work. So has a grid that fills the GPU, for a kernel that reads
             // the size of its grid. Both are worth a note. For any other kernel it is a mistake if at least half of the
             // blocks are idle.
-            let mistaken = idle * 2 >= blocks && !asks_grid_size(grid.kernel);
-            findings.add(Kind::IdleBlocks, 0, 0, first_idle, 0, || Raw {
-                kind: Kind::IdleBlocks,
+            let mistaken = idle * 2 >= blocks && !reads_grid_size(grid.kernel);
+            let site = Site { block: first_idle, ..Site::default() };
+            let message = || format!("{idle} of {blocks} blocks ended without an access to global memory");
+            findings.add(Kind::IdleBlocks, site, 0, || RawFinding {
                 severity: if mistaken { Severity::Warning } else { Severity::Note },
-                message: format!(
-                    "{idle} of {blocks} blocks did nothing: they ended without touching global memory"
-                ),
-                at: 0,
-                block: first_idle,
-                warp: 0,
-                lanes: 0,
-                address: None,
-                space: None,
-                allocation: None,
-                related: Vec::new(),
-                count: 1,
                 located: false,
-                same_warp: false,
+                ..RawFinding::new(Kind::IdleBlocks, site, message())
             });
         }
     }
@@ -77,20 +105,20 @@ pub(super) fn report(
         [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32]
     };
     let dropped_findings = findings.dropped();
-    let findings: Vec<Finding> = settle_async(findings.into_sorted(), &location)
+    let findings: Vec<Finding> = remove_consequences(findings.into_sorted(), &location)
         .into_iter()
         .map(|r| Finding {
             kind: r.kind,
             severity: r.severity,
             message: r.message,
             kernel: grid.kernel.name.clone(),
-            block: (r.located || r.kind == Kind::IdleBlocks).then(|| dims(r.block)),
-            warp: r.located.then_some(r.warp),
-            lanes: r.lanes,
+            block: (r.located || r.kind == Kind::IdleBlocks).then(|| dims(r.site.block)),
+            warp: r.located.then_some(r.site.warp),
+            lanes: r.site.lanes,
             address: r.address,
             space: r.space,
             allocation: r.allocation,
-            place: if r.located { place(r.at) } else { Place::default() },
+            place: if r.located { place(r.site.pc) } else { Place::default() },
             related: r.related.into_iter().map(|(label, at)| Related { label, place: place(at) }).collect(),
             count: r.count,
         })
@@ -108,8 +136,8 @@ pub(super) fn report(
 }
 
 /// Whether the kernel reads the extents of its grid.
-pub(super) fn asks_grid_size(kernel: &Kernel) -> bool {
-    let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(super::warp::special);
+pub(super) fn reads_grid_size(kernel: &Kernel) -> bool {
+    let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(special);
     let mut slots = kernel.functions.iter().flat_map(|f| &f.insts).flat_map(crate::isa::op::Inst::sources);
     slots.any(|slot| slot.is_special() && extents.contains(&slot.index()))
 }
@@ -142,21 +170,18 @@ pub(super) fn check_outputs(
         if unwritten > 0 {
             let first = states.iter().position(|s| *s & shadow::TAINTED == 0).unwrap_or(0) as u64;
             let total = r.bytes;
-            findings.add(Kind::UnwrittenOutput, 0, first as u32, 0, 0, || Raw {
-                kind: Kind::UnwrittenOutput,
-                severity: Severity::Error,
-                message: format!("{unwritten} of {total} bytes of output `{label}` were never written, the first at offset {first}"),
-                at: 0,
-                block: 0,
-                warp: 0,
-                lanes: 0,
+            let message = || {
+                format!(
+                    "the kernel never wrote {unwritten} of {total} bytes of output `{label}`; the first is at offset {first}"
+                )
+            };
+            findings.add(Kind::UnwrittenOutput, Site::default(), first as u32, || RawFinding {
                 address: Some(r.address + first),
                 space: Some(Space::Global),
                 allocation: Some(label.clone()),
-                related: Vec::new(),
                 count: unwritten as u64,
                 located: false,
-                same_warp: false,
+                ..RawFinding::new(Kind::UnwrittenOutput, Site::default(), message())
             });
         }
         for (i, state) in states.iter().enumerate() {
@@ -168,22 +193,14 @@ pub(super) fn check_outputs(
             if t.origin.source() == Source::Reported || is_padding(states, i) {
                 continue;
             }
-            let (kind, at, message, related) = taint::describe(t.origin, t.store, "is stored to an output");
-            findings.add(kind, at, 0, t.block, t.warp, || Raw {
-                kind,
-                severity: Severity::Error,
-                message,
-                at,
-                block: t.block,
-                warp: t.warp,
-                lanes: 1 << t.lane,
+            let (kind, pc, message, related) = describe(t.origin, t.store.pc, "is stored to an output");
+            let site = Site { pc, ..t.store };
+            findings.add(kind, site, 0, || RawFinding {
                 address: Some(address),
                 space: Some(Space::Global),
                 allocation: Some(label.clone()),
                 related,
-                count: 1,
-                located: true,
-                same_warp: false,
+                ..RawFinding::new(kind, site, message)
             });
         }
     }
@@ -223,9 +240,9 @@ pub(super) fn fold(findings: Vec<Finding>) -> Vec<Finding> {
 /// copy that overwrites live data is also reported as not waited for. For a pair of source lines only one of the two is
 /// the cause. If a warp accesses the data of its own copies, the wait is missing. If only other warps do, and reads
 /// before the copy also race with it, the barrier is missing.
-pub(super) fn settle_async(found: Vec<Raw>, location: &dyn Fn(u32) -> u32) -> Vec<Raw> {
-    let pair = |r: &Raw| {
-        let (a, b) = (location(r.at), r.related.first().map_or(0, |(_, at)| location(*at)));
+pub(super) fn remove_consequences(found: Vec<RawFinding>, location: &dyn Fn(u32) -> u32) -> Vec<RawFinding> {
+    let pair = |r: &RawFinding| {
+        let (a, b) = (location(r.site.pc), r.related.first().map_or(0, |(_, at)| location(*at)));
         (a.min(b), a.max(b))
     };
     let mut own = std::collections::HashSet::new();

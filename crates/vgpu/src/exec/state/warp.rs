@@ -1,5 +1,8 @@
 //! The state of one warp: registers, fragments, local memory and the data of the checks.
 
+use super::copies::BulkGroups;
+use super::flight::Flight;
+use super::origin::Undef;
 use crate::isa::decode::SPECIALS;
 
 /// A 32-bit register of all 32 lanes. A 64-bit register is two units, read as `[u64; 32]`.
@@ -49,13 +52,25 @@ pub struct Fragment {
 }
 
 impl Fragment {
+    /// A fragment at the start of the kernel.
+    pub fn new(mask: u32) -> Fragment {
+        Fragment {
+            mask,
+            pc: 0,
+            function: 0,
+            reg_base: 0,
+            pred_base: 0,
+            local_base: 0,
+            state: State::Ready,
+            stack: Vec::new(),
+            ran: 0,
+        }
+    }
+
     pub fn same_place(&self, other: &Fragment) -> bool {
         self.pc == other.pc && self.function == other.function && self.stack == other.stack
     }
 }
-
-/// Undefined bytes of a register: four planes of 32 lanes. Plane `b` starts at bit `32 b`.
-pub type Undef = u128;
 
 /// A place and the state of the warp there, recorded while the warp is watched for repeated states.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,7 +93,7 @@ pub struct Warp {
     /// One entry per unit and per predicate. Updated only while `tracking` is set.
     pub undef: Vec<Undef>,
     pub pred_undef: Vec<u32>,
-    /// Origins of undefined bytes, per register. See [`super::taint::Origin`].
+    /// Origins of undefined bytes, per register. See [`super::origin::Origin`].
     pub origin: Vec<u32>,
     pub pred_origin: Vec<u32>,
     /// Whether any register has been undefined since the warp started. If not, no undefined bits need to be read.
@@ -96,11 +111,11 @@ pub struct Warp {
     pub local_shadow: Vec<[u8; 128]>,
     /// Number of copy groups that each lane has committed.
     pub committed: [u32; 32],
-    pub bulk: super::bulk::BulkGroups,
+    pub bulk: BulkGroups,
     /// For each lane: one more than the number of phases that the cluster barrier had completed when the lane arrived.
     pub cluster_phase: [u32; 32],
     /// Tensor-core products that the warp has not waited for.
-    pub flight: super::wgmma::Flight,
+    pub flight: Flight,
     pub watch: Watch,
     /// Number of clocks of the warp's instructions where each needs the result of the previous one. Recorded only when
     /// counting.

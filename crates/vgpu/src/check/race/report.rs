@@ -1,0 +1,127 @@
+//! The reports of the race checker, and their texts.
+
+use super::event::{Agent, Op, Strength};
+use crate::check::Kind;
+
+/// The reason why two accesses race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RaceKind {
+    /// Shared memory, different warps.
+    Shared,
+    /// Global memory, different warps or blocks.
+    Global,
+    /// Lanes of one warp without a `__syncwarp` in between.
+    IntraWarp,
+    /// One side is an asynchronous access that its thread has not waited for.
+    AsyncNotWaited,
+    /// Threads wrote the data, and a bulk copy or the tensor cores read it without a proxy fence in between.
+    MissingProxyFence,
+    /// Atomics or fences would order the two accesses if their scope included both threads.
+    ScopeTooNarrow,
+    /// A flag that was written after the data was seen, but no fence stands between the data and the flag.
+    MissingRelease,
+    /// The flag was published correctly, but no fence stands between the read of the flag and the use of the data.
+    MissingAcquire,
+}
+
+/// One side of a race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Side {
+    pub block: u32,
+    pub warp: u32,
+    pub lane: u32,
+    pub pc: u32,
+    pub op: Op,
+    /// The agent that acted on behalf of the thread; `None` if the thread itself acted.
+    pub agent: Option<Agent>,
+    pub strength: Strength,
+}
+
+/// A race, folded over lanes and addresses by kind and the two instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaceReport {
+    pub kind: RaceKind,
+    /// True for shared memory; `address` is then an offset into it.
+    pub shared: bool,
+    pub address: u64,
+    /// The access that came first in this run.
+    pub first: Side,
+    pub second: Side,
+    /// Both accesses write the same value.
+    pub same_value: bool,
+    /// True for a note instead of a finding: stores of the same value, or a race by the letter of the model that
+    /// hardware does not show.
+    pub note: bool,
+    /// Lanes of the second access's warp that raced, for the reported instruction.
+    pub lanes: u32,
+    pub count: u64,
+}
+
+impl RaceKind {
+    /// The kind of the finding.
+    pub fn finding(self) -> Kind {
+        match self {
+            RaceKind::AsyncNotWaited => Kind::AsyncNotWaited,
+            RaceKind::MissingProxyFence => Kind::ProxyFence,
+            RaceKind::ScopeTooNarrow => Kind::Scope,
+            _ => Kind::Race,
+        }
+    }
+
+    /// Why the accesses race.
+    fn cause(self) -> &'static str {
+        match self {
+            RaceKind::Shared => "no barrier orders them",
+            RaceKind::Global => "nothing orders them",
+            RaceKind::IntraWarp => "both lanes are in one warp, and no __syncwarp orders them",
+            RaceKind::AsyncNotWaited => "no thread has waited for the asynchronous operation",
+            RaceKind::MissingProxyFence => {
+                "they are ordered, but no fence.proxy.async is between them, so the asynchronous read may miss the write"
+            }
+            RaceKind::ScopeTooNarrow => "the scope of the atomic or fence does not include both threads",
+            RaceKind::MissingRelease => {
+                "the writer sets the flag without a release fence after it writes the data"
+            }
+            RaceKind::MissingAcquire => {
+                "the reader tests the flag without an acquire fence before it reads the data"
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let agent = match self.agent {
+            None => "",
+            Some(Agent::Copy) => "the asynchronous copy of ",
+            Some(Agent::Load) => "the bulk copy of ",
+            Some(Agent::StoreRead | Agent::StoreWrite) => "the bulk store of ",
+            Some(Agent::Tensor) => "the wgmma of ",
+        };
+        let verb = match self.op {
+            Op::Read => "reads",
+            Op::Write => "writes",
+            Op::Atomic => "updates atomically",
+        };
+        write!(f, "{agent}block {} warp {} lane {} {verb}", self.block, self.warp, self.lane)
+    }
+}
+
+impl RaceReport {
+    /// Returns the access that the finding is about, its lanes, and the other access. Which of two blocks came first
+    /// depends on the order of the blocks, so the finding is always about the block with the higher number.
+    pub fn sides(&self) -> (&Side, u32, &Side) {
+        if self.first.block > self.second.block {
+            (&self.first, 1 << self.first.lane, &self.second)
+        } else {
+            (&self.second, self.lanes, &self.first)
+        }
+    }
+
+    pub fn message(&self) -> String {
+        let (side, _, other) = self.sides();
+        let space = if self.shared { "shared" } else { "global" };
+        let values = if self.same_value { " (both write the same value)" } else { "" };
+        format!("race in {space} memory{values}: {side} and {other}; {}", self.kind.cause())
+    }
+}

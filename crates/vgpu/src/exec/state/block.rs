@@ -1,0 +1,116 @@
+//! The state of a block, and of the cluster that it belongs to.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::barrier::{BarrierLogs, BlockBarrier};
+use super::copies::{BulkCopy, OwedArrival, PendingCopy};
+use super::flight::Collective;
+use super::memory::Span;
+use super::origin::{Origin, Source};
+use super::warp::Unit;
+use crate::check::layout::ChunkOrigins;
+use crate::check::race::{BlockRaces, Published};
+use crate::num::tile::warpgroup::Decoded;
+
+/// State that the warps of a block share.
+#[derive(Debug, Default)]
+pub struct BlockCore {
+    /// Index of the block in the grid. x varies fastest.
+    pub index: u64,
+    pub ctaid: [u32; 3],
+    /// The multiprocessor that the block runs on.
+    pub smid: u32,
+    /// Shared memory. It consists of units, so that it has the alignment of the hardware.
+    pub shared: Vec<Unit>,
+    pub shared_shadow: Vec<u8>,
+    pub shared_bytes: u32,
+    pub barriers: Vec<BlockBarrier>,
+    pub threads: u32,
+    pub live_threads: u32,
+    pub membership: Option<Membership>,
+    /// Counts events that another warp could be waiting for.
+    pub progress: u64,
+    /// True once the block has reached an instruction that accesses global memory.
+    pub touched: bool,
+    /// Sectors of global memory that the block's loads have accessed. Recorded only when counting.
+    pub sectors: HashSet<u64>,
+    /// Number of warp instructions that the block has executed.
+    pub executed: u64,
+    /// Asynchronous copies that are still pending, oldest first.
+    pub copies: Vec<PendingCopy>,
+    pub copy_serial: u64,
+    pub bulk: Vec<BulkCopy>,
+    /// History of the block's mbarrier objects.
+    pub barrier_logs: BarrierLogs,
+    /// Where the chunks of shared memory came from: the tensor copies that loaded them.
+    pub chunk_origins: ChunkOrigins,
+    /// Operands of tensor cores, decoded to numbers.
+    pub decoded: [Decoded; DECODED],
+    /// Instructions that the warps of each warpgroup execute together.
+    pub collectives: Vec<Collective>,
+    pub owed: Vec<OwedArrival>,
+    /// ChunkOrigins of the undefined values stored in shared memory, by byte.
+    pub taints: HashMap<u32, Origin>,
+    pub races: BlockRaces,
+}
+
+impl BlockCore {
+    /// The whole shared memory of the block.
+    pub fn shared_span(&mut self) -> Span {
+        Span {
+            base: self.shared.as_mut_ptr().cast(),
+            shadow: self.shared_shadow.as_mut_ptr(),
+            low: 0,
+            source: Source::Shared,
+        }
+    }
+}
+
+/// Number of decoded operands that a block caches. The warps of a block use the same operands one after another.
+pub const DECODED: usize = 16;
+
+/// Number of address bytes between the shared memory of one block and that of the next.
+pub const WINDOW: u64 = 1 << 24;
+
+/// State that the blocks of a running cluster share.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    /// The blocks by rank. They live as long as any block of the cluster runs.
+    pub cores: RefCell<Vec<*mut BlockCore>>,
+    /// Number of threads that have arrived at the cluster barrier, and number of phases that it has completed.
+    pub arrived: Cell<u32>,
+    pub phase: Cell<u32>,
+    /// Accesses that threads have published by arriving: in the current phase, and in all earlier phases.
+    pub publishing: RefCell<Published>,
+    pub published: RefCell<Published>,
+}
+
+/// The cluster of a block, and the block's rank in it.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    pub cluster: Rc<Cluster>,
+    pub rank: u32,
+}
+
+impl Cluster {
+    pub fn enter(&self, core: *mut BlockCore) {
+        self.cores.borrow_mut().push(core);
+    }
+
+    fn live_threads(&self) -> u32 {
+        // SAFETY: the blocks live as long as the cluster. This worker runs all of them.
+        self.cores.borrow().iter().map(|core| unsafe { (**core).live_threads }).sum()
+    }
+
+    /// Completes the phase if all threads that have not exited have arrived.
+    pub fn settle(&self) {
+        if self.arrived.get() > 0 && self.arrived.get() >= self.live_threads() {
+            self.arrived.set(0);
+            self.phase.set(self.phase.get() + 1);
+            let publishing = self.publishing.take();
+            self.published.borrow_mut().join(&publishing);
+        }
+    }
+}

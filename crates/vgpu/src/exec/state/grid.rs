@@ -1,0 +1,174 @@
+//! The state that all workers of a launch share.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::super::options::{Dim3, Limits};
+use super::warp::Unit;
+use crate::check::race::GlobalRaces;
+use crate::isa::types::Space;
+use crate::mem::Device;
+use crate::mem::device::Region;
+use crate::mem::window::Windows;
+use crate::program::Kernel;
+use crate::world::{BlockOrder, World, mix};
+
+/// State that all workers of a launch share.
+pub struct Grid<'g> {
+    pub kernel: &'g Kernel,
+    pub device: &'g Device,
+    pub grid_dim: Dim3,
+    pub block_dim: Dim3,
+    pub block_threads: u32,
+    /// Extents of a cluster, in blocks.
+    pub cluster: Dim3,
+    pub blocks: u64,
+    pub shared_bytes: u32,
+    pub dynamic_shared: u32,
+    pub params: Vec<u8>,
+    pub param_shadow: Vec<u8>,
+    pub constants: Vec<Unit>,
+    pub budget: u64,
+    /// True if the budget would not suffice even for one instruction per warp. Only a sample of the blocks runs then.
+    pub exceeds_budget: bool,
+    /// The time at which the launch must end.
+    pub deadline: Option<Instant>,
+    pub time_limit: Option<Duration>,
+    pub limits: Limits,
+    pub windows: Windows,
+    pub world: World,
+    pub order: BlockOrder,
+    pub sm_order: Vec<u32>,
+    /// Clock and nanosecond values at the start of the launch.
+    pub began: (u64, u64),
+    pub launch_id: u64,
+    pub regions: Vec<Region>,
+    pub spent: AtomicU64,
+    pub next_block: AtomicU64,
+    pub stop: AtomicBool,
+    pub printed: Mutex<Vec<u8>>,
+    /// Number of running blocks in all workers.
+    pub resident: AtomicU64,
+    pub resident_limit: u64,
+    /// Counts the changes that blocks make.
+    pub changes: AtomicU64,
+    /// For each worker: `changes + 1` at the time when all its blocks were found stuck, or `u64::MAX` once the worker has
+    /// ended.
+    pub stuck: Vec<AtomicU64>,
+    pub races: GlobalRaces,
+}
+
+impl std::fmt::Debug for Grid<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grid").field("kernel", &self.kernel.name).finish_non_exhaustive()
+    }
+}
+
+impl Grid<'_> {
+    /// Returns the allocation that contains the address, or else the last one that starts before it.
+    pub fn region_of(&self, address: u64) -> Region {
+        let after = self.regions.partition_point(|r| r.address <= address);
+        after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
+    }
+
+    /// Registers per thread at the start: the number available to a block that has a multiprocessor to itself. The
+    /// number that the assembler would choose is not known here.
+    pub fn registers_per_thread(&self) -> u32 {
+        ((REGISTERS / self.block_threads.next_multiple_of(128)) & !7).min(256)
+    }
+
+    pub fn blocks_per_cluster(&self) -> u64 {
+        self.cluster.iter().map(|d| u64::from(*d)).product()
+    }
+
+    pub fn is_clustered(&self) -> bool {
+        self.cluster != [1; 3]
+    }
+
+    /// Returns the rank of a block in its cluster.
+    pub fn rank_of(&self, ctaid: Dim3) -> u32 {
+        let [x, y, z] = std::array::from_fn(|i| ctaid[i] % self.cluster[i]);
+        x + self.cluster[0] * (y + self.cluster[1] * z)
+    }
+
+    /// Returns the numbers of a cluster's blocks, by rank.
+    pub fn blocks_of(&self, cluster: u64) -> Vec<u64> {
+        let [cx, cy, cz] = self.cluster.map(u64::from);
+        let [gx, gy, _] = self.grid_dim.map(u64::from);
+        let (nx, ny) = (gx / cx, gy / cy);
+        let (x, y, z) = (cluster % nx * cx, cluster / nx % ny * cy, cluster / nx / ny * cz);
+        let number = |r: u64| {
+            let (dx, dy, dz) = (r % cx, r / cx % cy, r / cx / cy);
+            x + dx + gx * (y + dy + gy * (z + dz))
+        };
+        (0..cx * cy * cz).map(number).collect()
+    }
+
+    /// Returns the multiprocessor and the first warp slot of the block that starts at `position` in the start order.
+    pub fn placement(&self, position: u64) -> (u32, u32) {
+        let sms = self.sm_order.len() as u64;
+        // Blocks of the first wave are distributed round-robin over the multiprocessors. A later block starts on the
+        // multiprocessor where room becomes free.
+        let turn = if position < self.resident_limit { position } else { mix(self.world.sm_order, position) };
+        let smid = self.sm_order[(turn % sms) as usize];
+        let blocks_per_sm = (self.resident_limit / sms).max(1);
+        let slot = turn / sms % blocks_per_sm;
+        (smid, slot as u32 * self.block_threads.div_ceil(32))
+    }
+
+    /// The value of `%clock64` on a multiprocessor. Each multiprocessor has its own clock. The clocks differ by a few
+    /// milliseconds.
+    pub fn clocks(&self, smid: u32, time: u64) -> u64 {
+        let ahead = mix(self.world.clock, u64::from(smid)) >> 40;
+        let uneven = if self.world.jitter == 0 { 0 } else { mix(self.world.jitter, time) & 2 };
+        self.began.0.wrapping_add(ahead).wrapping_add(time.wrapping_mul(CLOCKS)).wrapping_add(uneven)
+    }
+
+    /// The value of `%globaltimer`.
+    pub fn nanoseconds(&self, time: u64) -> u64 {
+        let now = self.began.1.wrapping_add(time.wrapping_mul(NANOSECONDS));
+        now - now % u64::from(self.world.timer_step.max(1))
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub fn print(&self, text: &[u8], limit: usize) {
+        if let Ok(mut printed) = self.printed.lock() {
+            let room = limit.saturating_sub(printed.len());
+            printed.extend_from_slice(&text[..text.len().min(room)]);
+        }
+    }
+}
+
+/// Clocks and nanoseconds that pass with each warp instruction of a worker.
+pub const CLOCKS: u64 = 4;
+pub const NANOSECONDS: u64 = 2;
+
+/// Number of registers of a multiprocessor.
+pub const REGISTERS: u32 = 65536;
+
+/// Nanoseconds between two launches.
+pub const BETWEEN_LAUNCHES: u64 = 5_000;
+
+pub fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<String> {
+    match space {
+        Space::Global | Space::Generic => grid
+            .device
+            .label_at(address)
+            .map(|(l, _)| l.to_string())
+            .or_else(|| grid.device.describe(address).0),
+        Space::Shared => {
+            let named =
+                grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address)?;
+            Some(named.2.clone())
+        }
+        _ => None,
+    }
+}
