@@ -149,9 +149,8 @@ fn tensor_maps_have_boxes_that_depend_on_knobs() {
         let candidate = family.candidate(Some(preset), &[], &[]).unwrap();
         family.tensor_boxes(&candidate).unwrap()
     };
-    let expected = |rows: u32| {
-        vec![TensorBox { tensor: "x".to_owned(), extents: vec![64, rows], swizzle_bytes: 128 }]
-    };
+    let expected =
+        |rows: u32| vec![TensorBox { tensor: "x".to_owned(), extents: vec![64, rows], swizzle_bytes: 128 }];
     assert_eq!(boxes("small"), expected(64));
     assert_eq!(boxes("large"), expected(256));
 }
@@ -163,7 +162,10 @@ fn an_invalid_tensor_map_is_refused() {
         (error.field, error.message)
     };
     let (field, message) = error("128", "48");
-    assert_eq!((field.as_str(), message.as_str()), ("tensor_maps.x.swizzle", "48 is not one of 0, 32, 64, 128"));
+    assert_eq!(
+        (field.as_str(), message.as_str()),
+        ("tensor_maps.x.swizzle", "48 is not one of 0, 32, 64, 128")
+    );
     assert_eq!(error(r#"["64", "BLOCK"]"#, "[]").1, "must have one to five extents");
     let (field, message) = error("BLOCK", "n");
     assert_eq!(field, "tensor_maps.x.box");
