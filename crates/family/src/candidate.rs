@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Value;
 use crate::expression::{EvalError, Expression, Scope};
 use crate::layout::{BufferRequest, Layout};
-use crate::manifest::{BufferRule, Family, list};
+use crate::manifest::{BufferRule, Family, TensorMapRule, list};
 use crate::suggest::nearest;
 
 /// A complete setting of a family. It can only be created if its names and values are valid and its constraints hold.
@@ -37,6 +37,17 @@ pub struct Launch {
     pub cluster: [u32; 3],
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u64,
+}
+
+/// The box of a tensor map that a kernel gets as a parameter, after the parameters of its op.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TensorBox {
+    /// The name of the tensor's buffer: `q`.
+    pub tensor: String,
+    /// Extents of the box, innermost first. Those of further dimensions are 1.
+    pub extents: Vec<u32>,
+    /// Bytes within which a copy permutes the 16-byte chunks of a row: 0, 32, 64 or 128.
+    pub swizzle_bytes: u32,
 }
 
 /// Largest number of blocks in a cluster, on any GPU.
@@ -272,6 +283,23 @@ impl Family {
     /// The layout of the candidate's global workspace for a problem of these sizes.
     pub fn workspace(&self, candidate: &Candidate, sizes: &Sizes) -> Result<Layout, SettingError> {
         self.place(&self.workspace, &candidate.scope_with(sizes))
+    }
+
+    /// The boxes of the tensor maps that the candidate's kernel gets as parameters, in their order.
+    pub fn tensor_boxes(&self, candidate: &Candidate) -> Result<Vec<TensorBox>, SettingError> {
+        let scope = candidate.scope();
+        let extent = |extent: &Expression| {
+            let extent = extent.size(&scope).map_err(|error| self.failed(error))?;
+            u32::try_from(extent).map_err(|_| SettingError::Overflow { family: self.name.clone() })
+        };
+        let tensor_box = |rule: &TensorMapRule| {
+            Ok(TensorBox {
+                tensor: rule.tensor.clone(),
+                extents: rule.extents.iter().map(extent).collect::<Result<_, _>>()?,
+                swizzle_bytes: rule.swizzle_bytes,
+            })
+        };
+        self.tensor_maps.iter().map(tensor_box).collect()
     }
 
     fn place(&self, rules: &[BufferRule], scope: &Scope) -> Result<Layout, SettingError> {

@@ -49,6 +49,7 @@ pub struct Family {
     pub(crate) launch: LaunchRule,
     pub(crate) shared: Vec<BufferRule>,
     pub(crate) workspace: Vec<BufferRule>,
+    pub(crate) tensor_maps: Vec<TensorMapRule>,
     /// The CUDA source, as (path below `kernels/`, text).
     pub(crate) source: (String, String),
     /// Headers of the op that the source includes, directly or not, as (name in `#include`, text).
@@ -156,6 +157,8 @@ pub struct Limits {
     pub registers: Option<u32>,
     /// Most bytes of spill stores and loads together; `None` for no limit.
     pub spill_bytes: Option<u32>,
+    /// Most reasons for which the assembler may serialise warpgroup products (`wgmma`); `None` for no limit.
+    pub serialised_wgmma: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -175,6 +178,15 @@ pub(crate) struct BufferRule {
     pub when: Option<Expression>,
     pub overlays: Option<String>,
     pub about: String,
+}
+
+/// A tensor map that the kernel gets as a parameter after the op's own.
+#[derive(Debug)]
+pub(crate) struct TensorMapRule {
+    pub tensor: String,
+    /// Extents of a box, innermost first.
+    pub extents: Vec<Expression>,
+    pub swizzle_bytes: u32,
 }
 
 /// Size in bytes of an element type that manifests may name.
@@ -212,6 +224,8 @@ struct File {
     shared: Vec<Spanned<BufferTable>>,
     #[serde(default)]
     workspace: Vec<Spanned<BufferTable>>,
+    #[serde(default)]
+    tensor_maps: Vec<TensorMapTable>,
     #[serde(default)]
     limits: Limits,
 }
@@ -292,6 +306,18 @@ struct BufferTable {
     about: String,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TensorMapTable {
+    /// A tensor of the op, by the name of its buffer.
+    tensor: String,
+    /// Extents of a box, innermost first; those left out are 1.
+    #[serde(rename = "box")]
+    extents: Spanned<Vec<Spanned<String>>>,
+    /// 0 (none), 32, 64 or 128 bytes.
+    swizzle: Spanned<u32>,
+}
+
 // ---- From the file to a family ----
 
 /// What the catalog provides in addition to the manifest's text.
@@ -365,6 +391,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
     let weights = reader.weights(&file.family.weights, &axes)?;
     let shared = reader.buffers(&file.shared, "shared", &compile_time)?;
     let workspace = reader.buffers(&file.workspace, "workspace", &with_sizes)?;
+    let tensor_maps = reader.tensor_maps(&file.tensor_maps, &compile_time)?;
     let presets = reader.presets(&file.presets, &knobs)?;
     let pathologies = reader.pathologies(&file.pathologies, &knobs)?;
     let family = Family {
@@ -385,6 +412,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         launch,
         shared,
         workspace,
+        tensor_maps,
         source: place.source,
         headers: place.headers,
         manifest: text.to_owned(),
@@ -625,6 +653,35 @@ impl Reader<'_> {
                 when,
                 overlays: table.overlays.as_ref().map(|name| name.get_ref().clone()),
                 about: table.about.clone(),
+            });
+        }
+        Ok(rules)
+    }
+
+    fn tensor_maps(
+        &self,
+        tables: &[TensorMapTable],
+        names: &[String],
+    ) -> Result<Vec<TensorMapRule>, ManifestError> {
+        let mut rules = Vec::new();
+        for table in tables {
+            let field = format!("tensor_maps.{}", table.tensor);
+            let swizzle_bytes = *table.swizzle.get_ref();
+            if ![0, 32, 64, 128].contains(&swizzle_bytes) {
+                let message = format!("{swizzle_bytes} is not one of 0, 32, 64, 128");
+                return Err(self.error(table.swizzle.span(), &format!("{field}.swizzle"), message));
+            }
+            let field = format!("{field}.box");
+            if !(1..=5).contains(&table.extents.get_ref().len()) {
+                let message = "must have one to five extents".to_owned();
+                return Err(self.error(table.extents.span(), &field, message));
+            }
+            let extents = table.extents.get_ref().iter();
+            let extents = extents.map(|extent| self.expression(extent, &field, names));
+            rules.push(TensorMapRule {
+                tensor: table.tensor.clone(),
+                extents: extents.collect::<Result<_, _>>()?,
+                swizzle_bytes,
             });
         }
         Ok(rules)

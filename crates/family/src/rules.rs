@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn rules_agree_with_candidates() {
         let catalog = Catalog::load(None).unwrap();
-        let target = Target::Sm89;
         let (mut allowed, mut refused) = (0, 0);
         for family in catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok()) {
+            let target = *family.targets.iter().find(|&&it| it == Target::Sm89).unwrap_or(&family.targets[0]);
             for preset in [None, family.presets.last().map(|it| it.name.as_str())] {
                 let Ok(start) = family.candidate(preset, &[], &[]) else { continue };
                 let rules = family.rules(&start.axes, target);

@@ -69,6 +69,8 @@ pub fn built(registers: u32, spill_bytes: u32) -> BuildRecord {
         shared_bytes: 49_152,
         registers_limit: Some(168),
         spill_bytes_limit: Some(0),
+        serialised_wgmma: 0,
+        serialised_wgmma_limit: Some(0),
         compile_ms: 412.5,
         from_cache: false,
     }

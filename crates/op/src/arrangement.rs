@@ -1,5 +1,9 @@
 //! The buffers that a launch needs in device memory, before they have addresses.
 
+use family::TensorBox;
+use vgpu::TensorMap;
+use vgpu::tensor_map::{Element, Fill, Swizzle};
+
 /// A buffer with contents that the kernel must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
@@ -40,6 +44,38 @@ impl Output {
     }
 }
 
+/// The shape of a buffer that a kernel may copy in boxes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorShape {
+    /// The name of the buffer.
+    pub name: &'static str,
+    /// The type of the elements.
+    pub element: Element,
+    /// Extents, innermost first.
+    pub dims: Vec<u64>,
+    /// Distance in bytes from one index to the next, for all dimensions except the innermost.
+    pub strides: Vec<u64>,
+}
+
+impl TensorShape {
+    /// The tensor map of the buffer at an address, with boxes that a family asks for.
+    pub(crate) fn map(&self, address: u64, wanted: &TensorBox) -> TensorMap {
+        let extents = wanted.extents.iter().copied().chain(std::iter::repeat(1));
+        let swizzle = Swizzle::ALL.into_iter().find(|swizzle| swizzle.span() == wanted.swizzle_bytes);
+        TensorMap {
+            element: self.element,
+            address,
+            dims: self.dims.clone(),
+            strides: self.strides.clone(),
+            // A box with more extents than the tensor has dimensions is refused when the map is encoded.
+            box_dims: extents.take(self.dims.len().max(wanted.extents.len())).collect(),
+            element_strides: vec![1; self.dims.len()],
+            swizzle: swizzle.unwrap_or_default(),
+            fill: Fill::Zero,
+        }
+    }
+}
+
 /// The buffers of one launch of an op on a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrangement {
@@ -47,6 +83,8 @@ pub struct Arrangement {
     pub inputs: Vec<Input>,
     /// The buffers that the kernel writes.
     pub outputs: Vec<Output>,
+    /// The shapes of those buffers that are tensors, for families that ask for tensor maps.
+    pub tensors: Vec<TensorShape>,
 }
 
 impl Arrangement {
@@ -80,6 +118,23 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tensor_map_has_the_box_that_the_family_wants() {
+        let shape = TensorShape {
+            name: "k",
+            element: Element::F16,
+            dims: vec![128, 70, 2, 3],
+            strides: vec![256, 70 * 256, 140 * 256],
+        };
+        let wanted =
+            |extents: &[u32]| TensorBox { tensor: "k".into(), extents: extents.to_vec(), swizzle_bytes: 128 };
+        let map = shape.map(4096, &wanted(&[64, 80]));
+        assert_eq!(map.check(), Ok(()));
+        assert_eq!((map.address, map.box_dims, map.swizzle), (4096, vec![64, 80, 1, 1], Swizzle::B128));
+        assert!(shape.map(4096, &wanted(&[64, 1, 1, 1, 1])).check().is_err(), "more extents than dimensions");
+        assert!(shape.map(4096, &wanted(&[128, 80])).check().is_err(), "rows longer than the swizzle");
+    }
 
     #[test]
     fn flipping_signs_changes_only_the_sign_of_every_element() {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use chips::Target;
-use family::{Candidate, Family, SettingError, Sizes};
+use family::{Candidate, Family, SettingError, Sizes, TensorBox};
 use gpu::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, ModuleId, Variable};
 use gpu::build::{BuildError, Compiler};
 
@@ -157,7 +157,8 @@ impl<'f> Kernel<'f> {
         shift: u64,
     ) -> Result<PreparedLaunch<'a>, RunError> {
         let (geometry, workspace_bytes) = self.geometry(sizes)?;
-        let Inputs { arrangement, parameters } = *inputs;
+        let boxes = self.family.tensor_boxes(&self.candidate)?;
+        let arrangement = inputs.arrangement;
         let placement = Placement { band: device.guard_bytes(), shift };
         let memory = Memory::new(device, placement, &items(arrangement, workspace_bytes))?;
         let mut buffers = memory.buffers().into_iter();
@@ -166,8 +167,14 @@ impl<'f> Kernel<'f> {
             outputs: buffers.by_ref().take(arrangement.outputs.len()).collect(),
             workspace: buffers.next(),
         };
-        let parameters = parameters(&placed.addresses(arrangement));
-        Ok(PreparedLaunch { memory, arrangement, placed, geometry, parameters })
+        let parameters = match placed.parameters(device, inputs, &boxes) {
+            Ok(parameters) => parameters,
+            Err(error) => {
+                memory.release(device);
+                return Err(error.into());
+            }
+        };
+        Ok(PreparedLaunch { memory, arrangement, placed, boxes, geometry, parameters })
     }
 
     /// Launches the kernel once for every step, each in a different environment that is derived from the seed. Stops
@@ -326,6 +333,8 @@ pub struct PreparedLaunch<'a> {
     memory: Memory,
     arrangement: &'a Arrangement,
     placed: PlacedBuffers,
+    /// The boxes of the tensor maps among the parameters.
+    boxes: Vec<TensorBox>,
     /// Grid, block and dynamic shared memory of the launch.
     pub geometry: Geometry,
     /// The kernel's parameters, each as bytes.
@@ -342,7 +351,7 @@ impl<'a> PreparedLaunch<'a> {
         outputs: OutputState,
         seed: u64,
     ) -> Result<(), AcceleratorError> {
-        let Inputs { arrangement, parameters } = *inputs;
+        let arrangement = inputs.arrangement;
         let pairs = arrangement.inputs.iter().zip(&self.arrangement.inputs).zip(&self.placed.inputs);
         for ((input, before), &buffer) in pairs {
             if input.bytes != before.bytes {
@@ -360,7 +369,7 @@ impl<'a> PreparedLaunch<'a> {
             device.undefine(workspace)?;
         }
         self.arrangement = arrangement;
-        self.parameters = parameters(&self.placed.addresses(arrangement));
+        self.parameters = self.placed.parameters(device, inputs, &self.boxes)?;
         Ok(())
     }
 
@@ -389,7 +398,7 @@ impl<'a> PreparedLaunch<'a> {
         device: &mut dyn CheckDevice,
         inputs: &Inputs<'b>,
     ) -> Result<SecondInputs<'b>, AcceleratorError> {
-        let Inputs { arrangement, parameters } = *inputs;
+        let arrangement = inputs.arrangement;
         let placement = Placement { band: device.guard_bytes(), shift: 0 };
         let memory = Memory::new(device, placement, &input_items(arrangement))?;
         let placed = PlacedBuffers {
@@ -397,7 +406,13 @@ impl<'a> PreparedLaunch<'a> {
             outputs: self.placed.outputs.clone(),
             workspace: self.placed.workspace,
         };
-        let parameters = parameters(&placed.addresses(arrangement));
+        let parameters = match placed.parameters(device, inputs, &self.boxes) {
+            Ok(parameters) => parameters,
+            Err(error) => {
+                memory.release(device);
+                return Err(error);
+            }
+        };
         Ok(SecondInputs { memory, inputs: placed.inputs, arrangement, parameters })
     }
 
@@ -485,6 +500,27 @@ struct PlacedBuffers {
 }
 
 impl PlacedBuffers {
+    /// The kernel's parameters: those of the op, then the tensor maps that the family asks for.
+    fn parameters(
+        &self,
+        device: &mut dyn CheckDevice,
+        inputs: &Inputs<'_>,
+        boxes: &[TensorBox],
+    ) -> Result<Vec<Vec<u8>>, AcceleratorError> {
+        let addresses = self.addresses(inputs.arrangement);
+        let mut parameters = (inputs.parameters)(&addresses);
+        for wanted in boxes {
+            let mut tensors = inputs.arrangement.tensors.iter();
+            let Some(tensor) = tensors.find(|tensor| tensor.name == wanted.tensor) else {
+                let reason = format!("the op has no tensor `{}`", wanted.tensor);
+                return Err(AcceleratorError::Launch { kernel: "tensor map".to_owned(), reason });
+            };
+            let map = tensor.map(addresses.address(tensor.name), wanted);
+            parameters.push(device.encode_tensor_map(&map)?);
+        }
+        Ok(parameters)
+    }
+
     fn addresses(&self, arrangement: &Arrangement) -> Addresses {
         let inputs = arrangement.inputs.iter().map(|input| input.name);
         let outputs = arrangement.outputs.iter().map(|output| output.name);

@@ -23,7 +23,7 @@ mod memory;
 mod trial;
 pub mod tuned;
 
-pub use arrangement::{Addresses, Arrangement, Input, Output};
+pub use arrangement::{Addresses, Arrangement, Input, Output, TensorShape};
 pub use check_device::CheckDevice;
 pub use contract::{
     Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,

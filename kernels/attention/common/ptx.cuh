@@ -37,6 +37,12 @@ __device__ inline void store16(void* global, const unsigned (&w)[4]) {
                  :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
 
+// 16 bytes from an address on a 16-byte boundary in the shared window.
+__device__ inline void load16_shared(unsigned (&w)[4], unsigned shared) {
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(shared) : "memory");
+}
+
 // Tells the compiler that all lanes of the warp have the same value. Uniform values have their own registers, and an
 // instruction that requires a uniform operand then needs no loop over the lanes.
 __device__ inline unsigned same_in_warp(unsigned value) { return __shfl_sync(0xffffffffu, value, 0); }

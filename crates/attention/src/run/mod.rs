@@ -4,14 +4,17 @@
 mod capability;
 
 use family::{Candidate, Family, SettingError};
-use op::{Addresses, Arrangement, CheckDevice, Input, Kernel, LaunchObservation, Output, StrayWrite};
+use op::{
+    Addresses, Arrangement, CheckDevice, Input, Kernel, LaunchObservation, Output, StrayWrite, TensorShape,
+};
+use vgpu::tensor_map::Element;
 
 pub use capability::{Unsupported, axes, check, check_candidate, sizes};
 
 use crate::arguments::Arguments;
 use crate::inputs::Encoded;
-use crate::problem::Problem;
-use crate::tensor::{Layout, Tensor, poison};
+use crate::problem::{Dtype, Problem};
+use crate::tensor::{Layout, Shape, Tensor, poison};
 
 /// Why a kernel cannot run on a problem.
 #[derive(Debug, thiserror::Error)]
@@ -103,10 +106,39 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
         let blank = poison(problem.query_shape().rows() * size_of::<f32>());
         outputs.push(Output { name: "lse", blank, sign_bits: 32 });
     }
-    Arrangement { inputs: arranged, outputs }
+    Arrangement { inputs: arranged, outputs, tensors: tensor_shapes(problem, inputs.q.layout) }
 }
 
-/// The kernel's only parameter, for buffers at these addresses.
+/// Q, K, V and O as (head_dim, sequence, head, batch), whatever their order in memory: a copy out of a head's range
+/// then does not reach the next head.
+fn tensor_shapes(problem: &Problem, layout: Layout) -> Vec<TensorShape> {
+    let element = |dtype: Dtype| match dtype {
+        Dtype::Fp16 => Element::F16,
+        Dtype::Bf16 => Element::Bf16,
+        Dtype::E4m3 => Element::U8,
+    };
+    let tensor = |name, shape: Shape, dtype: Dtype| {
+        let strides = layout.strides(shape);
+        let bytes = |elements: usize| (elements * dtype.bytes()) as u64;
+        // A map has no empty dimension; no kernel copies keys that do not exist.
+        let dims = [shape.head_dim, shape.seq, shape.heads, shape.batch].map(|extent| extent.max(1) as u64);
+        TensorShape {
+            name,
+            element: element(dtype),
+            dims: dims.to_vec(),
+            strides: vec![bytes(strides.sequence), bytes(strides.head), bytes(strides.batch)],
+        }
+    };
+    vec![
+        tensor("q", problem.query_shape(), problem.dtype),
+        tensor("k", problem.key_shape(), problem.dtype),
+        tensor("v", problem.key_shape(), problem.dtype),
+        tensor("o", problem.query_shape(), problem.dtype.output()),
+    ]
+}
+
+/// The parameter of every attention kernel, for buffers at these addresses. Tensor maps, for families that ask for
+/// them, follow it.
 pub fn parameters(problem: &Problem, layout: Layout, addresses: &Addresses) -> Vec<Vec<u8>> {
     let arguments = Arguments {
         q: addresses.address("q"),
@@ -151,4 +183,21 @@ fn check_inputs(problem: &Problem, inputs: &Encoded) -> Result<(), RunError> {
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_have_four_dimensions_in_any_layout() {
+        let problem: Problem = "b2h8kv2sq17sk129d64-e4m3".parse().expect("a valid name");
+        let shapes = |layout| tensor_shapes(&problem, layout);
+        let [_, k, _, o] = &shapes(Layout::Bshd)[..] else { panic!("four tensors") };
+        assert_eq!((k.name, k.element, &k.dims[..]), ("k", Element::U8, &[64, 129, 2, 2][..]));
+        assert_eq!(k.strides, [2 * 64, 64, 129 * 2 * 64]);
+        assert_eq!((o.name, o.element), ("o", Element::F16));
+        let [q, ..] = &shapes(Layout::Bhsd)[..] else { panic!("four tensors") };
+        assert_eq!((&q.dims[..], &q.strides[..]), (&[64, 17, 8, 2][..], &[64, 17 * 64, 8 * 17 * 64][..]));
+    }
 }

@@ -197,6 +197,72 @@ fn mma_is_right_for_every_class_of_inputs() {
 }
 
 #[test]
+fn hopper_is_right_at_every_edge() {
+    let of = |dtype: &str| {
+        let wide = ["b1h1s129d128-causal", "b1h4kv2sq70sk300d128"];
+        let wide = wide.map(|name| problem(&format!("{name}-{dtype}")));
+        edges(dtype).into_iter().chain(wide).collect::<Vec<_>>()
+    };
+    for dtype in ["fp16", "bf16"] {
+        expect_presets_right(family("hopper"), &of(dtype), "h200", Target::Sm90a, Class::Normal);
+    }
+}
+
+#[test]
+fn hopper_is_right_for_every_class_of_inputs() {
+    let problems = [problem("b1h1s200d128-causal-fp16"), problem("b1h2kv1sq33sk300d128-bf16")];
+    for class in Class::ALL {
+        expect_presets_right(family("hopper"), &problems, "h200", Target::Sm90a, class);
+    }
+}
+
+/// Few blocks take many work tiles, and every setting that changes the pipeline is used.
+#[test]
+fn hopper_is_right_across_work_tiles() {
+    let family = family("hopper");
+    let cases: [(&str, &[(&str, &str)], &str); 9] = [
+        ("d64", &[], "b1h2s500d64-causal-fp16"),
+        ("d64", &[("TURNS", "false")], "b1h3sq500sk300d64-causal-fp16"),
+        ("d64-short", &[], "b1h3s600d64-causal-bf16"),
+        ("d64", &[("STAGES", "1"), ("SLACK", "0"), ("MAXIMUM", "floats")], "b1h5s200d64-fp16"),
+        ("d128", &[("MAXIMUM", "integers")], "b1h6kv2s300d128-causal-fp16"),
+        ("d128", &[("Q_STAGES", "1"), ("TURNS", "false")], "b1h5s200d96-causal-bf16"),
+        ("d128-long", &[], "b1h3sq300sk90d128-causal-fp16"),
+        ("d256", &[], "b1h3sq300sk100d256-causal-fp16"),
+        ("d256", &[("TURNS", "false"), ("MAXIMUM", "integers")], "b1h2sq300sk200d256-causal-tl-bf16"),
+    ];
+    let mut wrong = Vec::new();
+    for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
+        let knobs: Vec<(String, String)> = knobs
+            .iter()
+            .chain(&[("PERSISTENT", "2")])
+            .map(|&(knob, value)| (knob.to_owned(), value.to_owned()))
+            .collect();
+        let problem = problem(name);
+        let candidate = run::candidate(family, Some(preset), &knobs, &problem)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let inputs = (Class::Normal, Layout::ALL[index % 2], 3 * index as u64);
+        wrong.extend(failure_of(family, candidate, &problem, ("h200", Target::Sm90a), inputs));
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
+#[test]
+fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
+    let problem = problem("b1h3s400d64-causal-fp16");
+    let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bshd);
+    let output = |jitter: &str| {
+        let knobs = [("JITTER", jitter), ("PERSISTENT", "2")]
+            .map(|(knob, value)| (knob.to_owned(), value.to_owned()));
+        let candidate = run::candidate(family("hopper"), Some("d64"), &knobs, &problem).expect("a setting");
+        let mut device = device("h200");
+        let kernel = Kernel::build(&mut device, compiler(), family("hopper"), candidate, Target::Sm90a);
+        run::run(&kernel.expect("a kernel"), &mut device, &problem, &inputs, true).expect("a run").output
+    };
+    assert_eq!(output("false"), output("true"));
+}
+
+#[test]
 fn mma_with_fp8_weights_is_better_than_plain_rounding() {
     // Plain rounding gives 0.0249 and 0.0255 here, which the tolerance of FP8 weights allows.
     for name in ["b1h1s1024d64-e4m3", "b1h2sq64sk4096d128-e4m3"] {

@@ -80,7 +80,68 @@ const WMMA: Fault = Fault {
 };
 const MMA: Fault = Fault { family: "mma", file: "mma/kernel.cu", preset: "d64", ..WMMA };
 
+const HOPPER: Fault = Fault {
+    family: "hopper",
+    file: "hopper/kernel.cu",
+    preset: "d256",
+    problem: "b1h1sq40sk500d64-fp16",
+    ..WMMA
+};
+
 const FAULTS: &[Fault] = &[
+    Fault {
+        name: "hopper: a tile of K is released while the tensor cores read it",
+        right: "wgmma::groups_wait<1>();\n        scores_done(step);",
+        wrong: "scores_done(step);\n        wgmma::groups_wait<1>();",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER
+    },
+    Fault {
+        name: "hopper: the output is rescaled while the tensor cores add to it",
+        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output();",
+        wrong: "rows.rescale_output();\n        output_done();\n        rows.pack_weights();",
+        class: "large",
+        detected: Detected::Found(&[Kind::AsyncNotWaited]),
+        ..HOPPER
+    },
+    Fault {
+        name: "hopper: the output is not rescaled when an origin moves",
+        right: "rows.rescale_output();",
+        wrong: "",
+        class: "large",
+        ..HOPPER
+    },
+    Fault {
+        name: "hopper: the keys beyond the last are not hidden",
+        right: "scores_done(step);\n        hide(step);",
+        wrong: "scores_done(step);",
+        ..HOPPER
+    },
+    Fault {
+        name: "hopper: the next work tile adds to the output of the one before",
+        right: "rows.clear_output();\n        rows.pack_weights();",
+        wrong: "rows.pack_weights();",
+        knobs: &[("PERSISTENT", "2")],
+        problem: "b1h3s130d64-fp16",
+        ..HOPPER
+    },
+    Fault {
+        name: "hopper: the output is read from shared memory before all lanes have written it",
+        file: "hopper/rows.cuh",
+        right: "            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < 4; ++i) {\n                const int row",
+        wrong: "#pragma unroll\n            for (int i = 0; i < 4; ++i) {\n                const int row",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER
+    },
+    Fault {
+        name: "hopper: the queries are never released",
+        right: "release(q_free(q.stage), step == work.steps - 1);",
+        wrong: "",
+        knobs: &[("PERSISTENT", "2")],
+        problem: "b1h3s130d64-fp16",
+        detected: Detected::Found(&[Kind::Deadlock]),
+        ..HOPPER
+    },
     Fault {
         name: "no barrier between writing and reading the scores",
         right: "scores_from(q, k);\n        compute_sync();",

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use chips::Target;
-use warpsmith_family::{Catalog, CatalogError, ManifestError, SettingError, Sizes, Value, Weights};
+use warpsmith_family::{
+    Catalog, CatalogError, ManifestError, SettingError, Sizes, TensorBox, Value, Weights,
+};
 
 /// A small valid family; each test breaks one thing.
 const MANIFEST: &str = r#"specialise = ["dtype"]
@@ -130,6 +132,44 @@ fn a_valid_manifest_gives_candidates_layouts_and_launches() {
     assert_eq!((launch.grid, launch.block), ([4, 2, 1], [256, 1, 1]));
     assert_eq!(launch.shared_bytes, layout.total_bytes);
     assert_eq!(family.workspace(&large, &sizes).unwrap().total_bytes, 8000);
+}
+
+const TENSOR_MAP: &str = r#"
+[[tensor_maps]]
+tensor = "x"
+box = ["64", "BLOCK"]
+swizzle = 128
+"#;
+
+#[test]
+fn tensor_maps_have_boxes_that_depend_on_knobs() {
+    let (_folder, catalog) = catalog(&(MANIFEST.to_owned() + TENSOR_MAP));
+    let family = catalog.family("scale").unwrap();
+    let boxes = |preset: &str| {
+        let candidate = family.candidate(Some(preset), &[], &[]).unwrap();
+        family.tensor_boxes(&candidate).unwrap()
+    };
+    let expected =
+        |rows: u32| vec![TensorBox { tensor: "x".to_owned(), extents: vec![64, rows], swizzle_bytes: 128 }];
+    assert_eq!(boxes("small"), expected(64));
+    assert_eq!(boxes("large"), expected(256));
+}
+
+#[test]
+fn an_invalid_tensor_map_is_refused() {
+    let error = |from: &str, to: &str| {
+        let error = error_of(|manifest| manifest.to_owned() + &TENSOR_MAP.replace(from, to));
+        (error.field, error.message)
+    };
+    let (field, message) = error("128", "48");
+    assert_eq!(
+        (field.as_str(), message.as_str()),
+        ("tensor_maps.x.swizzle", "48 is not one of 0, 32, 64, 128")
+    );
+    assert_eq!(error(r#"["64", "BLOCK"]"#, "[]").1, "must have one to five extents");
+    let (field, message) = error("BLOCK", "n");
+    assert_eq!(field, "tensor_maps.x.box");
+    assert!(message.contains("`n` is not known here"), "{message}");
 }
 
 #[test]

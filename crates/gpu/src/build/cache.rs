@@ -22,7 +22,7 @@ use crate::paths;
 /// Part of every build's hash. It changes when the meaning of a build changes; old entries are then not found.
 pub const MEANING: &str = "warpsmith build 2";
 /// The first line of a file. It changes when the format changes; old files then count as absent.
-const FORMAT: &str = "warpsmith build 3";
+const FORMAT: &str = "warpsmith build 4";
 
 /// Largest size of PTX and cubin together that is stored, in bytes. Kernels have a few hundred KiB.
 pub const MOST_KEPT: u64 = 64 << 20;

@@ -75,8 +75,11 @@ fn front_end_message(line: &str) -> Option<((String, u32), Severity, String)> {
     Some(((file.to_owned(), number), severity, message.to_owned()))
 }
 
-/// `ptxas error   : text`, `ptxas warning : text`, `nvrtc: error: text`.
+/// `ptxas error   : text`, `ptxas warning : text`, `nvrtc: error: text`, and the notes about serialised products.
 fn assembler_message(line: &str) -> Option<(Severity, String)> {
+    if serialised_function(line).is_some() {
+        return Some((Severity::Warning, line.trim().to_owned()));
+    }
     let rest = line.strip_prefix("ptxas").or_else(|| line.strip_prefix("nvrtc"))?;
     let (head, message) = rest.split_once(": ").filter(|(_, message)| !message.is_empty())?;
     let head = format!("{head} {message}");
@@ -88,6 +91,17 @@ fn assembler_message(line: &str) -> Option<(Severity, String)> {
         return None;
     };
     Some((severity, line.trim().to_owned()))
+}
+
+/// The codes of the notes that the assembler serialises warpgroup products, each with another reason. C7519 is harmless.
+const SERIALISED: [&str; 7] = ["C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7520"];
+
+/// The function of a note that the assembler serialises warpgroup products:
+/// `ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to ... in the
+/// function 'name'`. Empty if the note names no function.
+fn serialised_function(line: &str) -> Option<&str> {
+    let code = between(line.strip_prefix("ptxas")?, ": (", ")")?;
+    SERIALISED.contains(&code).then(|| between(line, "function '", "'").unwrap_or_default())
 }
 
 /// The two lines under a message: the source line (indented by two) and a caret under the column.
@@ -123,6 +137,12 @@ pub fn entries(log: &str) -> Vec<Entry> {
             entry.static_shared_bytes = number_before(line, "bytes smem");
             entry.constant_bytes = number_before(line, "bytes cmem[0]");
         }
+    }
+    // A note can precede the kernel's own lines. One about a device function counts for every kernel.
+    for function in log.lines().filter_map(serialised_function) {
+        let is_kernel = entries.iter().any(|entry| entry.name == function);
+        let concerned = entries.iter_mut().filter(|entry| !is_kernel || entry.name == function);
+        concerned.for_each(|entry| entry.serialised_wgmma += 1);
     }
     entries
 }
@@ -173,10 +193,28 @@ ptxas info    : Used 8 registers, used 0 barriers, 360 bytes cmem[0]
                 spill_load_bytes: 8,
                 constant_bytes: 364,
                 barriers: 1,
+                serialised_wgmma: 0,
             }
         );
         assert_eq!((entries[1].registers, entries[1].static_shared_bytes), (8, 0));
         assert!(diagnostics(LOG).is_empty());
+    }
+
+    #[test]
+    fn serialised_products_are_counted_per_kernel_and_reported() {
+        let note = |code: &str, function: &str| {
+            format!(
+                "ptxas info    : ({code}) Potential Performance Loss: wgmma.mma_async instructions are serialized due \
+                 to insufficient register resources for the wgmma pipeline in the function '{function}'\n"
+            )
+        };
+        let counts = |log: &str| entries(log).iter().map(|entry| entry.serialised_wgmma).collect::<Vec<_>>();
+        let log = note("C7511", "second") + LOG + &note("C7520", "second") + &note("C7519", "first");
+        assert_eq!(counts(&log), [0, 2]);
+        assert_eq!(diagnostics(&log).len(), 2);
+        assert!(diagnostics(&log).iter().all(|found| found.severity == Severity::Warning));
+        // A device function may belong to any kernel.
+        assert_eq!(counts(&(LOG.to_owned() + &note("C7510", "_Z1fPf"))), [1, 1]);
     }
 
     #[test]

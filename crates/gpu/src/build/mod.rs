@@ -87,6 +87,8 @@ pub struct Entry {
     pub constant_bytes: u32,
     /// Number of barriers.
     pub barriers: u32,
+    /// Number of the assembler's notes that it serialises warpgroup products (`wgmma`).
+    pub serialised_wgmma: u32,
 }
 
 impl Build {

@@ -229,6 +229,8 @@ mod tests {
             shared_bytes: 0,
             registers_limit: None,
             spill_bytes_limit: None,
+            serialised_wgmma: 0,
+            serialised_wgmma_limit: None,
             compile_ms: 0.0,
             from_cache: true,
         };

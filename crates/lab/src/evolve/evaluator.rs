@@ -170,7 +170,11 @@ impl<O: Op> Evaluator<'_, O> {
             ))
         };
         let failure = exceeds("bytes of spills", build.spill_bytes, family.limits.spill_bytes)
-            .or_else(|| exceeds("registers", build.registers, family.limits.registers));
+            .or_else(|| exceeds("registers", build.registers, family.limits.registers))
+            .or_else(|| {
+                let limit = family.limits.serialised_wgmma;
+                exceeds("reasons to serialise wgmma", build.serialised_wgmma, limit)
+            });
         if let Some(failure) = failure {
             return Err(failure);
         }

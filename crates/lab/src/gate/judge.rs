@@ -118,7 +118,7 @@ fn check_correctness(state: &RunState, row: &mut GateRow) {
     }
 }
 
-/// Adds findings for registers and spills above the family's limits.
+/// Adds findings for registers, spills and serialised products above the family's limits.
 fn check_resources(state: &RunState, row: &mut GateRow) {
     for (of, build) in state.builds.iter().filter(|(of, _)| of.problem == row.problem) {
         let candidate = || of.subject.clone();
@@ -133,6 +133,14 @@ fn check_resources(state: &RunState, row: &mut GateRow) {
             row.findings.push(GateFinding::Spills {
                 candidate: candidate(),
                 bytes: build.spill_bytes,
+                limit,
+            });
+        }
+        let serialised = build.serialised_wgmma;
+        if let Some(limit) = build.serialised_wgmma_limit.filter(|&limit| serialised > limit) {
+            row.findings.push(GateFinding::SerialisedWgmma {
+                candidate: candidate(),
+                notes: serialised,
                 limit,
             });
         }

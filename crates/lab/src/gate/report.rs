@@ -125,6 +125,15 @@ pub enum GateFinding {
         /// Largest number of spilled bytes per thread that the family allows.
         limit: u32,
     },
+    /// The assembler serialises a candidate's warpgroup products for more reasons than its family allows.
+    SerialisedWgmma {
+        /// The name of the candidate.
+        candidate: String,
+        /// Number of the assembler's notes about it.
+        notes: u32,
+        /// Largest number of notes that the family allows.
+        limit: u32,
+    },
     /// The fastest candidate is slower than the best on record.
     Regression {
         /// The name of the candidate.
@@ -144,6 +153,7 @@ impl GateFinding {
             GateFinding::Broken { .. } => "broken",
             GateFinding::Registers { .. } => "registers",
             GateFinding::Spills { .. } => "spills",
+            GateFinding::SerialisedWgmma { .. } => "serialised-wgmma",
             GateFinding::Regression { .. } => "regression",
         }
     }
@@ -163,6 +173,9 @@ impl fmt::Display for GateFinding {
             }
             GateFinding::Spills { candidate, bytes, limit } => {
                 write!(f, "{candidate} spills {bytes} bytes; its family allows {limit}")
+            }
+            GateFinding::SerialisedWgmma { candidate, notes, limit } => {
+                write!(f, "{candidate} has serialised wgmma ({notes} reasons; its family allows {limit})")
             }
             GateFinding::Regression { candidate, slower_by, p } => {
                 write!(

@@ -253,6 +253,11 @@ fn registers_or_spills_above_the_limit_fail() {
     assert_eq!(report.outcome(), RunOutcome::ProblemFound);
     let report = with(built(128, 4));
     assert!(matches!(only_row(&report).findings[..], [GateFinding::Spills { bytes: 4, limit: 0, .. }]));
+    let report = with(BuildRecord { serialised_wgmma: 1, ..built(128, 0) });
+    assert!(matches!(
+        only_row(&report).findings[..],
+        [GateFinding::SerialisedWgmma { notes: 1, limit: 0, .. }]
+    ));
     let unlimited = BuildRecord { registers_limit: None, spill_bytes_limit: None, ..built(255, 64) };
     assert_eq!(only_row(&with(unlimited)).standing, RowStatus::Passed);
 }

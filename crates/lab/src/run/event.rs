@@ -311,6 +311,12 @@ pub struct BuildRecord {
     pub registers_limit: Option<u32>,
     /// The spill limit of the family's manifest, if it has one.
     pub spill_bytes_limit: Option<u32>,
+    /// Number of the assembler's notes that it serialises warpgroup products.
+    #[serde(default)]
+    pub serialised_wgmma: u32,
+    /// The limit of these notes in the family's manifest, if it has one.
+    #[serde(default)]
+    pub serialised_wgmma_limit: Option<u32>,
     /// The compile time.
     pub compile_ms: f64,
     /// Whether the build came from the cache.

@@ -501,6 +501,8 @@ pub fn build_record(
         shared_bytes: u64::from(entry.static_shared_bytes) + family.layout(candidate)?.total_bytes,
         registers_limit: family.limits.registers,
         spill_bytes_limit: family.limits.spill_bytes,
+        serialised_wgmma: entry.serialised_wgmma,
+        serialised_wgmma_limit: family.limits.serialised_wgmma,
         compile_ms: build.compile_ms,
         from_cache: built.cached,
     })

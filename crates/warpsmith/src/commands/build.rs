@@ -336,6 +336,7 @@ fn over_limits(family: &Family, entry: &Entry) -> Vec<String> {
     [
         over("registers", entry.registers, family.limits.registers),
         over("bytes of spills", spills, family.limits.spill_bytes),
+        over("reasons to serialise wgmma", entry.serialised_wgmma, family.limits.serialised_wgmma),
     ]
     .into_iter()
     .flatten()

@@ -68,8 +68,12 @@ impl DeviceProcess {
         self.send(request, bytes)?;
         let limit =
             if matches!(request, DeviceRequest::Launch { .. }) { self.limits.limit } else { REPLY_LIMIT };
-        // The process is untrusted: only a read may return bytes, and only as many as were requested.
-        let most = if let DeviceRequest::Read(buffer) = request { buffer.bytes } else { 0 };
+        // The process is untrusted: it may return only as many bytes as the request asks for.
+        let most = match request {
+            DeviceRequest::Read(buffer) => buffer.bytes,
+            DeviceRequest::EncodeTensorMap(_) => vgpu::tensor_map::BYTES as u64,
+            _ => 0,
+        };
         let error = match self.link.receive(most, self.limits.deadline(limit)) {
             Ok((DeviceReply::Failed(error), _)) => error,
             Ok((reply, mut attached)) => return Ok((reply, attached.pop().unwrap_or_default())),

@@ -113,6 +113,14 @@ fn a_device_in_another_process_behaves_like_a_local_one() {
 }
 
 #[test]
+fn a_tensor_map_is_encoded_by_the_process() {
+    use vgpu::tensor_map::Element;
+    let map = vgpu::TensorMap::packed(Element::F16, 0x7f00_0000_1000, &[64, 100, 2, 3], &[64, 16, 1, 1]);
+    let local = VirtualDevice::new(chips::Chip::by_name("l4").unwrap()).encode_tensor_map(&map).unwrap();
+    assert_eq!(started(LONG).encode_tensor_map(&map), Ok(local));
+}
+
+#[test]
 fn an_error_without_a_reply_is_reported_by_the_next_reply() {
     let mut device = started(LONG);
     let (module, buffer) = prepared(&mut device);

@@ -1,0 +1,46 @@
+// Tensor copies (TMA) and the barriers that count their bytes. From sm_90 on; one instruction each.
+//
+// A tensor is seen as (head_dim, sequence, head, batch), innermost first. A box has rows of 128 bytes, in which the copy
+// engine permutes the 16-byte chunks: chunk c of row r lies at c XOR r % 8. Elements outside the tensor are loaded as
+// zeros; they count as bytes all the same.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace tma {
+
+// What the host has encoded about a tensor and its box. A kernel parameter marked __grid_constant__.
+struct alignas(64) TensorMap {
+    unsigned long long words[16];
+};
+
+// Rows of a box of the 128-byte swizzle.
+constexpr int ROW_BYTES = 128;
+// The pattern repeats after this many bytes; every box begins on a multiple of it.
+constexpr int SWIZZLE_BYTES = 1024;
+
+// Where chunk `chunk` (0-7) of row `row` of a box lies, from the start of the box.
+__device__ inline unsigned chunk_offset(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ (row % 8)) * 16); }
+
+__device__ inline void prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
+}
+
+// Loads the box that begins at these coordinates. Its bytes count on the barrier. One thread calls.
+__device__ inline void load(unsigned shared, const TensorMap& map, int column, int row, int head, int batch,
+                            unsigned barrier) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6];"
+                 :: "r"(shared), "l"(&map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier) : "memory");
+}
+
+// Makes fresh barriers visible to the copy engine.
+__device__ inline void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+// One arrival; the phase also waits for this many bytes of copies.
+__device__ inline void arrive_and_expect(unsigned barrier, unsigned bytes) {
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }"
+                 :: "r"(barrier), "r"(bytes) : "memory");
+}
+
+}  // namespace tma

@@ -1,0 +1,154 @@
+// Products of a warpgroup (wgmma) with fp32 accumulators, for sm_90a, and what goes with them: descriptors, fences, and the
+// division of registers between warpgroups. One instruction each; all 128 threads of a warpgroup call together.
+//
+// d[64 x N] (+)= a[64 x 16] b[16 x N] in fp16 or bf16. Lane l of warp w holds the rows 16 w + l / 4 and the one 8 below:
+// d[4 j] and d[4 j + 1] are columns 8 j + 2 (l % 4) and the next of the upper row, d[4 j + 2] and d[4 j + 3] those of the
+// lower. As left factor in registers, the two 8-column blocks of a step follow each other, packed in pairs.
+//
+// A product runs beside the thread. Until the wait, its accumulators and registers must be left alone, and so must the
+// shared memory that it reads. The compiler serialises products where it cannot see that; the build refuses that.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace wgmma {
+
+// ---- descriptors of matrices in shared memory, in boxes of the 128-byte swizzle ----
+
+// `leading`, `stride`: distances in bytes. The matrix begins on a multiple of 1024, or within the first row of one.
+__device__ inline unsigned long long descriptor(unsigned shared, unsigned leading, unsigned stride) {
+    return static_cast<unsigned long long>((shared & 0x3ffff) >> 4) |
+           static_cast<unsigned long long>(leading >> 4) << 16 |
+           static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
+}
+
+// Rows along the depth of the product, as Q and K lie: the next 16 of the depth are 32 bytes on, up to the row's 128.
+__device__ inline unsigned long long rows_along_depth(unsigned shared) { return descriptor(shared, 16, 1024); }
+
+// Rows along N, as V lies: the next 16 of the depth are 2048 bytes on, the next 64 columns in the next box.
+__device__ inline unsigned long long rows_along_columns(unsigned shared, unsigned box_bytes) {
+    return descriptor(shared, box_bytes, 1024);
+}
+
+// The descriptor of the same matrix this many bytes on.
+__device__ inline unsigned long long advance(unsigned long long descriptor, unsigned bytes) {
+    return descriptor + (bytes >> 4);
+}
+
+// ---- order ----
+
+// Before the first product after anything else touched accumulators or left factors in registers.
+__device__ inline void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Closes the group of products since the last call.
+__device__ inline void group_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most PENDING of the newest groups are still under way.
+template <int PENDING>
+__device__ void groups_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
+}
+
+// After the wait: without this the compiler may read accumulators before it.
+template <int COUNT>
+__device__ __forceinline__ void keep_below(float (&d)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(d[i]) :: "memory");
+}
+
+// ---- registers ----
+
+// Gives registers away, or waits for some; the whole warpgroup, and the block has a launch bound.
+template <int REGISTERS>
+__device__ void lower_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(REGISTERS));
+}
+template <int REGISTERS>
+__device__ void raise_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(REGISTERS));
+}
+
+// Writes four 8x8 matrices of 16-bit elements to shared memory: `load_matrix_x4` of ptx.cuh the other way round.
+__device__ inline void store_matrix_x4(unsigned row, const unsigned (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :: "r"(row), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
+// ---- products ----
+
+// Products<Element, N>: `from_shared` multiplies two matrices in shared memory, both with rows along the depth;
+// `from_registers` multiplies a left factor in registers by a matrix with rows along N. Where `add` is false the
+// accumulators are overwritten.
+template <typename Element, int N>
+struct Products;
+
+#define WGMMA_NUMBERS_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NUMBERS_40 WGMMA_NUMBERS_32 ", " \
+    "%32, %33, %34, %35, %36, %37, %38, %39"
+#define WGMMA_NUMBERS_48 WGMMA_NUMBERS_40 ", " \
+    "%40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_NUMBERS_64 WGMMA_NUMBERS_48 ", " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_NUMBERS_88 WGMMA_NUMBERS_64 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87"
+#define WGMMA_NUMBERS_128 WGMMA_NUMBERS_88 ", " \
+    "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, " \
+    "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, " \
+    "%120, %121, %122, %123, %124, %125, %126, %127"
+
+#define WGMMA_FLOATS_8(i)                                                                                        \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+        "+f"(d[i + 7])
+#define WGMMA_FLOATS_32 \
+    WGMMA_FLOATS_8(0), WGMMA_FLOATS_8(8), WGMMA_FLOATS_8(16), WGMMA_FLOATS_8(24)
+#define WGMMA_FLOATS_40 WGMMA_FLOATS_32, \
+    WGMMA_FLOATS_8(32)
+#define WGMMA_FLOATS_48 WGMMA_FLOATS_40, \
+    WGMMA_FLOATS_8(40)
+#define WGMMA_FLOATS_64 WGMMA_FLOATS_48, \
+    WGMMA_FLOATS_8(48), WGMMA_FLOATS_8(56)
+#define WGMMA_FLOATS_88 WGMMA_FLOATS_64, \
+    WGMMA_FLOATS_8(64), WGMMA_FLOATS_8(72), WGMMA_FLOATS_8(80)
+#define WGMMA_FLOATS_128 WGMMA_FLOATS_88, \
+    WGMMA_FLOATS_8(88), WGMMA_FLOATS_8(96), WGMMA_FLOATS_8(104), WGMMA_FLOATS_8(112), WGMMA_FLOATS_8(120)
+
+// COUNT accumulators; A to F are the numbers of the operands after them.
+#define WGMMA_PRODUCTS(ELEMENT, TYPE, N, COUNT, A, B, C, D, E, F)                                                      \
+    template <>                                                                                                        \
+    struct Products<ELEMENT, N> {                                                                                      \
+        __device__ static __forceinline__ void from_shared(float (&d)[COUNT], unsigned long long a,                    \
+                                                           unsigned long long b, int add) {                            \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " C ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32."    \
+                         TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, " A ", " B ", p, 1, 1, 0, 0; }"                  \
+                         : WGMMA_FLOATS_##COUNT : "l"(a), "l"(b), "r"(add) : "memory");                                \
+        }                                                                                                              \
+        __device__ static __forceinline__ void from_registers(float (&d)[COUNT], unsigned a0, unsigned a1,             \
+                                                              unsigned a2, unsigned a3, unsigned long long b,          \
+                                                              int add) {                                               \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " F ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32."    \
+                         TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, {" A ", " B ", " C ", " D "}, " E                \
+                         ", p, 1, 1, 1; }"                                                                             \
+                         : WGMMA_FLOATS_##COUNT : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add) : "memory");    \
+        }                                                                                                              \
+    };
+
+WGMMA_PRODUCTS(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_PRODUCTS(__half, "f16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+WGMMA_PRODUCTS(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+WGMMA_PRODUCTS(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+WGMMA_PRODUCTS(__half, "f16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
+WGMMA_PRODUCTS(__half, "f16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
+WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+
+#undef WGMMA_PRODUCTS
+
+}  // namespace wgmma

@@ -1,0 +1,129 @@
+// The candidate as constants and types: element type, tiles, threads, and where things are in shared memory.
+#pragma once
+
+#include "generated.cuh"
+
+#include "common/arguments.cuh"
+#include "common/elements.cuh"
+#include "common/ptx.cuh"
+#include "common/softmax.cuh"
+#include "common/tma.cuh"
+#include "common/wgmma.cuh"
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+namespace hopper {
+
+using attention::Arguments;
+using tma::TensorMap;
+
+template <axis::Dtype>
+struct ElementOf;
+template <>
+struct ElementOf<axis::Dtype::fp16> {
+    using Type = __half;
+};
+template <>
+struct ElementOf<axis::Dtype::bf16> {
+    using Type = __nv_bfloat16;
+};
+using Element = ElementOf<axis::dtype>::Type;
+
+constexpr int HEAD_DIM = axis::head_dim;
+constexpr int CONSUMERS = knob::WARPGROUPS;
+constexpr int BLOCK_M = 64 * CONSUMERS;
+constexpr int BLOCK_N = knob::BLOCK_N;
+constexpr int STAGES = knob::STAGES;
+constexpr int Q_STAGES = knob::Q_STAGES;
+constexpr int BLOCKS = knob::PERSISTENT;  // 0: one per work tile
+constexpr int THREADS = (CONSUMERS + 1) * 128;
+constexpr bool TURNS = knob::TURNS;
+constexpr bool INTEGER_MAXIMUM = knob::MAXIMUM == knob::Maximum::integers;
+
+// A tile is a row of boxes, each of 64 columns.
+constexpr int BOXES = (HEAD_DIM + 63) / 64;
+constexpr unsigned Q_BOX_BYTES = BLOCK_M * tma::ROW_BYTES;
+constexpr unsigned KV_BOX_BYTES = BLOCK_N * tma::ROW_BYTES;
+constexpr unsigned Q_BYTES = BOXES * Q_BOX_BYTES;
+constexpr unsigned KV_BYTES = BOXES * KV_BOX_BYTES;
+constexpr unsigned WARPGROUP_ROW_BYTES = 64 * tma::ROW_BYTES;  // a warpgroup's rows of a box of Q
+static_assert(HEAD_DIM % 16 == 0 && KV_BOX_BYTES % tma::SWIZZLE_BYTES == 0, "boxes begin where the swizzle does");
+static_assert(smem::q_tile::bytes == Q_STAGES * Q_BYTES && smem::k_tile::bytes == STAGES * KV_BYTES &&
+                  smem::v_tile::bytes == STAGES * KV_BYTES,
+              "as the manifest lays it out");
+
+// Registers per thread: together at most the 65536 of a multiprocessor.
+constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
+constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 240 : CONSUMERS == 3 ? 160 : 112;
+
+// The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
+constexpr float NOTHING_SEEN = -1e30f;
+
+// ---- where things are ----
+
+__device__ inline int lane() { return threadIdx.x % 32; }
+__device__ inline int warp_of_group() { return threadIdx.x / 32 % 4; }
+// A lane holds row own_row() of its warpgroup's 64, and the one 8 below it.
+__device__ inline int own_row() { return warp_of_group() * 16 + lane() / 4; }
+
+__device__ inline unsigned in_shared(unsigned offset) { return ptx::shared_address(shared_memory) + offset; }
+__device__ inline unsigned q_tile(int stage) { return in_shared(smem::q_tile::offset) + stage * Q_BYTES; }
+__device__ inline unsigned k_tile(int stage) { return in_shared(smem::k_tile::offset) + stage * KV_BYTES; }
+__device__ inline unsigned v_tile(int stage) { return in_shared(smem::v_tile::offset) + stage * KV_BYTES; }
+
+// The warp's own part of it.
+__device__ inline unsigned store_tile() {
+    return in_shared(smem::store_tile::offset) + threadIdx.x / 32 * 16 * tma::ROW_BYTES;
+}
+
+__device__ inline unsigned barrier(int index) { return in_shared(smem::barriers::offset) + index * 8; }
+__device__ inline unsigned k_full(int stage) { return barrier(stage); }
+__device__ inline unsigned v_full(int stage) { return barrier(STAGES + stage); }
+__device__ inline unsigned k_free(int stage) { return barrier(2 * STAGES + stage); }
+__device__ inline unsigned v_free(int stage) { return barrier(3 * STAGES + stage); }
+__device__ inline unsigned q_full(int stage) { return barrier(4 * STAGES + stage); }
+__device__ inline unsigned q_free(int stage) { return barrier(4 * STAGES + Q_STAGES + stage); }
+
+// Every thread sees the barriers when it has met the others.
+__device__ inline void init_barriers() {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            ptx::mbarrier_init(k_full(stage), 1);
+            ptx::mbarrier_init(v_full(stage), 1);
+            ptx::mbarrier_init(k_free(stage), CONSUMERS * 4);  // one arrival per warp
+            ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
+        }
+        for (int stage = 0; stage < Q_STAGES; ++stage) {
+            ptx::mbarrier_init(q_full(stage), 1);
+            ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
+        }
+        tma::fence_barrier_init();
+    }
+    __syncthreads();
+}
+
+// With JITTER the warp sleeps for a time that depends on where it is and what it does. It must not change the result.
+__device__ inline void jitter(int what) {
+    if constexpr (knob::JITTER) {
+        unsigned hash = (blockIdx.x * 64 + threadIdx.x / 32) * 2654435761u + what * 2246822519u;
+        hash ^= hash >> 15;
+        hash *= 3266489917u;
+        __nanosleep(hash >> 16 & 4095);
+    }
+}
+
+// A place in a ring of tiles: its stage, and the parity of the phase in which it is filled.
+struct Place {
+    int stage = 0;
+    unsigned parity = 0;
+
+    template <int COUNT>
+    __device__ __forceinline__ void advance() {
+        if (++stage == COUNT) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+}  // namespace hopper

@@ -1,0 +1,99 @@
+// Work tiles: which query rows a block computes, in which order, and which keys they see.
+#pragma once
+
+#include "hopper/candidate.cuh"
+
+namespace hopper {
+
+// BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the first.
+// There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
+struct WorkTile {
+    int batch;
+    int head;
+    int first_query;
+    int first_key_of_last_step;  // 0, or beyond the last key
+    int steps;                   // 0: no work tile is left
+    int masked;                  // of them, the first: some row does not see every key
+
+    __device__ __forceinline__ WorkTile()
+        : batch(0), head(0), first_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
+    __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_of_batch)
+        : batch(head_of_batch / args.heads), head(head_of_batch % args.heads), first_query(query_block * BLOCK_M) {
+        const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
+        const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
+        const int seen_by_any = max(attention::visible_keys(args, last_query), 0);
+        first_key_of_last_step = seen_by_any == 0 ? max(args.seq_k, 1) : 0;
+        steps = max((seen_by_any + BLOCK_N - 1) / BLOCK_N, 1);
+        masked = steps - seen_by_all / BLOCK_N;
+    }
+    __device__ __forceinline__ int first_key(int step) const {
+        return first_key_of_last_step + (steps - 1 - step) * BLOCK_N;
+    }
+};
+
+// The work tiles of one block. Without a mask all are equally long, and those of a head are neighbours.
+//
+// Under a causal mask the longest come first. They are taken from a group of heads, so that the blocks read the keys and
+// values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block that is
+// done. A fixed number of blocks takes tiles in rounds, every second one backwards: a block that gets the longest tile
+// of a round gets the shortest of the next. So that this comes out even, a group has (almost) an even number of rounds.
+struct Schedule {
+    const Arguments& args;
+    const int query_blocks;
+    const int heads;
+    const int block = blockIdx.x;
+    int round = 0;
+
+    __device__ __forceinline__ explicit Schedule(const Arguments& args_)
+        : args(args_), query_blocks((args.seq_q + BLOCK_M - 1) / BLOCK_M), heads(args.heads * args.batch) {}
+
+    // The next work tile, or one without steps.
+    __device__ __forceinline__ WorkTile next() {
+        if constexpr (BLOCKS == 0) {
+            return round++ == 0 ? only() : WorkTile();
+        } else {
+            return args.mask == attention::Mask::none ? next_equal() : next_longest();
+        }
+    }
+
+private:
+    __device__ __forceinline__ WorkTile only() const {
+        if (args.mask == attention::Mask::none)
+            return WorkTile(args, block % query_blocks, block / query_blocks);
+        // Keys and values of a group fit the L2 cache beside everything else.
+        const long long bytes_per_head = 4ll * max(args.seq_k, 1) * HEAD_DIM;
+        const int group_heads = max(1, min(heads, static_cast<int>((32ll << 20) / bytes_per_head)));
+        return longest_first(group_heads, block / (group_heads * query_blocks),
+                             block % (group_heads * query_blocks));
+    }
+    __device__ __forceinline__ WorkTile next_equal() {
+        const int at = round++ * BLOCKS + block;
+        return at < query_blocks * heads ? WorkTile(args, at % query_blocks, at / query_blocks) : WorkTile();
+    }
+    __device__ __forceinline__ WorkTile next_longest() {
+        constexpr int MOST_HEADS = 34;  // read at a time
+        constexpr int WIDTH = BLOCKS > 0 ? BLOCKS : 1;
+        const int rounds_to_fill = max(1, MOST_HEADS * query_blocks / (2 * WIDTH)) * 2;
+        const int group_heads = min(heads, max(1, rounds_to_fill * WIDTH / query_blocks));
+        const int rounds = (group_heads * query_blocks + WIDTH - 1) / WIDTH;
+        int group = round / rounds, within = round % rounds;
+        int at = within * WIDTH + (within % 2 == 0 ? block : WIDTH - 1 - block);
+        // Only the last round of a group can have no tile for this block: the next group's first one follows.
+        if (at >= tiles_of(group, group_heads)) {
+            ++group;
+            round = group * rounds;
+            at = block;
+        }
+        ++round;
+        return at < tiles_of(group, group_heads) ? longest_first(group_heads, group, at) : WorkTile();
+    }
+    __device__ __forceinline__ int tiles_of(int group, int group_heads) const {
+        return min(group_heads, heads - group * group_heads) * query_blocks;
+    }
+    __device__ __forceinline__ WorkTile longest_first(int group_heads, int group, int at) const {
+        const int first_head = group * group_heads, heads_here = min(group_heads, heads - first_head);
+        return WorkTile(args, query_blocks - 1 - at / heads_here, first_head + at % heads_here);
+    }
+};
+
+}  // namespace hopper
