@@ -216,11 +216,14 @@ fn hopper_is_right_for_every_class_of_inputs() {
     }
 }
 
+/// A preset, knobs set on top of it, and a problem.
+type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
 /// Few blocks take many work tiles, and every setting that changes the pipeline is used.
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [(&str, &[(&str, &str)], &str); 9] = [
+    let cases: [SettingCase; 9] = [
         ("d64", &[], "b1h2s500d64-causal-fp16"),
         ("d64", &[("TURNS", "false")], "b1h3sq500sk300d64-causal-fp16"),
         ("d64-short", &[], "b1h3s600d64-causal-bf16"),

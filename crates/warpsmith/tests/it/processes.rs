@@ -13,12 +13,12 @@ use chips::Target;
 use family::Catalog;
 use gpu::build::Compiler;
 use gpu::device::Device;
-use lab::{Session, StageError};
 use lab::bench::{self, BenchPlan, Subject};
 use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use lab::stats::{Stopping, Verdict};
 use lab::worker::WorkerCommands;
 use lab::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
+use lab::{Session, StageError};
 use op::Op as _;
 use serde_json::Value;
 
