@@ -1,8 +1,8 @@
 // Tensor copies (TMA) and the barriers that count their bytes. From sm_90 on; one instruction each.
 //
-// A tensor is seen as (head_dim, sequence, head, batch), innermost first. A box has rows of 128 bytes, in which the copy
-// engine permutes the 16-byte chunks: chunk c of row r lies at c XOR r % 8. Elements outside the tensor are loaded as
-// zeros; they count as bytes all the same.
+// A tensor has the dimensions (head_dim, sequence, head, batch), innermost first. A box has rows of 128 bytes. The copy
+// engine permutes the 16-byte chunks of a row: chunk c of row r lies at c XOR r % 8. Elements outside the tensor are
+// loaded as zeros, and the barrier counts their bytes, too.
 #pragma once
 
 #include "common/ptx.cuh"

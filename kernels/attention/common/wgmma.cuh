@@ -1,12 +1,12 @@
-// Products of a warpgroup (wgmma) with fp32 accumulators, for sm_90a, and what goes with them: descriptors, fences, and the
-// division of registers between warpgroups. One instruction each; all 128 threads of a warpgroup call together.
+// Products of a warpgroup (wgmma) with fp32 accumulators, for sm_90a; their descriptors and fences; the division of
+// registers between warpgroups. One instruction each. All 128 threads of a warpgroup call together.
 //
-// d[64 x N] (+)= a[64 x 16] b[16 x N] in fp16 or bf16. Lane l of warp w holds the rows 16 w + l / 4 and the one 8 below:
-// d[4 j] and d[4 j + 1] are columns 8 j + 2 (l % 4) and the next of the upper row, d[4 j + 2] and d[4 j + 3] those of the
-// lower. As left factor in registers, the two 8-column blocks of a step follow each other, packed in pairs.
+// d[64 x N] (+)= a[64 x 16] b[16 x N] in fp16 or bf16. Lane l of warp w holds the row 16 w + l / 4 and the row 8 below.
+// d[4 j] and d[4 j + 1] are columns 8 j + 2 (l % 4) and the next of the upper row, d[4 j + 2] and d[4 j + 3] those of
+// the lower. A left factor in registers has the two 8-column blocks of a step one after the other, packed in pairs.
 //
-// A product runs beside the thread. Until the wait, its accumulators and registers must be left alone, and so must the
-// shared memory that it reads. The compiler serialises products where it cannot see that; the build refuses that.
+// A product is asynchronous. Until the wait, nothing may touch its accumulators, its registers or the shared memory
+// that it reads. The compiler serialises products if it cannot prove this; the build then fails.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -50,7 +50,7 @@ __device__ void groups_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
 }
 
-// After the wait: without this the compiler may read accumulators before it.
+// Call it after the wait; otherwise the compiler may read accumulators before the wait.
 template <int COUNT>
 __device__ __forceinline__ void keep_below(float (&d)[COUNT]) {
 #pragma unroll
@@ -59,7 +59,7 @@ __device__ __forceinline__ void keep_below(float (&d)[COUNT]) {
 
 // ---- registers ----
 
-// Gives registers away, or waits for some; the whole warpgroup, and the block has a launch bound.
+// Lowers or raises the number of registers of the warpgroup's threads. The block must have a launch bound.
 template <int REGISTERS>
 __device__ void lower_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(REGISTERS));

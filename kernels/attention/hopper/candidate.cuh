@@ -71,7 +71,7 @@ __device__ inline unsigned q_tile(int stage) { return in_shared(smem::q_tile::of
 __device__ inline unsigned k_tile(int stage) { return in_shared(smem::k_tile::offset) + stage * KV_BYTES; }
 __device__ inline unsigned v_tile(int stage) { return in_shared(smem::v_tile::offset) + stage * KV_BYTES; }
 
-// The warp's own part of it.
+// The warp's own part of the tile.
 __device__ inline unsigned store_tile() {
     return in_shared(smem::store_tile::offset) + threadIdx.x / 32 * 16 * tma::ROW_BYTES;
 }
@@ -102,7 +102,7 @@ __device__ inline void init_barriers() {
     __syncthreads();
 }
 
-// With JITTER the warp sleeps for a time that depends on where it is and what it does. It must not change the result.
+// With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.
 __device__ inline void jitter(int what) {
     if constexpr (knob::JITTER) {
         unsigned hash = (blockIdx.x * 64 + threadIdx.x / 32) * 2654435761u + what * 2246822519u;

@@ -2,13 +2,13 @@
 //
 // A block takes work tiles of 64 query rows per computing warpgroup. One thread of a further warpgroup, the producer,
 // copies the tiles of Q, K and V to shared memory; that warpgroup's registers go to the others. A tile in shared memory
-// is "full" when all its bytes have come, and "free" again when every computing warp is done with it.
+// is "full" when all its bytes have arrived, and "free" again when every computing warp has released it.
 //
 //   producer    Q  K0  K1  V0  K2  V1  ...
 //   consumers   S0 = Q K0^T, weights of S0
-//               S1 = Q K1^T and O += P0 V0 on the tensor cores; weights of S1 beside the second
+//               S1 = Q K1^T and O += P0 V0 on the tensor cores; meanwhile the weights of S1
 //               ...
-//               S0 of the next work tile and O += Plast Vlast; weights of S0 beside the second; O / sum leaves
+//               S0 of the next work tile and O += Plast Vlast; meanwhile the weights of S0; O / sum is stored
 //
 // A step's weights are computed while the tensor cores work on the step before, also across the border of two work
 // tiles. Steps run from the last keys to the first, so that those with hidden keys come first.
@@ -40,7 +40,7 @@ struct Producer {
         for (int box = 0; box < BOXES; ++box)
             tma::load(tile + box * KV_BOX_BYTES, map, box * 64, row, head, batch, full);
     }
-    // The queries of a work tile, and the tile itself. Without steps it says that no work is left.
+    // Copies the queries of a work tile, and tells the consumers about the tile. A tile without steps ends their work.
     __device__ __forceinline__ void queries(const WorkTile& work) {
         ptx::mbarrier_wait(q_free(q.stage), q.parity ^ 1);
         *work_of(q.stage) = work;
@@ -122,8 +122,8 @@ struct Consumer {
     __device__ __forceinline__ static int first_row(const WorkTile& of, int group) {
         return of.first_query + 64 * group;
     }
-    // None of the warpgroup's rows exists. The vote tells the compiler that a warp agrees; without it the tiles'
-    // addresses are not uniform, and every product moves its descriptors to uniform registers.
+    // Whether the warpgroup has no rows in the work tile. The vote tells the compiler that all lanes agree. Without it,
+    // addresses of tiles are not uniform, and every product moves its descriptors to uniform registers.
     __device__ __forceinline__ bool is_idle() const {
         return __all_sync(0xffffffffu, first_row(work, group) >= args.seq_q);
     }
@@ -181,7 +181,7 @@ struct Consumer {
         v.advance<STAGES>();
     }
 
-    // The first scores and weights of the block.
+    // The first scores and weights after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         skip_keys(step);
         take_turn(group);
@@ -212,7 +212,7 @@ struct Consumer {
         rows.rescale_output();
     }
 
-    // From the last step of `before` to the first, `step`, of `work`.
+    // The last product of `before` and the first step, `step`, of `work`.
     template <bool MASKED>
     __device__ __forceinline__ void next_tile(const WorkTile& before, int step) {
         skip_keys(step);
@@ -237,8 +237,8 @@ struct Consumer {
     // Waits for a work tile and its queries. Returns whether there is one.
     __device__ __forceinline__ bool receive() {
         ptx::mbarrier_wait(q_full(q.stage), q.parity);
-        // Lane 0 reads, because lane 0 says later that the tile is free. Broadcasts tell the compiler that the numbers
-        // are uniform: see `is_idle`.
+        // Only lane 0 reads, because lane 0 releases the tile later. The broadcasts tell the compiler that the numbers
+        // are uniform (see `is_idle`).
         WorkTile here;
         if (lane() == 0) here = *work_of(q.stage);
         work.batch = ptx::same_in_warp(here.batch);
@@ -254,7 +254,7 @@ struct Consumer {
         return receive();
     }
 
-    // Says that it is done with the tiles of a work tile in which none of its rows exists.
+    // Releases the tiles of a work tile in which the warpgroup has no rows.
     __device__ __forceinline__ void skip_tile() {
         for (int step = 0; step < work.steps; ++step) {
             skip_keys(1);
@@ -263,8 +263,7 @@ struct Consumer {
         release(q_free(q.stage));
     }
 
-    // From the first step of a work tile to the end of the last one before the block ends or this warpgroup is idle.
-    // Returns whether work tiles are left.
+    // Computes work tiles until none is left or the warpgroup has no rows in the next one. Returns whether one is left.
     __device__ __forceinline__ bool stream() {
         int step = skipped();
         begin(step);

@@ -68,7 +68,7 @@ struct Rows {
         }
     }
 
-    // The largest new score of each row, in the lane's own columns. Two chains per row: one would wait for itself.
+    // The largest new score of each row, in the lane's own columns. Two chains per row have half the latency of one.
     __device__ __forceinline__ void largest_by_floats(float (&largest)[2]) const {
         float chain[4] = {scores[0], scores[1], scores[2], scores[3]};
 #pragma unroll
@@ -76,8 +76,8 @@ struct Rows {
         largest[0] = fmaxf(chain[0], chain[1]);
         largest[1] = fmaxf(chain[2], chain[3]);
     }
-    // The same with integers, in half the instructions. Right only where the result is positive, since positive floats
-    // are ordered as their bits are; otherwise the result is some number that is not positive.
+    // The same with integers, in half the instructions. Positive floats have the order of their bits, so a positive
+    // maximum is right. Otherwise the result is some number that is not positive.
     __device__ __forceinline__ void largest_by_integers(float (&largest)[2]) const {
         int chain[4] = {__float_as_int(scores[0]), __float_as_int(scores[4]), __float_as_int(scores[2]),
                         __float_as_int(scores[6])};
@@ -110,7 +110,7 @@ struct Rows {
     // Turns the scores into weights and adds them up. Sets `moved`; the output is not touched.
     __device__ __forceinline__ void weigh() {
         float largest[2];
-        // Where an origin can move only to a positive exponent, only a positive maximum counts.
+        // If origins can move only to positive exponents, only a positive maximum matters.
         const float least = fminf(origin[0], origin[1]) + knob::SLACK;
         if (INTEGER_MAXIMUM && __all_sync(0xffffffffu, least >= 0.0f)) {
             largest_by_integers(largest);
@@ -134,7 +134,7 @@ struct Rows {
         for (int i = 0; i < BLOCK_N / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
     }
 
-    // Follows the origins. No product may be in flight.
+    // Rescales the output if an origin has moved. No product may be in flight.
     __device__ __forceinline__ void rescale_output() {
         if (!moved) return;
 #pragma unroll
@@ -175,10 +175,8 @@ struct Rows {
         const unsigned tile = store_tile();
         const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
         const int first = first_row + warp_of_group() * 16 + lane() / 8;
-        const Element* const head_begins =
-            attention::head_start(static_cast<const Element*>(args.o), args.o_strides, batch, head);
-        Element* out = const_cast<Element*>(head_begins) +
-                       static_cast<unsigned long long>(first) * args.o_strides.sequence + lane() % 8 * 8;
+        Element* const out = attention::head_start(static_cast<Element*>(args.o), args.o_strides, batch, head) +
+                             static_cast<unsigned long long>(first) * args.o_strides.sequence + lane() % 8 * 8;
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 64) {
             if (column > 0) __syncwarp();  // every lane has read the columns before
@@ -186,8 +184,9 @@ struct Rows {
             for (int i = 0; i < 4; ++i) {
                 if (column + 16 * i >= HEAD_DIM) continue;
                 const float* d = output + (column + 16 * i) / 2;
-                const unsigned words[4] = {pack(d[0] * factor[0], d[1] * factor[0]), pack(d[2] * factor[1], d[3] * factor[1]),
-                                           pack(d[4] * factor[0], d[5] * factor[0]), pack(d[6] * factor[1], d[7] * factor[1])};
+                const float upper = factor[0], lower = factor[1];
+                const unsigned words[4] = {pack(d[0] * upper, d[1] * upper), pack(d[2] * lower, d[3] * lower),
+                                           pack(d[4] * upper, d[5] * upper), pack(d[6] * lower, d[7] * lower)};
                 wgmma::store_matrix_x4(own_line + ((2 * i + lane() / 16) ^ (lane() % 8)) * 16, words);
             }
             __syncwarp();
@@ -197,7 +196,7 @@ struct Rows {
                 unsigned words[4];
                 ptx::load16_shared(words, tile + tma::chunk_offset(row, lane() % 8));
                 if (first + 4 * i < args.seq_q && column + lane() % 8 * 8 < HEAD_DIM)
-                    ptx::store16(out + static_cast<unsigned long long>(4 * i) * args.o_strides.sequence + column, words);
+                    ptx::store16(out + 4ull * i * args.o_strides.sequence + column, words);
             }
         }
         __syncwarp();  // every lane has read, before the next work tile is written

@@ -33,10 +33,10 @@ struct WorkTile {
 
 // The work tiles of one block. Without a mask all are equally long, and those of a head are neighbours.
 //
-// Under a causal mask the longest come first. They are taken from a group of heads, so that the blocks read the keys and
-// values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block that is
-// done. A fixed number of blocks takes tiles in rounds, every second one backwards: a block that gets the longest tile
-// of a round gets the shortest of the next. So that this comes out even, a group has (almost) an even number of rounds.
+// Under a causal mask the longest tiles come first. They are taken from a group of heads, so that the blocks read the
+// keys and values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block
+// that is done. A fixed number of blocks takes tiles in rounds, every second one backwards: a block that gets the
+// longest tile of a round gets the shortest of the next. A group has an even number of rounds if its size allows it.
 struct Schedule {
     const Arguments& args;
     const int query_blocks;
