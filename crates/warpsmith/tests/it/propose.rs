@@ -61,6 +61,9 @@ def before(line):
     at = {START:?}
     assert at in source
     return {{"source": source.replace(at, "    " + line + "\n" + at)}}
+def without(text):
+    assert text in source
+    return {{"source": source.replace(text, "")}}
 def say(answer):
     print(answer if isinstance(answer, str) else json.dumps(answer))
 number = prompt["number"]
@@ -96,7 +99,7 @@ say([
     {{"knobs": {{"BLOCK_THREADS": 65}}}},
     {{"source": "x" * 300_000}},
     {{"knobs": {{"BLOCK_THREADS": "128"}}}},
-    {{"source": source.replace("__syncthreads();  // the reduction before has been read", "")}},
+    without("__syncthreads();  // the previous reduction has been read"),
 ][number - 1])
 "#,
             secret.display()
