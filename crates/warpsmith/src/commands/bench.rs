@@ -12,9 +12,9 @@ use lab::worker::Limits;
 use op::Op;
 
 use super::tuned;
-use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
+use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::bench_table;
-use crate::cli::{BenchOptions, Command, Global, RunFolderOptions};
+use crate::cli::{BenchOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, styled};
@@ -26,28 +26,15 @@ const REFERENCE: &str = "reference";
 const WARMUP: u32 = 10;
 
 impl ResumableCommand for BenchOptions {
-    const NAME: &'static str = "bench";
+    workbench::resumable_command!(Bench, "bench", folder);
 
-    fn in_command(command: &mut Command) -> Option<&mut Self> {
-        if let Command::Bench(options) = command { Some(options) } else { None }
-    }
-
-    fn folder(&self) -> &RunFolderOptions {
-        &self.folder
-    }
-
-    fn execute(
-        &self,
-        global: &Global,
-        printer: &Printer,
-        open: OpenFunction<'_>,
-    ) -> Result<Exit, CommandError> {
-        let options = self;
+    fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
+        let (options, Execution { global, printer, .. }) = (self, execution);
         let op = Attention;
         let workbench = Workbench::open(global)?;
         let plan = plan(op, options, global, &workbench)?;
         look_up_tuned(&plan, &options.problem, printer)?;
-        let started = workbench.begin("bench", printer, open)?;
+        let started = workbench.begin("bench", execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let done = bench::run(&session, &plan);

@@ -21,8 +21,8 @@ use op::Op;
 use serde::Serialize;
 
 use super::workbench::BUILD_LIMIT;
-use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
-use crate::cli::{Command, EvolveOptions, Global, ProposerInformation, RunFolderOptions};
+use super::workbench::{self, Execution, ResumableCommand, Workbench};
+use crate::cli::{EvolveOptions, Global, ProposerInformation};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
@@ -41,15 +41,7 @@ const DEFAULT_PROBLEM: &str = "mission";
 const KEY_VARIABLE: &str = "WARPSMITH_API_KEY";
 
 impl ResumableCommand for EvolveOptions {
-    const NAME: &'static str = "evolve";
-
-    fn in_command(command: &mut Command) -> Option<&mut Self> {
-        if let Command::Evolve(options) = command { Some(options) } else { None }
-    }
-
-    fn folder(&self) -> &RunFolderOptions {
-        &self.folder
-    }
+    workbench::resumable_command!(Evolve, "evolve", folder);
 
     fn override_untrusted(&self, logged: &mut Self) -> Result<(), CommandError> {
         workbench::override_flag("--proposer-cmd", self.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
@@ -58,16 +50,11 @@ impl ResumableCommand for EvolveOptions {
         workbench::override_flag("--tuned", self.tuned.as_ref(), &mut logged.tuned)
     }
 
-    fn execute(
-        &self,
-        global: &Global,
-        printer: &Printer,
-        open: OpenFunction<'_>,
-    ) -> Result<Exit, CommandError> {
-        let options = self;
+    fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
+        let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global)?;
         let plan = plan(options, global, &workbench, printer)?;
-        let started = workbench.begin("evolve", printer, open)?;
+        let started = workbench.begin("evolve", execution)?;
         let display = SearchDisplay::new(plan.budget, printer);
         let session = started.session(&|_| ());
         let result = evolve::run(&session, &plan, &|progress, trial| display.update(progress, trial));

@@ -14,8 +14,8 @@ use lab::stats::Stopping;
 use op::Op as _;
 
 use super::tuned;
-use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
-use crate::cli::{Command, Global, InvertOptions, RunFolderOptions};
+use super::workbench::{self, Execution, ResumableCommand, Workbench};
+use crate::cli::InvertOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, styled};
@@ -24,23 +24,10 @@ use crate::profile_table;
 const WARMUP: u32 = 10;
 
 impl ResumableCommand for InvertOptions {
-    const NAME: &'static str = "invert";
+    workbench::resumable_command!(Invert, "invert", process.folder);
 
-    fn in_command(command: &mut Command) -> Option<&mut Self> {
-        if let Command::Invert(options) = command { Some(options) } else { None }
-    }
-
-    fn folder(&self) -> &RunFolderOptions {
-        &self.process.folder
-    }
-
-    fn execute(
-        &self,
-        global: &Global,
-        printer: &Printer,
-        open: OpenFunction<'_>,
-    ) -> Result<Exit, CommandError> {
-        let options = self;
+    fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
+        let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global)?;
         let names = match options.problem.as_slice() {
             [] => vec![super::profile::DEFAULT_PROBLEM.to_owned()],
@@ -48,7 +35,7 @@ impl ResumableCommand for InvertOptions {
         };
         let problems = workbench::problems(&names, None)?;
         let healthy = healthy(options, &workbench, &problems, printer)?;
-        let started = workbench.begin("invert", printer, open)?;
+        let started = workbench.begin("invert", execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let done = healthy.into_iter().try_for_each(|healthy| {

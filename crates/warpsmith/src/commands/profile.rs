@@ -8,34 +8,21 @@ use lab::run::{FailureKind, RunState};
 use lab::suite;
 
 use super::tuned;
-use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
-use crate::cli::{Command, Global, ProfileOptions, RunFolderOptions};
+use super::workbench::{self, Execution, ResumableCommand, Workbench};
+use crate::cli::ProfileOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::printer::{FAINT, Printer, styled};
+use crate::printer::{FAINT, styled};
 use crate::profile_table;
 
 /// The problem to profile if the user names none.
 pub const DEFAULT_PROBLEM: &str = "mission";
 
 impl ResumableCommand for ProfileOptions {
-    const NAME: &'static str = "profile";
+    workbench::resumable_command!(Profile, "profile", process.folder);
 
-    fn in_command(command: &mut Command) -> Option<&mut Self> {
-        if let Command::Profile(options) = command { Some(options) } else { None }
-    }
-
-    fn folder(&self) -> &RunFolderOptions {
-        &self.process.folder
-    }
-
-    fn execute(
-        &self,
-        global: &Global,
-        printer: &Printer,
-        open: OpenFunction<'_>,
-    ) -> Result<Exit, CommandError> {
-        let options = self;
+    fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
+        let (options, Execution { global, printer, .. }) = (self, execution);
         let op = Attention;
         let workbench = Workbench::open(global)?;
         let suite = options.suite.as_deref().map(|name| suite::find(&op, name)).transpose()?;
@@ -67,7 +54,7 @@ impl ResumableCommand for ProfileOptions {
             // Checked before the run folder is created, so that an error leaves no empty folder.
             profile::ncu::Ncu::find().map_err(|error| CommandError::from(&error))?;
         }
-        let started = workbench.begin("profile", printer, open)?;
+        let started = workbench.begin("profile", execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let done = profile::run(&session, &plan);

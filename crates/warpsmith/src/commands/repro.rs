@@ -16,8 +16,8 @@ use lab::{Session, StageError};
 use op::Op;
 
 use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, SearchDisplay};
-use super::workbench::{self, OpenFunction, ResumableCommand, Workbench};
-use crate::cli::{BenchOptions, Command, Global, PROCESSES, ReproOptions, RunFolderOptions};
+use super::workbench::{self, Execution, ResumableCommand, Workbench};
+use crate::cli::{BenchOptions, Global, PROCESSES, ReproOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
@@ -32,30 +32,17 @@ fn evolved_name(family: &str) -> String {
 }
 
 impl ResumableCommand for ReproOptions {
-    const NAME: &'static str = "repro";
+    workbench::resumable_command!(Repro, "repro", folder);
 
-    fn in_command(command: &mut Command) -> Option<&mut Self> {
-        if let Command::Repro(options) = command { Some(options) } else { None }
-    }
-
-    fn folder(&self) -> &RunFolderOptions {
-        &self.folder
-    }
-
-    fn execute(
-        &self,
-        global: &Global,
-        printer: &Printer,
-        open: OpenFunction<'_>,
-    ) -> Result<Exit, CommandError> {
-        let options = self;
+    fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
+        let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global)?;
         let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
         let strategy = search::strategies::by_name(&options.strategy)
             .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
         let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
         let skipped = skip_large_problems(&mut plan, workbench.is_virtual());
-        let started = workbench.begin("repro", printer, open)?;
+        let started = workbench.begin("repro", execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let repro = Repro { options, workbench: &workbench, family, strategy: *strategy, session, printer };

@@ -151,8 +151,7 @@ impl<'g> Workbench<'g> {
     pub fn begin(
         &self,
         command: &str,
-        printer: &Printer,
-        open: OpenFunction<'_>,
+        Execution { printer, open, .. }: Execution<'_>,
     ) -> Result<StartedRun<'_>, CommandError> {
         let compiler = super::build::compiler(self.global, printer)?;
         let opened = OpenRun::new(open(self.manifest(command, &compiler)), self.global, printer)?;
@@ -300,6 +299,17 @@ impl StartedRun<'_> {
 /// Creates or resumes the run of a command.
 pub type OpenFunction<'a> = &'a dyn Fn(Manifest) -> Result<Run, RunError>;
 
+/// How a resumable command is executed.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// The global options.
+    pub global: &'a Global,
+    /// Prints the output.
+    pub printer: &'a Printer,
+    /// Creates or resumes the run.
+    pub open: OpenFunction<'a>,
+}
+
 /// The options of a command that executes in a run folder and can be resumed.
 pub trait ResumableCommand: Sized {
     /// The command's name.
@@ -317,14 +327,26 @@ pub trait ResumableCommand: Sized {
         Ok(())
     }
 
-    /// Executes the command. `open` creates or resumes the run.
-    fn execute(
-        &self,
-        global: &Global,
-        printer: &Printer,
-        open: OpenFunction<'_>,
-    ) -> Result<Exit, CommandError>;
+    /// Executes the command.
+    fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError>;
 }
+
+/// The parts of a [`ResumableCommand`] that differ only in names: the variant of `cli::Command`, the command's name and
+/// the field with the run folder.
+macro_rules! resumable_command {
+    ($variant:ident, $name:literal, $($folder:ident).+) => {
+        const NAME: &'static str = $name;
+
+        fn in_command(command: &mut $crate::cli::Command) -> Option<&mut Self> {
+            if let $crate::cli::Command::$variant(options) = command { Some(options) } else { None }
+        }
+
+        fn folder(&self) -> &$crate::cli::RunFolderOptions {
+            &self.$($folder).+
+        }
+    };
+}
+pub(crate) use resumable_command;
 
 /// Executes a command in a new run or in a resumed one.
 ///
@@ -345,7 +367,11 @@ pub fn run_or_resume<C: ResumableCommand>(
             .hint("name a folder whose path is UTF-8"));
     }
     if !resume {
-        return options.execute(global, printer, &|manifest| Run::create(run_dir, manifest));
+        return options.execute(Execution {
+            global,
+            printer,
+            open: &|manifest| Run::create(run_dir, manifest),
+        });
     }
     let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
     let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
@@ -356,7 +382,8 @@ pub fn run_or_resume<C: ResumableCommand>(
         CommandError::usage(format!("the run in {folder} was not started by `warpsmith {name}`"))
     })?;
     options.override_untrusted(logged)?;
-    logged.execute(&logged_global, printer, &|manifest| Run::resume(folder, manifest))
+    let open = &|manifest| Run::resume(folder, manifest);
+    logged.execute(Execution { global: &logged_global, printer, open })
 }
 
 /// Replaces the logged value of a flag with the current one. A value that only the log has is an error, because the log
