@@ -42,7 +42,7 @@ pub struct Rounding {
 }
 
 /// Largest error of an fp32 sum of products, as a fraction of the product of the two vectors' norms. Sums over random
-/// signs measured 2^-24 of it, on tensor cores and one product at a time; the rest is a margin for rare rows. Sums
+/// signs had errors of up to 2^-24 of it, on the virtual GPU and in an fp32 loop; the rest is a margin for rare rows. Sums
 /// without cancellation have larger errors, but are large themselves, and the relative tolerance covers them.
 const SCORE_ROUNDING: f64 = 1.0 / (1 << 21) as f64;
 

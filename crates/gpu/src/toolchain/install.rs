@@ -244,7 +244,8 @@ fn download(
         let text = String::from_utf8_lossy(&finished.stderr);
         let reason = last_error(&text).unwrap_or_else(|| match finished.end {
             ProgramEnd::Exited(status) => status.to_string(),
-            end => format!("pip was stopped ({end:?})"),
+            ProgramEnd::TimeUp => "pip took too long".to_owned(),
+            ProgramEnd::TooLong | ProgramEnd::Stopped => "pip was stopped".to_owned(),
         });
         return Err(failed(reason));
     }

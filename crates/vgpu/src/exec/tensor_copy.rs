@@ -20,7 +20,7 @@ use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
 /// Required alignment of a box in shared memory, in bytes.
 const BOX_ALIGN: u64 = 128;
 
-/// Required alignment of the innermost coordinate, in bytes. The manual does not mention it; an H200 enforces it.
+/// Required alignment of the innermost coordinate, in bytes. An H200 stops at other values.
 const COLUMN_ALIGN: i64 = 16;
 
 /// Maximum number of bytes in a row of a box: 256 elements of eight bytes.

@@ -225,7 +225,7 @@ impl TensorMap {
     }
 
     /// Distance in bytes between rows of the box in shared memory. With a swizzle a row occupies the swizzle's whole
-    /// span, even if it is shorter. The manual does not mention this; an H200 does it.
+    /// span, even if it is shorter. An H200 does this.
     pub fn pitch(&self) -> u32 {
         if self.swizzle == Swizzle::None { self.row_bytes() } else { self.swizzle.span() }
     }

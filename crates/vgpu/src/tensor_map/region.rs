@@ -54,8 +54,7 @@ impl TensorBox {
     }
 
     /// Returns the part of row `number` that a store writes: whole 16-byte chunks. If the extent of the tensor is not a
-    /// multiple of 16 bytes, a store writes behind the end of the row. The manual does not mention this; an H200 does
-    /// it.
+    /// multiple of 16 bytes, a store writes behind the end of the row. An H200 does this.
     pub fn stored_row(&self, number: u32) -> Row {
         let row = self.row(number);
         let end = (row.first + row.bytes).next_multiple_of(CHUNK as u32).min(self.map.row_bytes());

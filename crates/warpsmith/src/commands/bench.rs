@@ -34,7 +34,7 @@ impl ResumableCommand for BenchOptions {
         let workbench = Workbench::open(global)?;
         let plan = plan(op, options, global, &workbench)?;
         look_up_tuned(&plan, &options.problem, printer)?;
-        let started = workbench.begin("bench", execution)?;
+        let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let done = bench::run(&session, &plan);
@@ -52,7 +52,7 @@ impl ResumableCommand for BenchOptions {
         } else {
             printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
             if exit == Exit::Incomplete {
-                printer.message(&workbench::resume_command("bench", &folder, global, &[]));
+                printer.message(&workbench::resume_command(Self::NAME, &folder, global, &[]));
             }
         }
         Ok(exit)

@@ -54,7 +54,7 @@ impl ResumableCommand for EvolveOptions {
         let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global)?;
         let plan = plan(options, global, &workbench, printer)?;
-        let started = workbench.begin("evolve", execution)?;
+        let started = workbench.begin(Self::NAME, execution)?;
         let display = SearchDisplay::new(plan.budget, printer);
         let session = started.session(&|_| ());
         let result = evolve::run(&session, &plan, &|progress, trial| display.update(progress, trial));

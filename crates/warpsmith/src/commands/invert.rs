@@ -35,7 +35,7 @@ impl ResumableCommand for InvertOptions {
         };
         let problems = workbench::problems(&names, None)?;
         let healthy = healthy(options, &workbench, &problems, printer)?;
-        let started = workbench.begin("invert", execution)?;
+        let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let done = healthy.into_iter().try_for_each(|healthy| {
@@ -63,20 +63,7 @@ impl ResumableCommand for InvertOptions {
             }
             Err(error) => return Err(CommandError::missing(error.to_string())),
         };
-        let folder = started.opened.run.folder().to_owned();
-        let (state, _) = started.opened.finish(exit)?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        if printer.is_json() {
-            printer.json("invert", &profile_table::Document::new(&state));
-        } else {
-            printer.data(&profile_table::inversions(&state));
-            if exit == Exit::Incomplete {
-                printer.message(&workbench::resume_command("invert", &folder, global, &[]));
-            }
-        }
-        Ok(exit)
+        super::profile::finish(Self::NAME, started, exit, failure, execution, profile_table::inversions)
     }
 }
 

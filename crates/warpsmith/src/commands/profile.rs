@@ -8,7 +8,7 @@ use lab::run::{FailureKind, RunState};
 use lab::suite;
 
 use super::tuned;
-use super::workbench::{self, Execution, ResumableCommand, Workbench};
+use super::workbench::{self, Execution, ResumableCommand, StartedRun, Workbench};
 use crate::cli::ProfileOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -54,7 +54,7 @@ impl ResumableCommand for ProfileOptions {
             // Checked before the run folder is created, so that an error leaves no empty folder.
             profile::ncu::Ncu::find().map_err(|error| CommandError::from(&error))?;
         }
-        let started = workbench.begin("profile", execution)?;
+        let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let done = profile::run(&session, &plan);
@@ -64,21 +64,33 @@ impl ResumableCommand for ProfileOptions {
             Err(ProfileError::Ncu(error)) => (Exit::MissingRequirement, Some(CommandError::from(&error))),
             Err(error) => return Err(CommandError::missing(error.to_string())),
         };
-        let folder = started.opened.run.folder().to_owned();
-        let (state, _) = started.opened.finish(exit)?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        if printer.is_json() {
-            printer.json("profile", &profile_table::Document::new(&state));
-        } else {
-            printer.data(&profile_table::profiles(&state));
-            if exit == Exit::Incomplete {
-                printer.message(&workbench::resume_command("profile", &folder, global, &[]));
-            }
-        }
-        Ok(exit)
+        finish(Self::NAME, started, exit, failure, execution, profile_table::profiles)
     }
+}
+
+/// Ends the run of `profile` or `invert` and prints its results. A failure is returned after the run has ended.
+pub fn finish(
+    command: &str,
+    started: StartedRun<'_>,
+    exit: Exit,
+    failure: Option<CommandError>,
+    Execution { global, printer, .. }: Execution<'_>,
+    tables: fn(&RunState) -> String,
+) -> Result<Exit, CommandError> {
+    let folder = started.opened.run.folder().to_owned();
+    let (state, _) = started.opened.finish(exit)?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if printer.is_json() {
+        printer.json(command, &profile_table::Document::new(&state));
+    } else {
+        printer.data(&tables(&state));
+        if exit == Exit::Incomplete {
+            printer.message(&workbench::resume_command(command, &folder, global, &[]));
+        }
+    }
+    Ok(exit)
 }
 
 /// The exit code of a run of profiles. A kernel that fails is a problem; one that does not support a problem is not.

@@ -42,7 +42,7 @@ impl ResumableCommand for ReproOptions {
             .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
         let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
         let skipped = skip_large_problems(&mut plan, workbench.is_virtual());
-        let started = workbench.begin("repro", execution)?;
+        let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let repro = Repro { options, workbench: &workbench, family, strategy: *strategy, session, printer };
@@ -68,7 +68,7 @@ impl ResumableCommand for ReproOptions {
         } else {
             printer.data(&summary(&state, &folder));
             if exit == Exit::Incomplete {
-                printer.message(&workbench::resume_command("repro", &folder, global, &[]));
+                printer.message(&workbench::resume_command(Self::NAME, &folder, global, &[]));
             }
         }
         Ok(exit)
