@@ -216,6 +216,7 @@ impl<'f> Kernel<'f> {
                 Ok(observed) => observations.push(observed),
                 Err(error) => {
                     if let Some((_, prepared)) = current.take() {
+                        // The error of the launch is reported; a device that failed may refuse to be read.
                         let _ = prepared.close(device);
                     }
                     return Err(error.into());

@@ -344,6 +344,7 @@ impl<O: Op> TimedKernel<'_, O> {
                     send_reply(&WorkerReply::Launched);
                 }
                 other => {
+                    // Launches under a profiler are not judged: the kernel was checked before.
                     let _ = prepared.close(device);
                     return Ok(other);
                 }
@@ -368,6 +369,7 @@ impl<O: Op> TimedKernel<'_, O> {
                 other => {
                     drop(armed);
                     device.free(flush)?;
+                    // Without `Verify` the parent does not use the times, so there is nothing to report.
                     if let Some(second) = second {
                         let _ = second.close(device);
                     }
