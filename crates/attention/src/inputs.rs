@@ -210,7 +210,7 @@ impl Encoded {
     }
 }
 
-/// Number of elements that one thread draws at a time. It is even, because normal numbers come in pairs.
+/// Number of elements that one thread draws at a time.
 const PIECE: usize = 1 << 16;
 
 fn generate(problem: &Problem, class: Class, seed: u64, which: Input) -> Values {

@@ -43,6 +43,7 @@ pub mod machine;
 pub mod nvrtc;
 pub mod paths;
 pub mod python;
+pub mod recent;
 pub mod telemetry;
 #[doc(hidden)]
 pub mod testing;

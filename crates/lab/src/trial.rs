@@ -1,6 +1,7 @@
 //! Trials: the launches on which a kernel is judged. The verdict compares every launch with the reference for its own
 //! inputs.
 
+use gpu::recent::Recent;
 use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, Refusal, TrialStep, derive_seed};
 use serde::{Deserialize, Serialize};
 
@@ -190,7 +191,10 @@ fn nondeterminism_complaint(first: &[Vec<u8>], again: &[Vec<u8>]) -> Complaint {
 
 /// Returns notes about instructions that an honest kernel rarely needs.
 pub fn kernel_notes(ptx: &str, entry: &str) -> Vec<String> {
-    vgpu::notices_in_ptx(ptx, entry).iter().map(ToString::to_string).collect()
+    // A kernel is checked on many problems, one after the other.
+    static KNOWN: Recent<(String, String), Vec<String>> = Recent::new();
+    let notes = || vgpu::notices_in_ptx(ptx, entry).iter().map(ToString::to_string).collect();
+    KNOWN.get_or_make((ptx.to_owned(), entry.to_owned()), notes)
 }
 
 /// Makes the inputs of a draw.

@@ -9,12 +9,12 @@
 //! assert_eq!(Random::new(1).uniform(), x);
 //! ```
 
+mod normal;
+
 /// A generator of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
-    /// The second half of the last Box-Muller pair.
-    spare: Option<f64>,
 }
 
 /// The increment of the state with every draw.
@@ -23,15 +23,14 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 impl Random {
     /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
-        Random { state: seed, spare: None }
+        Random { state: seed }
     }
 
     /// The same sequence from the position after `draws` draws on, so that several threads can draw parts of one
-    /// sequence. [`Random::bits`], [`Random::uniform`] and [`Random::integer`] each take one draw; two
-    /// [`Random::normal`] take two.
+    /// sequence. Each number, of whatever kind, takes one draw.
     #[must_use]
     pub fn after(&self, draws: u64) -> Self {
-        Random { state: self.state.wrapping_add(STEP.wrapping_mul(draws)), spare: None }
+        Random { state: self.state.wrapping_add(STEP.wrapping_mul(draws)) }
     }
 
     /// 64 random bits.
@@ -50,14 +49,7 @@ impl Random {
 
     /// Normal with mean 0 and variance 1.
     pub fn normal(&mut self) -> f64 {
-        if let Some(spare) = self.spare.take() {
-            return spare;
-        }
-        // 1 - u is in (0, 1], so the logarithm is finite.
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        let angle = std::f64::consts::TAU * self.uniform();
-        self.spare = Some(radius * angle.sin());
-        radius * angle.cos()
+        normal::from_bits(self.bits())
     }
 
     /// Uniform in [low, high).

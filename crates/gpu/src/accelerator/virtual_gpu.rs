@@ -1,7 +1,11 @@
 //! The virtual GPU as an accelerator: a chip from the table, its memory, and the options of its launches.
 
+use std::sync::Arc;
+
 use chips::Chip;
 use vgpu::World;
+
+use crate::recent::Recent;
 
 use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable};
 
@@ -103,6 +107,20 @@ impl VirtualDevice {
     }
 }
 
+/// Loads PTX. A kernel is usually loaded for several problems, each time on a new device, so the last texts are not
+/// decoded again.
+fn load_cached(text: &str) -> Result<vgpu::Module, vgpu::LoadError> {
+    static LOADED: Recent<String, Arc<vgpu::Module>> = Recent::new();
+    let text = text.to_owned();
+    if let Some(loaded) = LOADED.get(&text) {
+        return Ok(loaded.load_again());
+    }
+    let loaded = vgpu::load(&text)?;
+    let module = loaded.load_again();
+    LOADED.keep(text, Arc::new(loaded));
+    Ok(module)
+}
+
 fn memory(error: &vgpu::MemoryError) -> AcceleratorError {
     AcceleratorError::Memory(error.to_string())
 }
@@ -172,7 +190,7 @@ impl Accelerator for VirtualDevice {
         let Image::Ptx(text) = image else {
             return Err(AcceleratorError::Load("the virtual GPU runs PTX, not machine code".to_owned()));
         };
-        let module = vgpu::load(text).map_err(|error| AcceleratorError::Load(error.to_string()))?;
+        let module = load_cached(text).map_err(|error| AcceleratorError::Load(error.to_string()))?;
         self.modules.push(module);
         Ok(ModuleId(self.modules.len() - 1))
     }

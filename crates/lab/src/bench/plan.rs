@@ -19,8 +19,19 @@ pub struct Subject<'f> {
     pub is_baseline: bool,
     /// It is compared with the baselines.
     pub is_candidate: bool,
-    /// It was checked before, in the same search, so it is only run and timed.
-    pub is_verified: bool,
+    /// How much of its check the bench does.
+    pub check: SubjectCheck,
+}
+
+/// How much of a subject's check a bench does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubjectCheck {
+    /// The whole check.
+    Whole,
+    /// The subject is checked again before its time is used, so the virtual GPU launches it at full size only once.
+    ConfirmedLater,
+    /// The subject was checked before, in the same search, so it is only run and timed.
+    DoneBefore,
 }
 
 /// What a subject is: one of our kernels, or a peer.
@@ -50,14 +61,14 @@ impl<'f> Subject<'f> {
             name += &format!("+{knob}={value}");
         }
         let kind = SubjectKind::Kernel { family, preset, knobs };
-        Subject { name, kind, is_baseline: false, is_candidate: true, is_verified: false }
+        Subject { name, kind, is_baseline: false, is_candidate: true, check: SubjectCheck::Whole }
     }
 
     /// Returns a peer, which is a baseline.
     pub fn peer(package: &str, name: &'static str) -> Self {
         let kind = SubjectKind::Peer { name };
         let name = format!("{package} {name}");
-        Subject { name, kind, is_baseline: true, is_candidate: false, is_verified: false }
+        Subject { name, kind, is_baseline: true, is_candidate: false, check: SubjectCheck::Whole }
     }
 
     /// Whether users may call the subject by this name: its full name, a kernel's family or preset, or a peer's name

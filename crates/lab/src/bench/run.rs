@@ -15,7 +15,7 @@ use op::{Judgement, Op, TrialStep, tuned};
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
 use super::floor::implausible_reason;
-use super::plan::{BenchPlan, SubjectKind};
+use super::plan::{BenchPlan, Subject, SubjectCheck, SubjectKind};
 use super::targets;
 use super::workers::{SubjectWorkers, WorkerFactory};
 use crate::Session;
@@ -281,7 +281,9 @@ impl<O: Op> Bench<'_, O> {
         // The references are computed while the workers compile.
         let draws = Draws::new(self.op, &name, self.plan.secret);
         let answers = self.answers_for(problem, &draws.timed[..2])?;
-        let is_tried = |it: &Participant| it.build.is_some() && !all_workers[it.index].subject.is_verified;
+        let is_tried = |it: &Participant| {
+            it.build.is_some() && all_workers[it.index].subject.check != SubjectCheck::DoneBefore
+        };
         let classes = if alive.iter().any(is_tried) {
             let case = TrialCase::classes(self.op, problem, draws.classes);
             let answers = self.answers_for(&case.problem, &case.draws)?;
@@ -426,7 +428,7 @@ impl<O: Op> Bench<'_, O> {
             return Ok(Ok(()));
         };
         let Some(Classes { case, answers }) = &given.classes else { return Ok(Ok(())) };
-        if workers.subject.is_verified {
+        if workers.subject.check == SubjectCheck::DoneBefore {
             return Ok(Ok(()));
         }
         let part = WorkerRequest::Build { candidate: candidate.clone(), problem: case.problem.to_string() };
@@ -528,7 +530,8 @@ impl<O: Op> Bench<'_, O> {
         given: &ProblemInputs<'_, O>,
     ) -> Result<(), WorkerError> {
         let mut processes = workers.processes();
-        let request = self.run_request(given);
+        let subject = workers.subject;
+        let request = self.run_request(subject, given);
         let sent = processes.try_for_each(|process| workers.send(self.factory, process, &request));
         if sent.is_err() {
             workers.stop_from(0);
@@ -536,12 +539,13 @@ impl<O: Op> Bench<'_, O> {
         sent
     }
 
-    fn run_request(&self, given: &ProblemInputs<'_, O>) -> WorkerRequest {
+    fn run_request(&self, subject: &Subject<'_>, given: &ProblemInputs<'_, O>) -> WorkerRequest {
+        let steps = self.steps(subject);
         // The third set of inputs is for timing, and a virtual GPU is not timed.
-        let sets = if matches!(self.plan.device, Device::Virtual { .. }) { 2 } else { 3 };
+        let sets = if matches!(self.plan.device, Device::Virtual { .. }) { steps.len() } else { 3 };
         WorkerRequest::Run {
             draws: given.draws.timed[..sets].to_vec(),
-            steps: self.steps().to_vec(),
+            steps: steps.to_vec(),
             seed: given.draws.environments,
             checks: vgpu::Checks::None,
         }
@@ -549,8 +553,9 @@ impl<O: Op> Bench<'_, O> {
 
     /// Returns the launches at full size before timing. On the virtual GPU a launch takes as long as everything else
     /// together, so the last of the usual launches is made on the cut problem only (see `try_classes`).
-    fn steps(&self) -> &'static [TrialStep] {
+    fn steps(&self, subject: &Subject<'_>) -> &'static [TrialStep] {
         match self.plan.device {
+            Device::Virtual { .. } if subject.check == SubjectCheck::ConfirmedLater => &TrialStep::USUAL[..1],
             Device::Virtual { .. } => &TrialStep::USUAL[..2],
             Device::Cuda { .. } => &TrialStep::USUAL,
         }
@@ -580,7 +585,7 @@ impl<O: Op> Bench<'_, O> {
                 let request = WorkerRequest::Load { name: (*name).to_owned(), fields, inputs };
                 workers.ask(self.factory, process, &request)?;
             }
-            let request = self.run_request(given);
+            let request = self.run_request(subject, given);
             if !self.runs_at_once(workers) {
                 workers.send(self.factory, process, &request)?;
             }
@@ -593,7 +598,7 @@ impl<O: Op> Bench<'_, O> {
                 return self.judge_peer(given, launches);
             }
             let references: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            trial::judge(self.op, participant.extra_tolerance, self.steps(), &references, &launches)
+            trial::judge(self.op, participant.extra_tolerance, self.steps(subject), &references, &launches)
                 .ok_or_else(no_launch_error)
         };
         let judged = match answer() {

@@ -3,7 +3,7 @@
 
 use op::{Op, TrialStep};
 
-use super::plan::SubjectKind;
+use super::plan::{SubjectCheck, SubjectKind};
 use super::run::{
     Bench, Participant, ProblemInputs, check_record, complaint_text, no_launch_error, trial_launches,
     unexpected_reply,
@@ -32,7 +32,9 @@ impl<O: Op> Bench<'_, O> {
         given: &ProblemInputs<'_, O>,
         hot_ns: Option<f64>,
     ) -> Result<Result<(), WorkerError>, StageError> {
-        if matches!(workers.subject.kind, SubjectKind::Peer { .. }) || workers.subject.is_verified {
+        if matches!(workers.subject.kind, SubjectKind::Peer { .. })
+            || workers.subject.check == SubjectCheck::DoneBefore
+        {
             return Ok(Ok(()));
         }
         let draws = &given.draws;

@@ -405,6 +405,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             let compiled = self.evaluator.compile(&setting).map_err(baseline_failed)?;
             self.trial_of_identity.insert(compiled.identity.clone(), 0);
             let problems = self.evaluator.time(&setting, None)?.map_err(baseline_failed)?;
+            self.evaluator.confirm(&setting, 0)?.map_err(baseline_failed)?;
             let Setting { name: candidate, knobs, .. } = setting.clone();
             let result = timed_result(compiled, 1.0, problems, true);
             let (parent, origin) = (None, "baseline".to_owned());
@@ -537,7 +538,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         let count = |kind: fn(&TrialResult) -> bool| {
             self.trials.iter().filter(|trial| trial.number > 0 && kind(&trial.result)).count() as u32
         };
-        let best = elites::timed(&self.trials).max_by(|a, b| a.score.total_cmp(&b.score));
+        let best = elites::winner(&self.trials);
         Progress {
             evaluated: self.evaluated,
             budget: self.evaluator.plan.budget,

@@ -39,15 +39,24 @@ pub fn timed<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> impl Iterator<I
     })
 }
 
+/// The trials that were elites when they were tried, in order. Only these were checked with fresh inputs.
+pub fn all<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> impl Iterator<Item = TimedTrial<'t>> {
+    timed(trials).filter(|timed| matches!(timed.trial.result, TrialResult::Timed { elite: true, .. }))
+}
+
 /// The best elites, best first, at most `count`.
 pub fn best<'t>(trials: impl IntoIterator<Item = &'t Trial>, count: usize) -> Vec<TimedTrial<'t>> {
-    let is_elite =
-        |timed: &TimedTrial<'_>| matches!(timed.trial.result, TrialResult::Timed { elite: true, .. });
-    let mut elites: Vec<TimedTrial<'_>> = timed(trials).filter(is_elite).collect();
+    let mut elites: Vec<TimedTrial<'_>> = all(trials).collect();
     // The sort is stable: of equal scores, the earlier trial comes first.
     elites.sort_by(|a, b| b.score.total_cmp(&a.score));
     elites.truncate(count);
     elites
+}
+
+/// The setting that a search recommends: its best elite. The baseline is an elite, too. The terminal, the report, the
+/// tuned table and later stages all use this definition.
+pub fn winner<'t>(trials: impl IntoIterator<Item = &'t Trial>) -> Option<TimedTrial<'t>> {
+    best(trials, 1).pop()
 }
 
 /// Whether a child becomes an elite. It must be at least 3% faster than its parent (than the baseline, if it has no

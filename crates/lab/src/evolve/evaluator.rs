@@ -12,7 +12,7 @@ use op::Op;
 use super::EvolveError;
 use super::plan::EvolvePlan;
 use crate::Session;
-use crate::bench::{self, AnswerCache, Subject, SubjectKind};
+use crate::bench::{self, AnswerCache, Subject, SubjectCheck, SubjectKind};
 use crate::run::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
 use crate::session::StageError;
 use crate::worker::WorkerCommands;
@@ -42,7 +42,7 @@ impl<'f> Setting<'f> {
             kind: SubjectKind::Kernel { family: self.family, preset: None, knobs: pairs(&self.knobs) },
             is_baseline: false,
             is_candidate: true,
-            is_verified: false,
+            check: SubjectCheck::ConfirmedLater,
         }
     }
 }
@@ -206,7 +206,7 @@ impl<O: Op> Evaluator<'_, O> {
             is_baseline: true,
             is_candidate: false,
             // The baseline was checked as trial 0.
-            is_verified: true,
+            check: SubjectCheck::DoneBefore,
         };
         let subjects = if is_virtual { vec![candidate] } else { vec![baseline, candidate] };
         let plan = bench::BenchPlan {

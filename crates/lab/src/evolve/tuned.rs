@@ -5,13 +5,13 @@ use family::tuned::Pick;
 use super::elites;
 use crate::run::{RunState, TrialResult};
 
-/// The fastest setting for each problem of a search, which may be the baseline. A candidate with a proposed source is
+/// The fastest elite for each problem of a search; the baseline is an elite, too. A candidate with a proposed source is
 /// never a pick: a library has only the family's own source.
 pub fn picks(state: &RunState) -> Vec<Pick> {
     let (Some(search), Some(manifest)) = (&state.search, &state.manifest) else { return Vec::new() };
     let best = |problem: &String| {
         let settings = state.trials.values().filter(|trial| trial.source.is_none());
-        let times = elites::timed(settings).filter_map(|timed| {
+        let times = elites::all(settings).filter_map(|timed| {
             let time = timed.problems.iter().find(|it| it.problem == *problem)?;
             Some((timed.trial, time))
         });

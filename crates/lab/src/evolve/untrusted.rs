@@ -7,12 +7,12 @@ use std::time::Duration;
 use chips::{CHIPS, Chip};
 use family::{Catalog, Family};
 use gpu::device::Device;
-use op::{Op, Refusal, derive_seed};
+use op::{Op, Refusal, TrialStep, derive_seed};
 
 use super::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting, pairs};
 use super::proposer::screen::MAX_BYTES;
-use crate::bench::{AnswerCache, check_record, complaint_text, no_launch_error, trial_launches};
+use crate::bench::{AnswerCache, Draws, check_record, complaint_text, no_launch_error, trial_launches};
 use crate::check::cut_to_size;
 use crate::run::{FailureKind, Stage};
 use crate::trial::{self, TrialCase, kernel_notes};
@@ -147,13 +147,33 @@ impl<O: Op> Evaluator<'_, O> {
         };
         let cases = self.cases(flops, derive_seed(self.plan.secret, CONFIRM_SEED + u64::from(number)));
         let checks = vgpu::Checks::None;
-        self.check_cases(
-            (&mut worker, checks),
-            setting,
-            &cases,
-            &AnswerCache::disabled(),
-            "with fresh inputs",
-        )
+        let fresh = (cases, &AnswerCache::disabled(), "with fresh inputs");
+        // A GPU launched the candidate several times at full size while it was timed; the virtual GPU only once.
+        let full_size = match self.plan.device {
+            Device::Virtual { .. } => self.full_size_cases(),
+            Device::Cuda { .. } => Vec::new(),
+        };
+        for (cases, answers, how) in [fresh, (full_size, &self.answers, "at full size")] {
+            if let Err(rejection) = self.check_cases((&mut worker, checks), setting, &cases, answers, how)? {
+                return Ok(Err(rejection));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The problems at full size with the first two of the usual launches. The references are known, because all
+    /// candidates get these inputs.
+    fn full_size_cases(&self) -> Vec<TrialCase<O::Problem>> {
+        let case = |problem: &O::Problem| {
+            let draws = Draws::new(self.op, &problem.to_string(), self.plan.secret);
+            TrialCase {
+                problem: problem.clone(),
+                draws: draws.timed[..2].to_vec(),
+                steps: TrialStep::USUAL[..2].to_vec(),
+                seed: derive_seed(draws.environments, 1),
+            }
+        };
+        self.plan.problems.iter().map(case).collect()
     }
 
     /// The notes that the family's own source gets.

@@ -235,48 +235,54 @@ pub fn access_pattern(min: u32, max: u32, or: u32, contiguous: bool, uniform: bo
 fn wavefronts(ad: &Addresses, size: u32, mask: u32) -> (u64, u64) {
     let passes = (size / 4).clamp(1, 4);
     let lanes_per_pass = 32 / passes;
+    // An aligned request of 8 or 16 bytes uses 2 or 4 adjacent banks for each lane, so these banks count as one.
+    let unit = size.clamp(4, 16);
+    let aligned = size.is_multiple_of(unit) && lanes(mask).all(|l| ad.at[l].is_multiple_of(u64::from(unit)));
+    let unit = if aligned { unit } else { 4 };
+    let (shift, slots) = (unit.trailing_zeros(), u64::from(128 / unit));
     let (mut total, mut ideal) = (0, 0);
     for pass in 0..passes {
         let active = mask >> (pass * lanes_per_pass) & ((1u64 << lanes_per_pass) - 1) as u32;
         if active == 0 {
             continue;
         }
-        let words = || {
+        let units = || {
             lanes(active).flat_map(|l| {
                 let a = ad.at[l + (pass * lanes_per_pass) as usize];
-                a / 4..=a.saturating_add(u64::from(size) - 1) / 4
+                a >> shift..=a.saturating_add(u64::from(size) - 1) >> shift
             })
         };
-        total += if without_conflict(words()) { 1 } else { max_words_per_bank(words().collect()) };
+        total +=
+            if without_conflict(units(), slots) { 1 } else { max_units_per_slot(units().collect(), slots) };
         ideal += 1;
     }
     (total, ideal)
 }
 
-/// Whether each bank delivers at most one word. This holds for most requests and is quick to check.
-fn without_conflict(words: impl Iterator<Item = u64>) -> bool {
+/// Whether each slot of banks delivers at most one unit. This holds for most requests and is quick to check.
+fn without_conflict(units: impl Iterator<Item = u64>, slots: u64) -> bool {
     let (mut used, mut first) = (0u32, [0u64; 32]);
-    for word in words {
-        let bank = (word % 32) as usize;
-        if used >> bank & 1 == 0 {
-            used |= 1 << bank;
-            first[bank] = word;
-        } else if first[bank] != word {
+    for unit in units {
+        let slot = (unit & (slots - 1)) as usize % 32;
+        if used >> slot & 1 == 0 {
+            used |= 1 << slot;
+            first[slot] = unit;
+        } else if first[slot] != unit {
             return false;
         }
     }
     true
 }
 
-/// Returns the largest number of different words that one bank must deliver.
-fn max_words_per_bank(mut words: Vec<u64>) -> u64 {
-    words.sort_unstable();
-    words.dedup();
-    let mut banks = [0u64; 32];
-    for word in &words {
-        banks[(word % 32) as usize] += 1;
+/// Returns the largest number of different units that one slot of banks must deliver.
+fn max_units_per_slot(mut units: Vec<u64>, slots: u64) -> u64 {
+    units.sort_unstable();
+    units.dedup();
+    let mut delivered = [0u64; 32];
+    for unit in &units {
+        delivered[(unit & (slots - 1)) as usize % 32] += 1;
     }
-    banks.into_iter().max().unwrap_or(0)
+    delivered.into_iter().max().unwrap_or(0)
 }
 
 /// The values that a store is about to write, for comparison with the values in memory.

@@ -382,7 +382,7 @@ impl Device {
             return Ok(addresses.clone());
         }
         let mut addresses = Vec::with_capacity(module.variables.len());
-        for v in &module.variables {
+        for v in &*module.variables {
             let buffer =
                 self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant, GUARD_OF_VARIABLES)?;
             addresses.push(buffer.0);

@@ -113,18 +113,10 @@ impl std::fmt::Display for Notice {
 /// [`Notice::NotAnalysed`].
 pub fn notices_in_ptx(ptx: &str, kernel: &str) -> Vec<Notice> {
     match crate::ptx::parse(ptx) {
-        Ok(module) => notices_in_syntax_tree(&module, kernel)
+        Ok(module) => flow::scan(&module, kernel)
             .unwrap_or_else(|| text::scan(ptx, format!("it has no kernel `{kernel}`"))),
         Err(error) => text::scan(ptx, error.to_string()),
     }
-}
-
-/// Returns the notices of a kernel in a parsed module, or `None` if the module has no such kernel.
-pub(crate) fn notices_in_syntax_tree(
-    module: &crate::ptx::ast::Module<'_>,
-    kernel: &str,
-) -> Option<Vec<Notice>> {
-    flow::scan(module, kernel)
 }
 
 const CLOCKS: [&str; 6] =

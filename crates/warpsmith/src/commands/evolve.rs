@@ -334,11 +334,9 @@ pub fn text(state: &RunState) -> String {
     if modelled {
         parts.push(styled(FAINT, "times are modelled, not measured; use them only to rank settings"));
     }
-    let mut best: Vec<_> = elites::timed(state.trials.values()).collect();
-    best.sort_by(|a, b| b.score.total_cmp(&a.score));
     let titles = ["trial", "speedup", "time", "registers", "setting"];
     let mut table = tables::Table::new(&titles, &titles[..4]);
-    for timed in best.iter().take(search.elites.max(1) as usize) {
+    for timed in elites::best(state.trials.values(), search.elites.max(1) as usize) {
         let times: Vec<String> = timed.problems.iter().map(|it| micros(it.time)).collect();
         let registers = match &timed.trial.result {
             TrialResult::Timed { registers, .. } => registers.to_string(),

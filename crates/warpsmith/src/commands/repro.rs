@@ -287,7 +287,7 @@ impl<'a> Repro<'a> {
         let state = self.session.run.state();
         let start = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
         plan.subjects.retain(|subject| !subject.is_candidate || Some(&subject.name) == start.as_ref());
-        if let Some(best) = best_trial(&state) {
+        if let Some(best) = elites::winner(state.trials.values()) {
             let knobs = best.trial.knobs.iter().map(|(knob, value)| (knob.clone(), value.clone())).collect();
             let evolved = Subject {
                 name: evolved_name(&self.family.name),
@@ -297,11 +297,6 @@ impl<'a> Repro<'a> {
         }
         plan
     }
-}
-
-/// The trial with the highest score; the first one if several are equal.
-fn best_trial(state: &RunState) -> Option<elites::TimedTrial<'_>> {
-    elites::timed(state.trials.values()).reduce(|a, b| if b.score > a.score { b } else { a })
 }
 
 /// The family's preset with the best mean time over the problems. Only presets with a time for every problem count.
@@ -339,7 +334,7 @@ fn verdict(state: &RunState) -> Exit {
 /// The results of the run, one per line.
 fn results(state: &RunState) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(search), Some(best)) = (&state.search, best_trial(state)) {
+    if let (Some(search), Some(best)) = (&state.search, elites::winner(state.trials.values())) {
         let modelled = best.problems.iter().any(|it| it.time.is_modelled());
         lines.push(format!(
             "{}: {:.2}x over preset {} ({}), with {}",

@@ -107,13 +107,14 @@ fn curve(facts: &Facts<'_>, kind: TimeKind) -> String {
                 number: trial.number,
                 score,
                 is_elite: best.contains(&trial.number),
+                was_elite: matches!(trial.result, TrialResult::Timed { elite: true, .. }),
                 title: format!("#{} {}: {text}", trial.number, trial.candidate),
             })
         })
         .collect();
     points.sort_by_key(|point| point.number);
     let caption = format!(
-        "Speedup of every trial over the search's baseline ({}). The line is the best so far. Large points are elites, \
+        "Speedup of every trial over the search's baseline ({}). The line is the best elite so far. Large points are the last elites, \
          crosses at the bottom are failed trials.",
         kind.word()
     );

@@ -1,4 +1,4 @@
-//! The course of a search: the score of every trial, and the best so far.
+//! The course of a search: the score of every trial, and the best elite so far.
 
 use super::super::TimeKind;
 use super::scale::{Scale, label};
@@ -11,8 +11,10 @@ pub struct Point {
     pub number: u32,
     /// The score; `None` if the trial failed.
     pub score: Option<f64>,
-    /// Whether the trial is an elite.
+    /// Whether the trial is one of the last elites.
     pub is_elite: bool,
+    /// Whether the trial was an elite when it was tried.
+    pub was_elite: bool,
     /// The tooltip.
     pub title: String,
 }
@@ -72,7 +74,7 @@ fn best_so_far(canvas: &mut Canvas, points: &[Point], x: Scale, y: Scale, right:
     let mut steps: Vec<(f64, f64)> = Vec::new();
     let mut best = 0.0;
     for point in points {
-        let Some(score) = point.score.filter(|score| *score > best) else { continue };
+        let Some(score) = point.score.filter(|score| point.was_elite && *score > best) else { continue };
         best = score;
         let place = x.at(f64::from(point.number));
         if let Some(&(_, before)) = steps.last() {
