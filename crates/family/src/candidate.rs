@@ -395,14 +395,19 @@ impl Family {
     }
 }
 
+/// The name of a setting for people: a preset, and the knobs that are set on top of it. `d64 BLOCK_M=64 STAGES=2`.
+pub fn setting_name<'k>(
+    preset: Option<&str>,
+    knobs: impl IntoIterator<Item = &'k (String, String)>,
+) -> String {
+    let knobs = knobs.into_iter().map(|(knob, value)| format!(" {knob}={value}"));
+    preset.unwrap_or("defaults").to_owned() + &knobs.collect::<String>()
+}
+
 impl Candidate {
     /// A short name for people: the preset, and the knobs that differ from it.
     pub fn label(&self, family: &Family) -> String {
-        let mut label = self.preset.as_deref().unwrap_or("defaults").to_owned();
-        for (knob, value) in self.changes(family) {
-            label += &format!("+{knob}={value}");
-        }
-        label
+        setting_name(self.preset.as_deref(), &self.changes(family))
     }
 
     /// The knobs that differ from the preset, or from the defaults. The preset's name and these changes define the

@@ -29,7 +29,7 @@ mod text;
 pub mod tuned;
 mod value;
 
-pub use candidate::{Candidate, Launch, SettingError, Sizes, TensorBox};
+pub use candidate::{Candidate, Launch, SettingError, Sizes, TensorBox, setting_name};
 pub use catalog::{Catalog, CatalogError, Entry};
 pub use expression::EvalError;
 pub use layout::{Buffer, Layout};

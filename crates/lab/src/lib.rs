@@ -41,6 +41,7 @@ pub mod suite;
 #[doc(hidden)]
 pub mod testing;
 mod trial;
+pub mod words;
 pub mod worker;
 
 pub use session::{Session, StageError};

@@ -51,6 +51,20 @@ pub struct Target {
     pub no_spills: bool,
 }
 
+impl Target {
+    /// The goal in words: `mission: at least 2x over auto`.
+    pub fn in_words(&self) -> String {
+        let over = self.over.as_deref().unwrap_or_default();
+        let speedup = self.speedup.map(|speedup| format!("at least {speedup}x over {over}"));
+        let p90 = self.p90_not_worse.then(|| format!("p90 not above that of {over}"));
+        let busy =
+            self.sm_busy.map(|percent| format!("multiprocessors busy at least {percent}% of the time"));
+        let spills = self.no_spills.then(|| "no spilled registers".to_owned());
+        let goals: Vec<String> = [speedup, p90, busy, spills].into_iter().flatten().collect();
+        format!("{}: {}", self.problem.as_deref().unwrap_or("every problem"), goals.join("; "))
+    }
+}
+
 /// The format of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,7 +11,7 @@ use crate::exit;
 
 /// The parsed command line.
 #[derive(Debug, Parser)]
-#[command(name = "warpsmith", version, about, after_help = exit::TABLE, max_term_width = 110)]
+#[command(name = "warpsmith", version, about, after_help = exit::TABLE, max_term_width = 100)]
 pub struct Cli {
     /// Flags that every command accepts.
     #[command(flatten)]
@@ -34,29 +34,34 @@ impl Cli {
     }
 }
 
+/// Groups of flags in the help. Flags without a group belong to the command.
+const DEVICE: &str = "Device and toolchain";
+const SEEDS: &str = "Random numbers";
+const OUTPUT: &str = "Output";
+
 /// Flags that every command accepts.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// Device that runs the kernels; it also decides the compile target
-    #[arg(long, global = true, value_name = "auto|cuda[:N]|virtual[:GPU]", default_value = "auto")]
+    /// Device that runs the kernels: auto, cuda, cuda:N or virtual:GPU. `warpsmith devices` lists them
+    #[arg(long, global = true, value_name = "NAME", default_value = "auto", help_heading = DEVICE)]
     pub device: String,
     /// Print JSON instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     pub json: bool,
     /// Seed for searches, statistics and random problems
-    #[arg(long, global = true, value_name = "N", default_value_t = 1)]
+    #[arg(long, global = true, value_name = "N", default_value_t = 1, help_heading = SEEDS)]
     pub seed: u64,
     /// Seed for inputs, compared rows and launch conditions; set it to repeat a run (default: random and secret, logged
     /// when the run ends)
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", help_heading = SEEDS)]
     pub input_seed: Option<u64>,
     #[arg(skip)]
     random_seed: OnceLock<u64>,
     /// CUDA toolkit to use, instead of searching for one
-    #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA")]
+    #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA", help_heading = DEVICE)]
     pub cuda: Option<PathBuf>,
     /// Folder with more kernel families; a family with the name of a built-in one replaces it
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = DEVICE)]
     pub kernels: Option<PathBuf>,
 }
 
@@ -77,10 +82,29 @@ pub enum Command {
     /// Show which CUDA compiler is used; install or remove Warpsmith's own copy
     #[command(after_help = "\
 Examples:
-  warpsmith toolchain             show the chosen compiler and every place that was searched
-  warpsmith toolchain install     download NVRTC and the CUDA headers from PyPI into the cache
-  warpsmith toolchain clean       remove them from the cache")]
+  warpsmith toolchain           show the chosen compiler and all searched places
+  warpsmith toolchain install   download NVRTC and the CUDA headers from PyPI
+  warpsmith toolchain clean     remove them from the cache")]
     Toolchain(ToolchainOptions),
+    /// List the problems that have a short name, or explain one problem
+    #[command(after_help = "\
+A problem is written as b2h8kv2s2048d64-causal-e4m3: batch, heads, key-value heads (if fewer), \
+sequence length, head dimension, mask, dtype. Different numbers of queries and keys are sq and sk. \
+An alias such as `mission` means fp16 unless a dtype follows it.
+
+Examples:
+  warpsmith problems
+  warpsmith problems mission-e4m3
+  warpsmith problems b1h8kv2sq17sk129d64-causal-fp16")]
+    Problems(ProblemsOptions),
+    /// List the built-in suites, or show one with its problems and targets
+    #[command(
+        after_help = "Examples:\n  warpsmith suites\n  warpsmith suites headline\n  warpsmith suites my-suite.toml"
+    )]
+    Suites(SuitesOptions),
+    /// List the GPUs of this machine and the virtual GPUs
+    #[command(after_help = "Examples:\n  warpsmith devices\n  warpsmith check mma --device virtual:h200")]
+    Devices,
     /// List kernel families, or show one with its knobs, presets and capabilities
     #[command(
         after_help = "Examples:\n  warpsmith kernels\n  warpsmith kernels mma       also lists the tuned picks for each GPU and problem"
@@ -91,44 +115,44 @@ Examples:
 Examples:
   warpsmith build wmma --preset stage-c --arch sm_89
   warpsmith build wmma --set BLOCK_N=64 --axis dtype=e4m3 --device virtual:l4
-  warpsmith build wmma --preset stage-c --emit out     write PTX, cubin and the generated header
+  warpsmith build wmma --preset stage-c --emit out   write PTX, cubin and header
   warpsmith build mma --preset tuned --problem mission --device virtual:l4
-  warpsmith build --all                                every preset for every target")]
+  warpsmith build --all                              all presets and targets")]
     Build(BuildOptions),
     /// Check that kernels give correct results, over problems, input classes and seeds
     #[command(after_help = "\
-Every output is compared with a float64 reference. Outputs are poisoned before each launch, and
-the memory around them is guarded. Inputs must not change, the same inputs must give the same
+Every output is compared with a float64 reference. Outputs are poisoned before each launch, and \
+the memory around them is guarded. Inputs must not change, the same inputs must give the same \
 bits, and every input must affect the output.
 
-Without arguments, every preset of every family is checked on the named problems and on edge-case
-shapes. On the virtual GPU large problems are reduced: fewer heads, then fewer queries, never
+Without arguments, every preset of every family is checked on the named problems and on edge-case \
+shapes. On the virtual GPU large problems are reduced: fewer heads, then fewer queries, never \
 fewer keys.
 
-On a GPU, kernels run in up to four separate processes, so a fault or a hang affects only the
-kernel that caused it. The test that every input affects the output runs on the largest
+On a GPU, kernels run in up to four separate processes, so a fault or a hang affects only the \
+kernel that caused it. The test that every input affects the output runs on the largest \
 problems only if they are named.
 
 Examples:
   warpsmith check
-  warpsmith check wmma --preset stage-5-p2 --problem b1h8kv2s513d64-causal-e4m3 --class all
+  warpsmith check wmma --problem b1h8kv2s513d64-causal-e4m3 --class all
   warpsmith check wmma --suite canonical --sanitize
   warpsmith check --fuzz 200 --seed 7
   warpsmith check wmma --set BLOCK_N=64 --problem mission --svg maps")]
     Check(CheckOptions),
     /// Time kernels and their baselines, each in separate processes
     #[command(after_help = "\
-Every subject is compiled, run and compared with a float64 reference before it is timed. A kernel
-with a wrong result is never timed. Kernels and baselines are then timed in turns (A B C C B A)
-until every median is known to 0.5%. On a GPU each subject runs in three processes (--processes),
+Every subject is compiled, run and compared with a float64 reference before it is timed. A kernel \
+with a wrong result is never timed. Kernels and baselines are then timed in turns (A B C C B A) \
+until every median is known to 0.5%. On a GPU each subject runs in three processes (--processes), \
 and the intervals include the variation between processes.
 
-Times are from CUDA graph replays. --cold adds times with the L2 cache flushed, --eager adds the
-time of one call with its launch. The virtual GPU gives modelled times only; they are never
+Times are from CUDA graph replays. --cold adds times with the L2 cache flushed, --eager adds the \
+time of one call with its launch. The virtual GPU gives modelled times only; they are never \
 compared with measured times.
 
-Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention),
-reference (our unfused kernel), none. The exit code is 3 if a baseline named with --require cannot
+Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention), \
+reference (our unfused kernel), none. The exit code is 3 if a baseline named with --require cannot \
 be measured.
 
 Examples:
@@ -136,50 +160,49 @@ Examples:
   warpsmith bench wmma --preset stage-5-p2 --problem mission --cold --eager
   warpsmith bench mma --preset tuned --preset small --problem mission
   warpsmith bench --suite headline --require auto --processes 5
-  warpsmith bench wmma --set BLOCK_N=64 --problem b2h8s2048d64-causal-e4m3 --baseline cudnn
+  warpsmith bench wmma --set BLOCK_N=64 --problem mission-e4m3 --baseline cudnn
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
     /// Search a family's settings for the fastest correct kernel
     #[command(after_help = "\
-Every candidate passes the same stages: constraints, compilation (in parallel, ahead of the
-timing), comparison with binaries that were already tried, correctness, and timing next to the
-baseline in worker processes. A candidate that hangs, crashes or is wrong does not affect the
-others. A candidate becomes an elite if it is at least 3% faster than the candidate it was
+Every candidate passes the same stages: constraints, compilation (in parallel, ahead of the \
+timing), comparison with binaries that were already tried, correctness, and timing next to the \
+baseline in worker processes. A candidate that hangs, crashes or is wrong does not affect the \
+others. A candidate becomes an elite if it is at least 3% faster than the candidate it was \
 derived from and is slower on at most one problem.
 
-The run folder records every trial. Its `tuned.toml` has the best setting for each problem;
---tuned merges these picks into another file. A family's own table is `tuned.toml` beside its
-`kernel.toml`: `--preset tuned` selects its pick for the device and problem, or for the nearest
+The run folder records every trial. Its `tuned.toml` has the best setting for each problem; \
+--tuned merges these picks into another file. A family's own table is `tuned.toml` beside its \
+`kernel.toml`: `--preset tuned` selects its pick for the device and problem, or for the nearest \
 problem with the same dtype, head dimension and mask.
 
-Strategies: model, genetic, hillclimb, annealing, random, exhaustive. `warpsmith replay` scores
+Strategies: model, genetic, hillclimb, annealing, random, exhaustive. `warpsmith replay` scores \
 them.
 
-Instead of a strategy, a program or a language model can propose candidates. It receives a JSON
+Instead of a strategy, a program or a language model can propose candidates. It receives a JSON \
 document with the task; --information adds the results of earlier candidates. It answers with
   {\"knobs\": {\"STAGES\": 3}, \"why\": \"...\"}           knobs that differ from the baseline
   {\"source\": \"...\", \"knobs\": {...}}                a new kernel source
---proposer-cmd runs a program with `sh -c` for every answer: document on stdin, answer on stdout.
---endpoint is the base URL of an OpenAI-compatible server, called with curl. Its key is read from
-the environment variable WARPSMITH_API_KEY and is never written to a file. Every answer counts
-against the budget, even if it is not a valid candidate. A proposed source may include only
-headers of the family, of CUDA and of the C++ standard library, and must first pass all checkers
+--proposer-cmd runs a program with `sh -c` for every answer: document on stdin, answer on stdout. \
+--endpoint is the base URL of an OpenAI-compatible server, called with curl. Its key is read from \
+the environment variable WARPSMITH_API_KEY and is never written to a file. Every answer counts \
+against the budget, even if it is not a valid candidate. A proposed source may include only \
+headers of the family, of CUDA and of the C++ standard library, and must first pass all checkers \
 of the virtual GPU.
 
 Examples:
   warpsmith evolve
   warpsmith evolve mma --problem mission --problem small --budget 64
-  warpsmith evolve wmma --preset stage-2 --suite headline --strategy genetic --seed 7
+  warpsmith evolve wmma --suite headline --strategy genetic --seed 7
   warpsmith evolve mma --suite v3 --tuned tuned.toml
-  warpsmith evolve mma --suite v3 --tuned kernels/attention/mma/tuned.toml --kernels kernels
   warpsmith evolve mma --proposer-cmd \"python3 propose.py\" --budget 20
-  warpsmith evolve mma --endpoint https://api.example.com/v1 --model NAME --information insight
+  warpsmith evolve mma --endpoint https://api.example.com/v1 --model NAME
   warpsmith evolve --resume --run-dir warpsmith-runs/20261115T054710Z-evolve-1f3a9c")]
     Evolve(EvolveOptions),
     /// Run every stage in order and write a report; the default command
     #[command(after_help = "\
-The stages, in one run: time every kernel and its baselines, search from the best preset, time the
-best result against all baselines, profile it, measure known pathologies, and write a one-page
+The stages, in one run: time every kernel and its baselines, search from the best preset, time the \
+best result against all baselines, profile it, measure known pathologies, and write a one-page \
 report. Without a GPU everything runs on the virtual GPU, and every time is marked as modelled.
 
 Examples:
@@ -191,23 +214,23 @@ Examples:
     Repro(ReproOptions),
     /// Show what limits kernels and how to improve them
     #[command(after_help = "\
-On a GPU, Nsight Compute (ncu) profiles one launch of every kernel. It must be installed, match
-the driver and be allowed to read the hardware counters; otherwise the exit code is 3. On the
-virtual GPU the same metrics come from its counters and its time model. Large problems are then
-counted in part: fewer heads, then fewer queries, never fewer keys. The kernel's output is first
+On a GPU, Nsight Compute (ncu) profiles one launch of every kernel. It must be installed, match \
+the driver and be allowed to read the hardware counters; otherwise the exit code is 3. On the \
+virtual GPU the same metrics come from its counters and its time model. Large problems are then \
+counted in part: fewer heads, then fewer queries, never fewer keys. The kernel's output is first \
 compared with a float64 reference; a kernel with a wrong result is never profiled.
 
 Examples:
   warpsmith profile wmma --preset stage-2
   warpsmith profile mma --problem mission --problem small --device cuda
-  warpsmith profile wmma --preset stage-2 --set PATHOLOGY=barriers --device virtual:h200
+  warpsmith profile wmma --set PATHOLOGY=barriers --device virtual:h200
   warpsmith profile --suite canonical --run-dir run --json")]
     Profile(ProfileOptions),
     /// Add known performance pathologies to a kernel and rank them by their cost
     #[command(after_help = "\
-A family lists its pathologies in its manifest: strided loads, no staging in shared memory, extra
-barriers, divergent branches, over-unrolling, tiny blocks. Each is checked like any other kernel
-and must give a correct result. On a GPU it is then timed in turns with the healthy kernel; on the
+A family lists its pathologies in its manifest: strided loads, no staging in shared memory, extra \
+barriers, divergent branches, over-unrolling, tiny blocks. Each is checked like any other kernel \
+and must give a correct result. On a GPU it is then timed in turns with the healthy kernel; on the \
 virtual GPU its cost is modelled.
 
 Examples:
@@ -217,36 +240,36 @@ Examples:
     Invert(InvertOptions),
     /// Fail if a run has a wrong result or is slower than the leaderboard
     #[command(after_help = "\
-A run fails on a wrong result, on a candidate that did not compile or run, and on registers or
-spills above the family's limits. It also fails on a regression: the best candidate's median is
-more than 2% above the leaderboard's, the intervals do not overlap, and the rank test agrees.
+A run fails on a wrong result, on a candidate that did not compile or run, and on registers or \
+spills above the family's limits. It also fails on a regression: the best candidate's median is \
+more than 2% above the leaderboard's, the intervals do not overlap, and the rank test agrees. \
 Missing data gives exit code 4, never success.
 
 Examples:
   warpsmith gate --leaderboard leaderboard.json
   warpsmith gate --leaderboard leaderboard.json --update
-  warpsmith gate --leaderboard leaderboard.json --suite headline --junit gate.xml --github")]
+  warpsmith gate --leaderboard leaderboard.json --junit gate.xml --github")]
     Gate(GateOptions),
     /// Score the search strategies on recorded search spaces; needs no GPU
     #[command(after_help = "\
-A recorded space has the time of every configuration of a kernel, so a search on it runs no
-kernels. A score is a share of the optimum: the best possible time divided by the best time found
-after N evaluations, averaged over seeds. A failed configuration uses one evaluation. Seeds start
+A recorded space has the time of every configuration of a kernel, so a search on it runs no \
+kernels. A score is a share of the optimum: the best possible time divided by the best time found \
+after N evaluations, averaged over seeds. A failed configuration uses one evaluation. Seeds start \
 at 0; --seed has no effect.
 
-Input files: recorded spaces, kernel_tuner caches (complete or interrupted), T4 results; plain or
+Input files: recorded spaces, kernel_tuner caches (complete or interrupted), T4 results; plain or \
 gzip-compressed.
 
 Examples:
   warpsmith replay --space spaces/*.json.gz
   warpsmith replay --space gemm.json --strategy all --seeds 50 --csv scores.csv
-  warpsmith replay --space gemm.json --strategy genetic --budget 500 --at 100,500 --json")]
+  warpsmith replay --space gemm.json --budget 500 --at 100,500 --json")]
     Replay(ReplayOptions),
     /// Write a run's report, as one HTML page and as Markdown, from its log
     #[command(after_help = "\
-Writes report.html (one file: no network, no script), summary.md and the data files that apply to
-the run (bench.json, bench.csv, tune_log.csv, topk.json, profile.json) into the run folder, and
-prints their paths. Every number comes from the run's events.jsonl. A stopped or running run can
+Writes report.html (one file: no network, no script), summary.md and the data files that apply to \
+the run (bench.json, bench.csv, tune_log.csv, topk.json, profile.json) into the run folder, and \
+prints their paths. Every number comes from the run's events.jsonl. A stopped or running run can \
 be reported too; its report says that the run is incomplete.
 
 Examples:
@@ -273,27 +296,28 @@ Examples:
     #[command(after_help = "\
 The file itself can describe the launch, in comment lines with the same flags:
   // warpsmith: --kernel scale --grid 4 --block 256
-  // warpsmith: --arg x=f32[1000]=normal(7) --arg y=out,f32[1000] --arg n=i32=1000
-Flags on the command line take precedence. If the command line has an --arg, every --arg of the
+  // warpsmith: --arg x=f32[1000]=normal(7) --arg y=out,f32[1000]
+  // warpsmith: --arg n=i32=1000
+Flags on the command line take precedence. If the command line has an --arg, every --arg of the \
 file is ignored.
 
 Arguments, one per kernel parameter, in order:
   [NAME=]DTYPE[dims]=INIT        input buffer
   [NAME=]inout,DTYPE[dims]=INIT  buffer with contents, read and written
-  [NAME=]out,DTYPE[dims]         output: starts uninitialised, every element must be written
-  [NAME=]scratch,DTYPE[dims]     workspace: starts uninitialised, need not be written
+  [NAME=]out,DTYPE[dims]         output; every element must be written
+  [NAME=]scratch,DTYPE[dims]     workspace; starts uninitialised
   [NAME=]DTYPE=VALUE             scalar
   [NAME=]bytes=HEX               struct passed by value
-  [NAME=]tensor,BUFFER[box]=MAP  tensor map of another argument's buffer, for copies of boxes
+  [NAME=]tensor,BUFFER[box]=MAP  tensor map of another argument's buffer
 DTYPE: f64 f32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64
 INIT: zeros ones const(V) iota normal(SEED) uniform(SEED) randint(SEED,LO,HI)
 MAP: plain swizzle(32) swizzle(64) swizzle(128)
 
 Examples:
   warpsmith sanitize kernel.cu
-  warpsmith sanitize kernel.cu --grid 1 --block 64 --arg f32[64]=iota --arg out,f32[64] --print all
+  warpsmith sanitize kernel.cu --block 64 --arg 'f32[64]=iota' --print all
   warpsmith sanitize kernel.cu --counters --device virtual:a100
-  warpsmith sanitize wmma --preset stage-5-p2 --problem b1h2s200d64-causal-e4m3 --counters")]
+  warpsmith sanitize wmma --problem b1h2s200d64-causal-e4m3 --counters")]
     Sanitize(SanitizeOptions),
     /// Print a completion script for a shell
     #[command(
@@ -331,6 +355,21 @@ pub enum ToolchainAction {
     Clean,
 }
 
+/// Options of `problems`.
+#[derive(Debug, Args)]
+pub struct ProblemsOptions {
+    /// Problem or alias to explain
+    pub name: Option<String>,
+}
+
+/// Options of `suites`.
+#[derive(Debug, Args)]
+pub struct SuitesOptions {
+    /// Suite or file to show
+    #[arg(value_name = "NAME|FILE")]
+    pub name: Option<String>,
+}
+
 /// Options of `kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsOptions {
@@ -365,10 +404,10 @@ pub struct KernelOptions {
 pub struct RunFolderOptions {
     /// Resume the run in --run-dir; finished work is not repeated. Repeat the flags that name programs, servers,
     /// kernels or output files: the log is untrusted, so they are not read from it
-    #[arg(long, requires = "run_dir")]
+    #[arg(long, requires = "run_dir", help_heading = OUTPUT)]
     pub resume: bool,
     /// Run folder (default: a new one in warpsmith-runs)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub run_dir: Option<PathBuf>,
 }
 
@@ -515,8 +554,8 @@ pub struct EvolveOptions {
     /// Number of candidates to evaluate (default: 128)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
-    /// Use a budget of 32
-    #[arg(long, conflicts_with = "budget")]
+    /// Use a budget of 32, unless --budget is given
+    #[arg(long)]
     pub quick: bool,
     /// Search strategy
     #[arg(long, value_name = "NAME", default_value = search::strategies::DEFAULT)]
@@ -579,8 +618,8 @@ pub struct ReproOptions {
     /// Number of candidates to evaluate (default: 128)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
-    /// Use a budget of 32 and a shorter timing limit
-    #[arg(long, conflicts_with = "budget")]
+    /// Use a budget of 32 and a shorter timing limit, unless --budget or --seconds are given
+    #[arg(long)]
     pub quick: bool,
     /// Search strategy
     #[arg(long, value_name = "NAME", default_value = search::strategies::DEFAULT)]

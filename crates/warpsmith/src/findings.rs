@@ -1,9 +1,10 @@
 //! Renders findings of the virtual GPU like compiler messages, with the lines of the CUDA source.
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Snippet};
 use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
 
 use crate::printer::{one_line, styled_already, visible};
+use crate::snippet;
 
 /// Maps a file name of the line table to the text of the file.
 pub type Sources<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -45,7 +46,7 @@ pub fn render(finding: &Finding, sources: &Sources) -> String {
     if !threads.is_empty() {
         group = group.element(Level::NOTE.message(threads.as_str()));
     }
-    styled_already(&Renderer::styled().render(&[group]))
+    styled_already(&snippet::renderer().render(&[group]))
 }
 
 /// A line with the number of findings that the virtual GPU dropped; `None` if it kept all of them.

@@ -6,6 +6,7 @@ mod commands;
 mod error;
 mod exit;
 mod findings;
+mod layout;
 mod printer;
 mod profile_table;
 mod progress;
@@ -36,6 +37,9 @@ fn main() -> ExitCode {
     let outcome = match cli.selected() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
+        Command::Problems(options) => commands::problems::run(options, &printer),
+        Command::Suites(options) => commands::suites::run(options, &printer),
+        Command::Devices => commands::devices::run(&cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::layout;
 
 /// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
@@ -24,6 +25,9 @@ pub const WARN: Style = AnsiColor::Yellow.on_default();
 pub const STRONG: Style = Style::new().bold();
 /// Less important text.
 pub const FAINT: Style = Style::new().dimmed();
+
+/// The escape sequence that ends a style.
+const RESET: &str = "\x1b[0m";
 
 /// The marker before and after every style: sixty random bits as private-use characters.
 static MARK: LazyLock<String> = LazyLock::new(|| {
@@ -48,6 +52,35 @@ pub fn styled_already(text: &str) -> String {
         marked += &format!("{mark}\x1b[{style}m{mark}{rest}");
     }
     marked
+}
+
+/// A part of a text in one style.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The escape sequence of the style; empty for plain text.
+    pub style: String,
+    /// The text.
+    pub text: String,
+}
+
+/// The parts of a text by style.
+pub fn pieces(text: &str) -> Vec<Piece> {
+    let mut style = String::new();
+    let mut all = Vec::new();
+    for (index, part) in text.split(&**MARK).enumerate() {
+        if index % 2 == 1 {
+            part.replace(RESET, "").clone_into(&mut style);
+        } else if !part.is_empty() {
+            all.push(Piece { style: style.clone(), text: part.to_owned() });
+        }
+    }
+    all
+}
+
+/// `text` in the style of a [`Piece`].
+pub fn restyled(style: &str, text: &str) -> String {
+    let mark = &*MARK;
+    if style.is_empty() { text.to_owned() } else { format!("{mark}{style}{mark}{text}{mark}{RESET}{mark}") }
 }
 
 /// The text without its styles.
@@ -127,8 +160,13 @@ impl Printer {
         self.json
     }
 
-    /// Writes data to stdout.
+    /// Writes data to stdout. Long lines are broken at the width of the terminal.
     pub fn data(&self, text: &str) {
+        self.verbatim_data(&layout::wrapped(text, layout::stdout_width()));
+    }
+
+    /// Writes data to stdout whose line breaks matter: source lines, or commands to be copied.
+    pub fn verbatim_data(&self, text: &str) {
         self.write(&rendered(text));
     }
 
@@ -171,8 +209,13 @@ impl Printer {
         }
     }
 
-    /// Writes a message to stderr.
+    /// Writes a message to stderr. Long lines are broken at the width of the terminal.
     pub fn message(&self, text: &str) {
+        self.verbatim_message(&layout::wrapped(text, layout::stderr_width()));
+    }
+
+    /// Writes a message whose line breaks matter: source lines, or a command to be copied.
+    pub fn verbatim_message(&self, text: &str) {
         let _ = writeln!(anstream::stderr(), "{}", rendered(text));
     }
 

@@ -49,11 +49,11 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
     let title = styled(STRONG, format!("{}  {}", of.problem, of.subject));
     let mut lines = vec![format!("{title}  {}", styled(FAINT, format!("by {}", profile.source)))];
     lines.extend(profile.notes.iter().map(|note| styled(FAINT, one_line(note))));
-    lines.push(metrics(&profile.metrics));
+    let mut facts = metrics(&profile.metrics);
     if let Some(roofline) = &profile.roofline {
         let roof = roofline.roof_tflops();
-        lines.push(format!(
-            "roofline          {:.1} TFLOP/s at {:.0} FLOP per byte: {:.1}% of the {:.0} TFLOP/s roof ({:.0} TFLOP/s, {:.0} GB/s, {})",
+        let text = format!(
+            "{:.1} TFLOP/s at {:.0} FLOP per byte: {:.1}% of the {:.0} TFLOP/s roof ({:.0} TFLOP/s, {:.0} GB/s, {})",
             roofline.tflops,
             roofline.flops_per_byte,
             100.0 * roofline.tflops / roof,
@@ -61,7 +61,8 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
             roofline.peak_tflops,
             roofline.peak_gb_per_s,
             roofline.peaks
-        ));
+        );
+        facts.row(["roofline".to_owned(), text]);
     }
     let stalls: Vec<String> = profile
         .metrics
@@ -71,8 +72,9 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
         .map(|(name, percent)| format!("{name} {percent:.0}%"))
         .collect();
     if !stalls.is_empty() {
-        lines.push(format!("warps' time       {}", stalls.join(", ")));
+        facts.row(["warps' time".to_owned(), stalls.join(", ")]);
     }
+    lines.push(facts.text());
     if profile.diagnoses.is_empty() {
         lines.push(styled(FAINT, "no rule matches this profile"));
     } else {
@@ -96,7 +98,7 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
 }
 
 /// One metric per line, so that two profiles can be compared side by side.
-fn metrics(metrics: &Metrics) -> String {
+fn metrics(metrics: &Metrics) -> Table {
     let percent = |fact: &Fact<f64>| words(fact, |value| format!("{value:.1}%"));
     let number = |fact: &Fact<u64>| words(fact, ToString::to_string);
     let number_u32 = |fact: &Fact<u32>| words(fact, ToString::to_string);
@@ -172,7 +174,11 @@ fn metrics(metrics: &Metrics) -> String {
             ),
         ),
     ];
-    rows.into_iter().map(|(name, value)| format!("{name:<17} {value}")).collect::<Vec<_>>().join("\n")
+    let mut table = Table::untitled(2);
+    for (name, value) in rows {
+        table.row([name.to_owned(), value]);
+    }
+    table
 }
 
 /// A known value as `format` writes it, or the reason why it is unavailable.

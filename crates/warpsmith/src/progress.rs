@@ -10,10 +10,23 @@ use crate::printer::Printer;
 /// A bar that counts to `length`. `indicatif` hides it when stderr is not a terminal.
 pub fn counting(length: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(length).with_message(what.to_owned());
-    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:32}] {pos}/{len} {elapsed}") {
+    // The message is last and is cut at the width of the terminal, so the bar always takes one line.
+    if let Ok(style) = ProgressStyle::with_template("[{bar:20}] {pos}/{len} {elapsed}  {wide_msg}") {
         bar.set_style(style.progress_chars("=> "));
     }
+    // The elapsed time shows that the program works, even if a step takes long.
+    bar.enable_steady_tick(Duration::from_millis(500));
     bar
+}
+
+/// A duration for a person: `8 s`, `3 min`, `2 h 5 min`.
+pub fn rough(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match seconds {
+        seconds if seconds < 90.0 => format!("{seconds:.0} s"),
+        _ if minutes < 90 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
 }
 
 /// Shows the progress of a toolchain installation; without a terminal it prints one message.

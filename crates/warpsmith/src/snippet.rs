@@ -3,6 +3,7 @@
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use gpu::build::{Diagnostic, Severity};
 
+use crate::layout;
 use crate::printer::{one_line, styled_already, visible};
 
 /// One compiler message with file, line and caret.
@@ -39,7 +40,15 @@ pub fn diagnostic(diagnostic: &Diagnostic) -> String {
             None => return format!("error: {}", diagnostic.message),
         },
     };
-    styled_already(&Renderer::styled().render(&[group]))
+    styled_already(&renderer().render(&[group]))
+}
+
+/// The renderer of source lines. Lines that are wider than the terminal are cut.
+pub fn renderer() -> Renderer {
+    match layout::stdout_width() {
+        Some(width) => Renderer::styled().term_width(width),
+        None => Renderer::styled(),
+    }
 }
 
 /// The byte offset of a column (in characters, from 1), limited to the length of the line.

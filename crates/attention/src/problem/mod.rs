@@ -79,6 +79,34 @@ impl Problem {
         Problem { batch, heads, kv_heads: heads, seq_q: seq, seq_k: seq, head_dim, mask: Mask::None, dtype }
     }
 
+    /// The problem in words: `1 batch, 8 heads, 512 tokens, head dimension 64, causal mask, fp16`.
+    pub fn in_words(&self) -> String {
+        let plural = |number: usize, one: &str, several: &str| {
+            format!("{number} {}", if number == 1 { one } else { several })
+        };
+        let heads = plural(self.heads, "head", "heads");
+        let heads = match self.kv_heads {
+            own if own == self.heads => heads,
+            fewer => format!("{heads} that share {fewer} of keys and values"),
+        };
+        let length = if self.seq_q == self.seq_k {
+            plural(self.seq_q, "token", "tokens")
+        } else {
+            let (queries, keys) = (plural(self.seq_q, "query", "queries"), plural(self.seq_k, "key", "keys"));
+            format!("{queries}, {keys}")
+        };
+        let mask = match self.mask {
+            Mask::None => "no mask",
+            Mask::Causal => "causal mask",
+            Mask::CausalTopLeft => "causal mask aligned to the first key",
+        };
+        let Problem { head_dim, dtype, .. } = self;
+        format!(
+            "{}, {heads}, {length}, head dimension {head_dim}, {mask}, {dtype}",
+            plural(self.batch, "sequence", "sequences")
+        )
+    }
+
     /// The same problem with another mask.
     #[must_use]
     pub const fn with_mask(self, mask: Mask) -> Self {

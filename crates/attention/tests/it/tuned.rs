@@ -200,9 +200,9 @@ fn knobs_override_the_pick_and_the_label_uses_the_nearest_preset() {
     let candidate = |knobs: &[(String, String)]| {
         tuned::candidate(&Attention, mma, Some("Tuned"), knobs, (&problem(name), &l4))
     };
-    assert_eq!(candidate(&[]).unwrap().label(mma), "causal+PERSISTENT=58");
+    assert_eq!(candidate(&[]).unwrap().label(mma), "causal PERSISTENT=58");
     let set = |knob: &str, value: &str| [(knob.to_owned(), value.to_owned())];
-    assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "causal+SWIZZLE=false+PERSISTENT=58");
+    assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "causal SWIZZLE=false PERSISTENT=58");
     assert!(candidate(&set("NUM_WARPS", "16")).unwrap_err().message.contains("a warp takes 16 or 32 rows"));
     let known = tuned::candidate(&Attention, mma, Some("causal"), &[], (&problem(name), &l4)).unwrap();
     assert_eq!(known, Attention.candidate(mma, Some("causal"), &[], &problem(name)).unwrap());

@@ -50,7 +50,11 @@ impl<O: Op> Bench<'_, O> {
                 1 => String::new(),
                 processes => format!(", in {processes} processes each,"),
             };
-            (self.tell)(&format!("{}: timing {} subjects{each} in turns ({timer})", given.name, alive.len()));
+            (self.tell)(&format!(
+                "{}: timing {}{each} in turns ({timer})",
+                given.name,
+                crate::words::count(alive.len(), "subject")
+            ));
             let (mut turns, telemetry) = self.session(all_workers, &alive, timer)?;
             let mut lost = std::mem::take(&mut turns.lost);
             let samples = alive.iter().map(|it| it.index).zip(turns.samples).collect();

@@ -56,10 +56,7 @@ pub enum SubjectKind<'f> {
 impl<'f> Subject<'f> {
     /// Returns a kernel, named after its family, its preset and the knobs set on top of it.
     pub fn kernel(family: &'f Family, preset: Option<String>, knobs: Vec<(String, String)>) -> Self {
-        let mut name = format!("{} {}", family.name, preset.as_deref().unwrap_or("defaults"));
-        for (knob, value) in &knobs {
-            name += &format!("+{knob}={value}");
-        }
+        let name = format!("{} {}", family.name, family::setting_name(preset.as_deref(), &knobs));
         let kind = SubjectKind::Kernel { family, preset, knobs };
         Subject { name, kind, is_baseline: false, is_candidate: true, check: SubjectCheck::Whole }
     }

@@ -25,6 +25,7 @@ use crate::run::{
 };
 use crate::session::StageError;
 use crate::trial::{self, JudgedTrial, TrialCase, TrialLaunch};
+use crate::words::count;
 use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
 /// Measures everything in the plan that the run has not measured yet.
@@ -264,7 +265,7 @@ impl<O: Op> Bench<'_, O> {
             matches!(state.stages.get(key), Some(StageState::Finished(StageOutcome::Failed { .. })))
         };
         participants.retain(|it| if virtual_device { !state.finished(&it.key) } else { !failed(&it.key) });
-        (self.tell)(&format!("{name}: building and checking {} subjects", participants.len()));
+        (self.tell)(&format!("{name}: building and checking {}", count(participants.len(), "subject")));
         for participant in &participants {
             self.run.record(&Event::StageStarted { key: participant.key.clone() })?;
         }

@@ -112,7 +112,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         };
         let search = Search {
             family: plan.family.full_name(),
-            baseline: baseline_name(plan.baseline.as_deref(), &plan.baseline_knobs),
+            baseline: family::setting_name(plan.baseline.as_deref(), &plan.baseline_knobs),
             problems: plan.problems.iter().map(ToString::to_string).collect(),
             knobs: space
                 .parameters()
@@ -254,7 +254,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         missing_answers: &mut u32,
     ) -> Result<Exchange, EvolveError> {
         let Evaluator { op, plan, folder, stop, .. } = *self.evaluator;
-        let baseline = baseline_name(plan.baseline.as_deref(), &plan.baseline_knobs);
+        let baseline = family::setting_name(plan.baseline.as_deref(), &plan.baseline_knobs);
         let facts = prompt::PromptFacts {
             op,
             family: plan.family,
@@ -317,7 +317,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         }
         let prefix = match &source {
             Some(text) => format!("{} source {}", family.name, untrusted::hash(text)),
-            None => family.name.clone(),
+            None => self.baseline_name(),
         };
         Ok(CheckedProposal { name: candidate_name(&prefix, &knobs, baseline), knobs, source })
     }
@@ -393,7 +393,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         let knobs: IndexMap<String, String> =
             candidate.knobs.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         let point = space::point(self.space, &knobs);
-        let name = baseline_name(preset, &plan.baseline_knobs);
+        let name = self.baseline_name();
         let setting = Setting { family: plan.family, name, knobs, untrusted_folder: None };
         let trial = if let Some(trial) = self.recorded_trial(0, &setting, None)? {
             trial
@@ -549,19 +549,25 @@ impl<'a, O: Op> SearchDriver<'a, O> {
         }
     }
 
+    /// The name of the baseline, with which the names of all settings begin.
+    fn baseline_name(&self) -> String {
+        let EvolvePlan { family, baseline, baseline_knobs, .. } = self.evaluator.plan;
+        format!("{} {}", family.name, family::setting_name(baseline.as_deref(), baseline_knobs))
+    }
+
     fn setting(&self, knobs: &IndexMap<String, String>) -> Setting<'a> {
         let family = self.evaluator.plan.family;
         let baseline = self.trials.first().map(|trial| &trial.knobs);
         Setting {
             family,
-            name: candidate_name(&family.name, knobs, baseline),
+            name: candidate_name(&self.baseline_name(), knobs, baseline),
             knobs: knobs.clone(),
             untrusted_folder: None,
         }
     }
 }
 
-/// Names a candidate by the knobs that differ from the baseline's.
+/// Names a candidate by the baseline's name or its source, and by the knobs that differ from the baseline's.
 fn candidate_name(
     prefix: &str,
     knobs: &IndexMap<String, String>,
@@ -572,14 +578,6 @@ fn candidate_name(
         if baseline.and_then(|baseline| baseline.get(knob)) != Some(value) {
             name += &format!(" {knob}={value}");
         }
-    }
-    name
-}
-
-fn baseline_name(preset: Option<&str>, knobs: &[(String, String)]) -> String {
-    let mut name = preset.unwrap_or("defaults").to_owned();
-    for (knob, value) in knobs {
-        name += &format!("+{knob}={value}");
     }
     name
 }

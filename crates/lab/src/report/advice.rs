@@ -25,9 +25,8 @@ pub struct Suggestion<'s> {
 pub fn has_pathology(state: &RunState, of: &ResultId) -> bool {
     state.inversions.iter().any(|inversion| {
         // The subject's name is the name of the healthy kernel, followed by the knobs of the setting.
-        let knobs = of.subject.strip_prefix(&inversion.healthy).and_then(|rest| rest.strip_prefix('+'));
-        inversion.problem == of.problem
-            && knobs.is_some_and(|knobs| knobs == inversion.setting.replace(' ', "+"))
+        let knobs = of.subject.strip_prefix(&inversion.healthy).and_then(|rest| rest.strip_prefix(' '));
+        inversion.problem == of.problem && knobs == Some(inversion.setting.as_str())
     })
 }
 
@@ -84,7 +83,7 @@ mod tests {
         let inversion = &mut state.inversions[1];
         inversion.setting = "BLOCK_M=16 NUM_WARPS=2".to_owned();
         let pathological =
-            ResultId { subject: format!("{}+BLOCK_M=16+NUM_WARPS=2", inversion.healthy), ..of.clone() };
+            ResultId { subject: format!("{} BLOCK_M=16 NUM_WARPS=2", inversion.healthy), ..of.clone() };
         assert!(has_pathology(&state, &pathological) && !has_pathology(&state, &of));
         let before = bottlenecks(&state, None).len();
         state.profiles.insert(pathological, profile);

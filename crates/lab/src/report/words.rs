@@ -1,11 +1,8 @@
 //! Formats numbers, counts and command lines for reports.
 
-use crate::run::{Fact, RunState};
+pub use crate::words::count;
 
-/// `1 problem`, `3 problems`.
-pub fn count(number: usize, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
-}
+use crate::run::{Fact, RunState};
 
 /// `in 3 processes`.
 pub fn in_processes(number: usize) -> String {

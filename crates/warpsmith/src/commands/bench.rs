@@ -52,7 +52,7 @@ impl ResumableCommand for BenchOptions {
         } else {
             printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
             if exit == Exit::Incomplete {
-                printer.message(&workbench::resume_command(Self::NAME, &folder, global, &[]));
+                printer.verbatim_message(&workbench::resume_command(Self::NAME, &folder, global, &[]));
             }
         }
         Ok(exit)

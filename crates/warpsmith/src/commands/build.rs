@@ -4,7 +4,6 @@ use std::path::Path;
 
 use attention::{Attention, Problem};
 use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use family::tuned::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
 use gpu::build::{BuildError, BuildOutcome, Compiler, Entry, Request};
@@ -19,6 +18,7 @@ use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 use crate::progress::{self, Installation};
 use crate::snippet;
+use crate::tables::Table;
 
 /// One candidate to build for one target. A candidate that the manifest refuses is a job too: its row shows the reason.
 struct Job<'a> {
@@ -472,9 +472,7 @@ fn detail(row: &Row) -> Option<String> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header([
+    let titles = [
         "family",
         "preset",
         "axes",
@@ -486,12 +484,8 @@ fn table(rows: &[Row]) -> String {
         "limited by",
         "time",
         "status",
-    ]);
-    for index in [4, 5, 9] {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    ];
+    let mut table = Table::new(&titles, &["regs", "shared B", "time"]);
     for row in rows {
         let axes: Vec<String> = row.axes.values().map(ToString::to_string).collect();
         let mut cells = vec![row.family.clone(), row.setting.clone(), axes.join(" "), row.target.to_string()];
@@ -518,9 +512,9 @@ fn table(rows: &[Row]) -> String {
             RowResult::Refused { .. } => cells.extend(empty_cells("refused")),
             RowResult::Failed { .. } => cells.extend(empty_cells("failed")),
         }
-        table.add_row(cells);
+        table.row(cells);
     }
-    table.trim_fmt()
+    table.text()
 }
 
 /// The cells of a row that was not built: no numbers, then the status.
@@ -533,9 +527,10 @@ fn empty_cells(status: &str) -> Vec<String> {
 /// Prints errors and warnings to stderr, each distinct message once.
 fn explain(rows: &[Row], broken: &[String], printer: &Printer) {
     let mut printed = std::collections::HashSet::new();
+    // Diagnostics quote source lines, so their lines are not broken.
     let mut print_once = |text: String| {
         if printed.insert(text.clone()) {
-            printer.message(&text);
+            printer.verbatim_message(&text);
         }
     };
     let error = styled(BAD, "error");

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use attention::Attention;
 use chips::{Chip, Target};
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
@@ -30,6 +29,7 @@ use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
 use crate::quote;
 use crate::sandboxed;
+use crate::tables::Table;
 
 /// The largest launch on the virtual GPU: half a head of S = 2048 at D = 64. Larger problems are reduced. A case has
 /// three launches or more.
@@ -376,7 +376,7 @@ impl Run<'_> {
         printer.data(&table);
         let failed: Vec<&CaseResult> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
         for verdict in &failed {
-            printer.data(&format!("\n{}", failure(verdict, options, global, catalog)));
+            printer.verbatim_data(&format!("\n{}", failure(verdict, options, global, catalog)));
         }
         let cut = self.verdicts.iter().filter(|verdict| !verdict.cut_from.is_empty()).count();
         if cut > 0 {
@@ -452,7 +452,10 @@ fn title(verdict: &CaseResult) -> String {
 
 /// A table with one line per result.
 fn lines(verdicts: &[CaseResult]) -> String {
-    let mut table = new_table(&["kernel", "problem", "class", "seed", "error", "limit", "quantisation", ""]);
+    let mut table = Table::new(
+        &["kernel", "problem", "class", "seed", "error", "limit", "quantisation", ""],
+        &["seed", "error", "limit", "quantisation"],
+    );
     for verdict in verdicts {
         let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
         let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone(), seed.to_string()];
@@ -465,9 +468,9 @@ fn lines(verdicts: &[CaseResult]) -> String {
             None => [const { String::new() }; 3],
         });
         row.push(if verdict.passed() { styled(GOOD, "passed") } else { styled(BAD, "failed") });
-        table.add_row(row);
+        table.row(row);
     }
-    trimmed(&table)
+    table.text()
 }
 
 /// A table with one line per kernel.
@@ -476,7 +479,10 @@ fn summary(verdicts: &[CaseResult]) -> String {
     for verdict in verdicts {
         kernels.entry((&verdict.family, &verdict.kernel)).or_default().push(verdict);
     }
-    let mut table = new_table(&["kernel", "runs", "passed", "largest error", "of its limit", "at"]);
+    let mut table = Table::new(
+        &["kernel", "runs", "passed", "largest error", "of its limit", "at"],
+        &["runs", "passed", "largest error", "of its limit"],
+    );
     for ((family, kernel), verdicts) in kernels {
         let passed = verdicts.iter().filter(|verdict| verdict.passed()).count();
         let share = |judgement: &check::Judgement| {
@@ -495,25 +501,9 @@ fn summary(verdicts: &[CaseResult]) -> String {
             row.push(format!("{:.0}%", 100.0 * share(judgement)));
             row.push(format!("{} {}", verdict.problem, verdict.class));
         }
-        table.add_row(row);
+        table.row(row);
     }
-    trimmed(&table)
-}
-
-fn new_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(header);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        let number = !matches!(header[index], "kernel" | "problem" | "class" | "at" | "");
-        column.set_cell_alignment(if number { CellAlignment::Right } else { CellAlignment::Left });
-    }
-    table
-}
-
-fn trimmed(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    table.text()
 }
 
 /// The details of a failed case, and the command that repeats it.
@@ -580,7 +570,7 @@ fn save_pictures(folder: &Path, verdicts: &[CaseResult], printer: &Printer) -> R
     for verdict in verdicts {
         if let Some(picture) = &verdict.picture {
             let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
-            let name = format!("{family}-{kernel}-{problem}-{class}-{seed}.svg").replace(['+', '='], "_");
+            let name = format!("{family}-{kernel}-{problem}-{class}-{seed}.svg").replace([' ', '='], "_");
             let name = gpu::paths::file_name(&name);
             fs::write(folder.join(&name), &picture.svg).map_err(failed)?;
             printer.message(&format!("wrote {}", folder.join(&name).display()));

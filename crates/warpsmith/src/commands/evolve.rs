@@ -16,6 +16,7 @@ use lab::evolve::{
 use lab::run::{RunState, Time, Timer, Trial, TrialResult};
 use lab::stats::Stopping;
 use lab::suite;
+use lab::words::count;
 use lab::worker::Limits;
 use op::Op;
 use serde::Serialize;
@@ -25,6 +26,7 @@ use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::cli::{EvolveOptions, Global, ProposerInformation};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::layout;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::tables;
@@ -90,7 +92,7 @@ impl ResumableCommand for EvolveOptions {
         } else {
             printer.data(&text(&state));
             if exit == Exit::Incomplete {
-                printer.message(&workbench::resume_command(
+                printer.verbatim_message(&workbench::resume_command(
                     "evolve",
                     &folder,
                     global,
@@ -269,13 +271,10 @@ impl<'p> SearchDisplay<'p> {
     /// Shows the progress after a trial.
     pub fn update(&self, progress: &Progress, trial: Option<&Trial>) {
         self.bar.set_position(u64::from(progress.evaluated));
-        let left = self.started.elapsed().as_secs_f64() / f64::from(progress.evaluated.max(1))
-            * f64::from(progress.budget.saturating_sub(progress.evaluated));
         let best = progress.best.as_ref().map_or(1.0, |(_, score)| *score);
-        self.bar.set_message(format!(
-            "best {best:.3}x, {} correct, {} elites, about {left:.0} s left",
-            progress.valid, progress.elites
-        ));
+        let left = self.remaining(progress).map_or(String::new(), |left| format!(", about {left} left"));
+        let elites = count(progress.elites, "elite");
+        self.bar.set_message(format!("best {best:.3}x, {} correct, {elites}{left}", progress.valid));
         let improved = best > *self.best.borrow() * 1.0001;
         if improved {
             self.best.replace(best);
@@ -285,9 +284,19 @@ impl<'p> SearchDisplay<'p> {
             if self.bar.is_hidden() {
                 self.printer.message(&styled(FAINT, line));
             } else {
-                self.bar.println(line);
+                self.bar.println(layout::wrapped(&line, layout::stderr_width()));
             }
         }
+    }
+
+    /// An estimate of the remaining time. The first candidates are no basis for one, because several of them compile at
+    /// the same time.
+    fn remaining(&self, progress: &Progress) -> Option<String> {
+        const BASIS: u32 = 4;
+        let evaluated = progress.evaluated;
+        let left = f64::from(progress.budget.saturating_sub(evaluated));
+        let each = self.started.elapsed().as_secs_f64() / f64::from(evaluated.max(1));
+        (evaluated >= BASIS && left > 0.0).then(|| progress::rough(each * left))
     }
 
     /// Removes the bar.

@@ -49,7 +49,7 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandErro
     if options.github {
         let annotations = output::github(&report, &path.to_string_lossy());
         if !annotations.is_empty() {
-            printer.data(annotations.trim_end());
+            printer.verbatim_data(annotations.trim_end());
         }
     }
     Ok(match report.outcome() {

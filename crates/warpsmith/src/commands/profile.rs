@@ -87,7 +87,7 @@ pub fn finish(
     } else {
         printer.data(&tables(&state));
         if exit == Exit::Incomplete {
-            printer.message(&workbench::resume_command(command, &folder, global, &[]));
+            printer.verbatim_message(&workbench::resume_command(command, &folder, global, &[]));
         }
     }
     Ok(exit)

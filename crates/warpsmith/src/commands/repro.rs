@@ -68,7 +68,7 @@ impl ResumableCommand for ReproOptions {
         } else {
             printer.data(&summary(&state, &folder));
             if exit == Exit::Incomplete {
-                printer.message(&workbench::resume_command(Self::NAME, &folder, global, &[]));
+                printer.verbatim_message(&workbench::resume_command(Self::NAME, &folder, global, &[]));
             }
         }
         Ok(exit)

@@ -27,7 +27,7 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandErro
         printer.data(&styled(FAINT, format!("no runs in {}", folder.display())));
         return Ok(Exit::Success);
     }
-    let mut table = Table::new(&["started", "command", "device", "", "run"], &[]);
+    let mut table = Table::new(&["run", "device", "started", "result"], &[]);
     for run in &runs {
         let headline = if run.complete {
             run.headline.clone()
@@ -35,8 +35,8 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandErro
             styled(BAD, format!("incomplete; {}", run.headline))
         };
         let started = run.started.known().map_or_else(|| run.started.to_string(), lab::run::Utc::short);
-        let folder = run.folder.display().to_string();
-        table.row([started, run.command.to_string(), run.device.to_string(), headline, folder]);
+        let name = run.folder.file_name().unwrap_or(run.folder.as_os_str()).to_string_lossy().into_owned();
+        table.row([name, run.device.to_string(), started, headline]);
     }
     printer.data(&table.text());
     Ok(Exit::Success)

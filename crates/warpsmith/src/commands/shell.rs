@@ -14,7 +14,7 @@ use crate::printer::Printer;
 pub fn completions(shell: Shell, printer: &Printer) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "warpsmith", &mut script);
-    printer.data(String::from_utf8_lossy(&script).trim_end());
+    printer.verbatim_data(String::from_utf8_lossy(&script).trim_end());
     Ok(Exit::Success)
 }
 

@@ -51,7 +51,7 @@ pub fn look_up(
     Ok(())
 }
 
-/// A pick in one line: `mma tuned on b2h8s1024d64-fp16: d64+Q_IN=shared (measured on NVIDIA H200, for
+/// A pick in one line: `mma tuned on b2h8s1024d64-fp16: d64 Q_IN=shared (measured on NVIDIA H200, for
 /// b2h8s2048d64-fp16)`.
 fn describe(family: &Family, problem: &Problem, usable: &UsablePick<'_, Problem>) -> String {
     let UsablePick { pick, problem: of, candidate } = usable;

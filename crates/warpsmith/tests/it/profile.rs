@@ -39,7 +39,7 @@ fn every_pathology_increases_its_metric_and_is_diagnosed_first() {
         ("PATHOLOGY=barriers", "barriers", "barriers", 3.0),
         ("PATHOLOGY=divergent", "divergent branches", "divergent_branches", 5.0),
         ("PATHOLOGY=unrolled", "spilling", "local_bytes", f64::INFINITY),
-        ("BLOCK_M=16+BLOCK_N=32+NUM_WARPS=2", "small blocks", "blocks", 2.0),
+        ("BLOCK_M=16 BLOCK_N=32 NUM_WARPS=2", "small blocks", "blocks", 2.0),
     ] {
         let slowed = profile(&format!("wmma stage-4+{setting}"));
         assert_eq!(first(slowed), rule, "{setting}: {}", slowed["diagnoses"]);

@@ -80,7 +80,7 @@ fn kernels_shows_usable_and_ignored_picks() {
     let document: Value = serde_json::from_str(&json.stdout).unwrap();
     let picks = &document["tuned"];
     assert_eq!(picks.as_array().unwrap().len(), 3);
-    assert_eq!(picks[0]["setting"], "small+BLOCK_N=64");
+    assert_eq!(picks[0]["setting"], "small BLOCK_N=64");
     assert_eq!((&picks[0]["modelled_us"], &picks[0]["measured_us"]), (&4.25.into(), &Value::Null));
     assert_eq!((&picks[1]["measured_us"], &picks[1]["commit"]), (&31.5.into(), &Value::Null));
     assert_eq!(document["tuned_left_out"][0]["reason"], "mma has no knob `UNROLL`");
@@ -112,10 +112,10 @@ fn tuned_is_the_pick_for_the_problem_on_the_device() {
 fn every_command_that_runs_kernels_accepts_preset_tuned() {
     let folder = table();
     let one = ["mma", "--preset", "tuned", "--problem", "b1h2s128d64-fp16", "--device", "virtual:l4"];
-    let message = "mma tuned on b1h2s128d64-fp16: small+BLOCK_N=64 (modelled on virtual l4)";
+    let message = "mma tuned on b1h2s128d64-fp16: small BLOCK_N=64 (modelled on virtual l4)";
     for (command, words) in [
-        ("check", "mma small+BLOCK_N=64  b1h2s128d64-fp16"),
-        ("sanitize", "mma small+BLOCK_N=64 b1h2s128d64-fp16"),
+        ("check", "mma small BLOCK_N=64  b1h2s128d64-fp16"),
+        ("sanitize", "mma small BLOCK_N=64 b1h2s128d64-fp16"),
         ("bench", "mma tuned"),
         ("profile", "mma tuned"),
     ] {

@@ -153,10 +153,10 @@ impl Run<'_> {
     /// Prints the text.
     pub fn print_text(&self, printer: &Printer) -> Result<(), CommandError> {
         if !self.report.printed.is_empty() {
-            printer.data(self.report.printed.trim_end_matches('\n'));
+            printer.verbatim_data(self.report.printed.trim_end_matches('\n'));
         }
         for finding in &self.report.findings {
-            printer.data(&findings::render(finding, self.sources));
+            printer.verbatim_data(&findings::render(finding, self.sources));
             printer.data("");
         }
         if let Some(dropped) = findings::dropped(self.report) {
@@ -171,7 +171,7 @@ impl Run<'_> {
             printer.data(&format!("{} {dtype}{dims:?}", styled(STRONG, name)));
             let row = dims.last().copied().unwrap_or(1).clamp(1, 16);
             for line in values.chunks(row) {
-                printer.data(&format!("  {}", line.join(" ")));
+                printer.verbatim_data(&format!("  {}", line.join(" ")));
             }
         }
         if let Some(fidelity) = self.fidelity {

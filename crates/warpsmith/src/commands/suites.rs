@@ -1,0 +1,74 @@
+//! `suites`: lists the built-in suites, or shows one.
+
+use attention::{Attention, Problem};
+use lab::suite::{self, Suite, Target};
+use lab::words::count;
+use op::Op;
+use serde::Serialize;
+
+use crate::cli::SuitesOptions;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::{Printer, STRONG, styled};
+use crate::tables::Table;
+
+#[derive(Serialize)]
+struct Document {
+    suites: Vec<SuiteDocument>,
+}
+
+#[derive(Serialize)]
+struct SuiteDocument {
+    name: String,
+    description: String,
+    problems: Vec<String>,
+    baselines: Vec<String>,
+    targets: Vec<Target>,
+}
+
+/// Lists the built-in suites, or shows the one that the user names.
+pub fn run(options: &SuitesOptions, printer: &Printer) -> Result<Exit, CommandError> {
+    let names: Vec<String> = match &options.name {
+        Some(name) => vec![name.clone()],
+        None => Attention.suites().iter().map(|suite| suite.name.to_owned()).collect(),
+    };
+    let suites = names.iter().map(|name| suite::find(&Attention, name)).collect::<Result<Vec<_>, _>>()?;
+    if printer.is_json() {
+        printer.json("suites", &Document { suites: suites.into_iter().map(document).collect() });
+    } else if let (Some(_), [suite]) = (&options.name, suites.as_slice()) {
+        printer.data(&details(suite));
+    } else {
+        let mut table = Table::new(&["suite", "problems", "description"], &["problems"]);
+        for suite in &suites {
+            let problems = suite.problems.len().to_string();
+            table.row([suite.name.clone(), problems, suite.description.clone()]);
+        }
+        printer.data(&table.text());
+    }
+    Ok(Exit::Success)
+}
+
+fn document(suite: Suite<Problem>) -> SuiteDocument {
+    let Suite { name, description, problems, baselines, targets, .. } = suite;
+    let problems = problems.iter().map(ToString::to_string).collect();
+    SuiteDocument { name, description, problems, baselines, targets }
+}
+
+fn details(suite: &Suite<Problem>) -> String {
+    let title = styled(STRONG, &suite.name);
+    let mut lines = vec![format!("{title}  {}", suite.description)];
+    lines.push(format!("{}:", count(suite.problems.len(), "problem")));
+    let mut table = Table::untitled(2);
+    for problem in &suite.problems {
+        table.row([format!("  {problem}"), problem.in_words()]);
+    }
+    lines.push(table.text());
+    if !suite.baselines.is_empty() {
+        lines.push(format!("baselines: {}", suite.baselines.join(", ")));
+    }
+    if !suite.targets.is_empty() {
+        lines.push(format!("{}:", count(suite.targets.len(), "target")));
+        lines.extend(suite.targets.iter().map(|target| format!("  {}", target.in_words())));
+    }
+    lines.join("\n")
+}
