@@ -7,7 +7,7 @@ use std::path::Path;
 use op::{Complaint, Work};
 use vgpu::model::ModelledMicros;
 
-use crate::record::{Diagnosis, HotLine, Inversion, InversionResult, Metrics, Profile, Roofline};
+use crate::record::{Diagnosis, HotLine, Inversion, InversionResult, Lever, Metrics, Profile, Roofline};
 use crate::run::{
     BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, MeasuredMicros,
     Modelled, ProblemTime, ResultId, RunOutcome, SampleSet, Search, Speed, Stage, StageKey, StageOutcome,
@@ -313,7 +313,7 @@ fn profile_events() -> Vec<Event> {
         rule: rule.to_owned(),
         weight,
         evidence: evidence.to_owned(),
-        levers,
+        levers: levers.into_iter().map(|change| Lever { change, steps: Vec::new(), tried: None }).collect(),
     };
     let profile = Profile {
         source: "virtual:l4".to_owned(),

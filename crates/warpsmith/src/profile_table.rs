@@ -71,6 +71,11 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
         .take(5)
         .map(|(name, percent)| format!("{name} {percent:.0}%"))
         .collect();
+    let resources = profile.metrics.resources.iter().take(4);
+    let resources: Vec<String> = resources.map(|(name, percent)| format!("{name} {percent:.0}%")).collect();
+    if !resources.is_empty() {
+        facts.row(["limited by".to_owned(), resources.join(", ")]);
+    }
     if !stalls.is_empty() {
         facts.row(["warps' time".to_owned(), stalls.join(", ")]);
     }
@@ -81,7 +86,8 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
         let mut table = Table::new(&["limit", "weight", "evidence", "what to change"], &["weight"]);
         for found in &profile.diagnoses {
             let weight = format!("{:.0}%", 100.0 * found.weight);
-            table.row([found.rule.clone(), weight, found.evidence.clone(), found.levers.join("; ")]);
+            let levers: Vec<String> = found.levers.iter().map(ToString::to_string).collect();
+            table.row([found.rule.clone(), weight, found.evidence.clone(), levers.join("; ")]);
         }
         lines.push(table.text());
     }

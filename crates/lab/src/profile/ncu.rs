@@ -213,11 +213,11 @@ fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<Ende
 const TIME: &str = "gpu__time_duration.sum";
 /// The name on the newest chips first.
 const TENSOR_ACTIVE: [&str; 2] = [
-    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
 ];
 const DRAM: &str = "dram__throughput.avg.pct_of_peak_sustained_elapsed";
-const SM_BUSY: &str = "sm__instruction_throughput.avg.pct_of_peak_sustained_active";
+const SM_BUSY: &str = "sm__instruction_throughput.avg.pct_of_peak_sustained_elapsed";
 const WARPS_ACTIVE: &str = "sm__warps_active.avg.pct_of_peak_sustained_elapsed";
 const OCCUPANCY: &str = "sm__warps_active.avg.pct_of_peak_sustained_active";
 const THEORETICAL: &str = "sm__maximum_warps_per_active_cycle_pct";
@@ -480,6 +480,7 @@ impl ProfiledLaunch {
         }
         stalls.sort_by(|a, b| b.1.total_cmp(&a.1));
         Metrics {
+            resources: Vec::new(),
             time: self.fact(TIME).known().map(|nanos| Time::Measured(MeasuredMicros::from_nanos(*nanos))),
             tensor_active_percent: self.first(&TENSOR_ACTIVE),
             dram_percent: self.fact(DRAM),
@@ -568,7 +569,7 @@ mod tests {
 
     /// As ncu 2025.3 prints it: its own lines, names, units, launches.
     const RAW: &str = r#"==PROF== Connected to process 4242 (/usr/bin/warpsmith)
-"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum","l1tex__data_bank_conflicts_type_arbitration.sum","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","launch__registers_per_thread","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio","lts__t_sector_hit_rate.pct","l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum","l1tex__data_bank_conflicts_type_arbitration.sum","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","launch__registers_per_thread","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed","smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio","smsp__average_warps_issue_stalled_wait_per_issue_active.ratio","lts__t_sector_hit_rate.pct","l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
 "","","","","","","","","","","","us","%","","","","sector","register/thread","%","%","inst","inst","%","sector"
 "0","4242","warpsmith","127.0.0.1","attention_wmma","1","13","(128, 1, 1)","(1,024, 1, 1)","0","9.0","5,440.25","3.5","1,234,567","234,567","1,000","16,000","107","n/a","41.5","1.5","0.5","(!) nan","0"
 "#;

@@ -6,10 +6,13 @@
 //! sectors, idle lanes, spills), and its weight is the share of the time spent on it. So a cause comes before the class
 //! that it leads to, unless the cause is small.
 
-use crate::record::{Diagnosis, Metrics};
+use crate::record::Direction::{self, Down, Up};
+use crate::record::{Diagnosis, Lever, Metrics};
 
 /// The share of the remaining room that a lever without a known cause is assumed to gain.
 const CLASS_WEIGHT: f64 = 0.05;
+/// The least modelled speedup that counts as a gain.
+const LEAST_GAIN: f64 = 1.01;
 /// The assumed share of the time if the stall reasons are unknown.
 const UNKNOWN_SHARE: f64 = 0.3;
 
@@ -41,9 +44,39 @@ pub fn diagnose(metrics: &Metrics) -> Vec<Diagnosis> {
     found
 }
 
-fn diagnosis(rule: &str, weight: f64, evidence: String, levers: &[&str]) -> Diagnosis {
-    let levers = levers.iter().map(|lever| (*lever).to_owned()).collect();
-    Diagnosis { rule: rule.to_owned(), weight: weight.clamp(0.0, 1.0), evidence, levers }
+fn diagnosis(rule: &str, weight: f64, evidence: String, levers: &[Lever]) -> Diagnosis {
+    Diagnosis { rule: rule.to_owned(), weight: weight.clamp(0.0, 1.0), evidence, levers: levers.to_vec() }
+}
+
+/// A change, and the knobs that carry it out in families that have them.
+fn lever(change: &str, steps: &[(&str, Direction)]) -> Lever {
+    let steps = steps.iter().map(|(knob, direction)| ((*knob).to_owned(), *direction)).collect();
+    Lever { change: change.to_owned(), steps, tried: None }
+}
+
+/// Removes advice that contradicts better advice. A lever that was tried without a gain is removed. Of two levers that
+/// change a knob in opposite directions, the one with the gain stays or, if none was tried, that of the heavier
+/// diagnosis, which comes first.
+pub fn without_contradictions(diagnoses: &mut [Diagnosis]) {
+    let gains = |lever: &Lever| lever.tried.as_ref().is_some_and(|tried| tried.speedup >= LEAST_GAIN);
+    for diagnosis in diagnoses.iter_mut() {
+        diagnosis.levers.retain(|lever| lever.tried.is_none() || gains(lever));
+    }
+    let opposite = |direction: Direction| if direction == Up { Down } else { Up };
+    let contradicts = |one: &Lever, other: &Lever| {
+        one.steps.iter().any(|(knob, direction)| other.steps.contains(&(knob.clone(), opposite(*direction))))
+    };
+    // Levers with a gain are considered first.
+    let mut kept: Vec<Lever> = Vec::new();
+    let all = || diagnoses.iter().flat_map(|diagnosis| &diagnosis.levers);
+    for lever in all().filter(|lever| gains(lever)).chain(all().filter(|lever| !gains(lever))) {
+        if !kept.iter().any(|known| contradicts(known, lever)) {
+            kept.push(lever.clone());
+        }
+    }
+    for diagnosis in diagnoses.iter_mut() {
+        diagnosis.levers.retain(|lever| kept.contains(lever));
+    }
 }
 
 /// Tensor-pipe and DRAM utilisation, which determine the class.
@@ -75,7 +108,11 @@ fn compute_bound(metrics: &Metrics) -> Option<Diagnosis> {
             "compute-bound",
             CLASS_WEIGHT * (1.0 - tensor / 100.0),
             pipe_evidence(tensor, dram),
-            &["larger tile: more products per loaded operand", "FP8 where the accuracy allows", "wgmma"],
+            &[
+                lever("larger tile: more products per loaded operand", &[("BLOCK_M", Up), ("BLOCK_N", Up)]),
+                lever("FP8 where the accuracy allows", &[]),
+                lever("wgmma", &[]),
+            ],
         )
     })
 }
@@ -87,7 +124,11 @@ fn memory_bound(metrics: &Metrics) -> Option<Diagnosis> {
             "memory-bound",
             CLASS_WEIGHT * dram / 100.0,
             format!("DRAM {dram:.1}%"),
-            &["larger tile: fewer reads of K and V", "order of the work for L2 hits", "narrower inputs"],
+            &[
+                lever("larger tile: fewer reads of K and V", &[("BLOCK_M", Up)]),
+                lever("order of the work for L2 hits", &[]),
+                lever("narrower inputs", &[]),
+            ],
         )
     })
 }
@@ -104,7 +145,11 @@ fn latency_bound(metrics: &Metrics) -> Option<Diagnosis> {
             "latency-bound",
             CLASS_WEIGHT * (1.0 - busiest / 100.0),
             evidence,
-            &["cp.async depth (STAGES)", "producer warps", "more warps or blocks per multiprocessor"],
+            &[
+                lever("cp.async depth (STAGES)", &[("STAGES", Up)]),
+                lever("producer warps", &[("PRODUCER_WARPS", Up)]),
+                lever("more warps or blocks per multiprocessor", &[("NUM_WARPS", Up), ("BLOCK_M", Down)]),
+            ],
         )
     })
 }
@@ -123,7 +168,11 @@ fn tensor_cores_idle(metrics: &Metrics) -> Option<Diagnosis> {
             "tensor cores idle",
             weight,
             evidence,
-            &["both products on the tensor cores", "larger tile", "cp.async depth"],
+            &[
+                lever("both products on the tensor cores", &[]),
+                lever("larger tile", &[("BLOCK_M", Up), ("BLOCK_N", Up)]),
+                lever("cp.async depth", &[("STAGES", Up)]),
+            ],
         )
     })
 }
@@ -153,7 +202,11 @@ fn spilling(metrics: &Metrics) -> Option<Diagnosis> {
             "spilling",
             (part * waiting).max(instructions.min(1.0) * busy).max(least),
             evidence,
-            &["unroll less", "smaller tile per thread", "more registers: launch bounds, fewer threads"],
+            &[
+                lever("unroll less", &[]),
+                lever("smaller tile per thread", &[("BLOCK_N", Down), ("BLOCK_M", Down)]),
+                lever("more registers: launch bounds, fewer threads", &[]),
+            ],
         )
     })
 }
@@ -170,7 +223,11 @@ fn bank_conflicts(metrics: &Metrics) -> Option<Diagnosis> {
                 100.0 * part,
                 stall_evidence(metrics, &SHARED_WAITS)
             ),
-            &["swizzle (SWIZZLE)", "rows padded by 16 bytes", "ldmatrix instead of single loads"],
+            &[
+                lever("swizzle (SWIZZLE)", &[("SWIZZLE", Up)]),
+                lever("rows padded by 16 bytes", &[]),
+                lever("ldmatrix instead of single loads", &[]),
+            ],
         )
     })
 }
@@ -187,7 +244,10 @@ fn strided_loads(metrics: &Metrics) -> Option<Diagnosis> {
                 "{sectors}{used:.0}% of their bytes requested; {}",
                 stall_evidence(metrics, &GLOBAL_WAITS)
             ),
-            &["neighbouring lanes on neighbouring 16-byte pieces", "contiguous layout of the inputs"],
+            &[
+                lever("neighbouring lanes on neighbouring 16-byte pieces", &[]),
+                lever("contiguous layout of the inputs", &[]),
+            ],
         )
     })
 }
@@ -204,7 +264,11 @@ fn no_staging(metrics: &Metrics) -> Option<Diagnosis> {
                 "{each:.1} global requests per tensor-core product; {}",
                 stall_evidence(metrics, &GLOBAL_WAITS)
             ),
-            &["tiles in shared memory, filled by cp.async (STAGES)", "producer warps", "larger tile"],
+            &[
+                lever("tiles in shared memory, filled by cp.async (STAGES)", &[("STAGES", Up)]),
+                lever("producer warps", &[("PRODUCER_WARPS", Up)]),
+                lever("larger tile", &[("BLOCK_M", Up), ("BLOCK_N", Up)]),
+            ],
         )
     })
 }
@@ -222,9 +286,9 @@ fn divergent_branches(metrics: &Metrics) -> Option<Diagnosis> {
             1.0 - active / 32.0,
             format!("{active:.1} of 32 threads active per instruction{branches}"),
             &[
-                "select instead of branching",
-                "work divided by warps, not by lanes",
-                "masks on whole tiles only",
+                lever("select instead of branching", &[]),
+                lever("work divided by warps, not by lanes", &[]),
+                lever("masks on whole tiles only", &[]),
             ],
         )
     })
@@ -242,9 +306,9 @@ fn barriers(metrics: &Metrics) -> Option<Diagnosis> {
             waiting,
             format!("{}{count}", stall_evidence(metrics, &["barrier"])),
             &[
-                "fewer barriers: named ones, __syncwarp, mbarriers",
-                "producer warps",
-                "cp.async depth (STAGES)",
+                lever("fewer barriers: named ones, __syncwarp, mbarriers", &[]),
+                lever("producer warps", &[("PRODUCER_WARPS", Up)]),
+                lever("cp.async depth (STAGES)", &[("STAGES", Up)]),
             ],
         )
     })
@@ -260,7 +324,7 @@ fn small_blocks(metrics: &Metrics) -> Option<Diagnosis> {
             format!(
                 "{threads} threads per block: less than one warp for each of the 4 schedulers, and small tiles"
             ),
-            &["larger tile (BLOCK_M)", "more warps (NUM_WARPS)"],
+            &[lever("larger tile (BLOCK_M)", &[("BLOCK_M", Up)]), lever("more warps (NUM_WARPS)", &[("NUM_WARPS", Up)])],
         )
     })
 }
@@ -276,9 +340,9 @@ fn low_occupancy(metrics: &Metrics) -> Option<Diagnosis> {
             CLASS_WEIGHT * (1.0 - allowed / 100.0) * stall_share(metrics, &GLOBAL_WAITS),
             format!("resources allow {allowed:.0}% of the warps{registers}"),
             &[
-                "fewer registers or less shared memory per block",
-                "smaller tile",
-                "cp.async depth instead of warps",
+                lever("fewer registers or less shared memory per block", &[]),
+                lever("smaller tile", &[("BLOCK_N", Down), ("BLOCK_M", Down)]),
+                lever("cp.async depth instead of warps", &[("STAGES", Up)]),
             ],
         )
     })
@@ -291,7 +355,10 @@ fn idle_multiprocessors(metrics: &Metrics) -> Option<Diagnosis> {
             "idle multiprocessors",
             1.0 - blocks as f64 / sms as f64,
             format!("{blocks} blocks on {sms} multiprocessors"),
-            &["smaller tile (BLOCK_M): more blocks", "keys split among blocks"],
+            &[
+                lever("smaller tile (BLOCK_M): more blocks", &[("BLOCK_M", Down)]),
+                lever("keys split among blocks", &[]),
+            ],
         )
     })
 }
@@ -305,6 +372,7 @@ fn global_bytes(metrics: &Metrics) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::TriedLever;
     use crate::run::Fact;
 
     fn metrics(tensor: f64, dram: f64) -> Metrics {
@@ -386,6 +454,27 @@ mod tests {
             assert!(!found[0].levers.is_empty() && !found[0].evidence.is_empty());
             assert!(found[0].weight > 0.0 && found[0].weight <= 1.0, "{found:?}");
         }
+    }
+
+    #[test]
+    fn advice_does_not_contradict_itself() {
+        let tried = |change: &str, step: (&str, Direction), speedup: Option<f64>| {
+            let tried = speedup.map(|speedup| TriedLever { setting: String::new(), speedup });
+            Lever { tried, ..lever(change, &[step]) }
+        };
+        let kept = |levers: [Lever; 2]| {
+            let [first, second] = levers.map(|lever| diagnosis("limit", 0.5, String::new(), &[lever]));
+            let mut both = [first, second];
+            without_contradictions(&mut both);
+            both.iter().flat_map(|it| &it.levers).map(|it| it.change.clone()).collect::<Vec<_>>()
+        };
+        let (up, down) = (("BLOCK_M", Up), ("BLOCK_M", Down));
+        // Untried: the heavier diagnosis, which comes first, wins.
+        assert_eq!(kept([tried("smaller", down, None), tried("larger", up, None)]), ["smaller"]);
+        // A gain wins, wherever it stands, and a loss is never advice.
+        assert_eq!(kept([tried("smaller", down, None), tried("larger", up, Some(1.2))]), ["larger"]);
+        assert_eq!(kept([tried("smaller", down, Some(0.9)), tried("larger", up, None)]), ["larger"]);
+        assert_eq!(kept([tried("smaller", down, None), tried("deeper", ("STAGES", Up), None)]).len(), 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
+use indexmap::IndexMap;
 use op::{InputDraw, Op, Refusal, TrialStep, tuned};
 use subprocess::wire;
 
@@ -20,9 +21,11 @@ use crate::bench::{
     AnswerCache, Subject, SubjectKind, build_hash, check_record, complaint_text, no_launch_error,
     trial_launches, unexpected_reply,
 };
-use crate::record::{Profile, Seen};
+use crate::record::{Direction, Lever, Profile, Seen, TriedLever};
 use crate::roofline;
-use crate::run::{CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome};
+use crate::run::{
+    BuildRecord, CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome,
+};
 use crate::session::StageError;
 use crate::trial;
 use crate::worker::{
@@ -35,6 +38,8 @@ const COUNTED_FLOPS: f64 = 2e9;
 /// How often that size may be doubled to find a part that represents the whole problem. The largest part takes half a
 /// minute.
 const MAX_DOUBLINGS: u32 = 7;
+/// Changes that are tried in the model for each kernel. Each takes a compilation and a launch.
+const MAX_TRIED_LEVERS: usize = 4;
 /// Launches before the profiled one.
 const WARMUP: u32 = 3;
 
@@ -163,6 +168,21 @@ struct Job<'a, O: Op> {
     of: ResultId,
 }
 
+/// The part of a problem that the virtual GPU counts, and how many times its blocks the full problem has. `None` if the
+/// part does not represent the full problem.
+struct CountedPart<P> {
+    problem: P,
+    times: Option<u64>,
+}
+
+/// What a run on the virtual GPU gave.
+struct Counted {
+    build: BuildRecord,
+    check: CheckRecord,
+    /// The metrics, or the reason why the kernel has none.
+    seen: Result<Seen, ProfileFailure>,
+}
+
 impl<O: Op> ProfileRun<'_, O> {
     fn subject(
         &self,
@@ -198,8 +218,15 @@ impl<O: Op> ProfileRun<'_, O> {
         let job = Job { subject, family, candidate, problem, of: key.of.clone() };
         let profile = match self.ncu {
             Some(ncu) => self.profile_with_ncu(ncu, &job),
-            None => self.profile_with_counters(&job),
+            None => self.profile_with_counters(&job).and_then(|(mut profile, part)| {
+                self.try_levers(&job, &part, &mut profile, tell)?;
+                Ok(profile)
+            }),
         };
+        let profile = profile.map(|mut profile| {
+            rules::without_contradictions(&mut profile.diagnoses);
+            profile
+        });
         match profile {
             Ok(profile) => {
                 self.run.record(&Event::Profiled { of: key.of.clone(), profile: Box::new(profile) })?;
@@ -229,8 +256,11 @@ impl<O: Op> ProfileRun<'_, O> {
         Ok(())
     }
 
-    /// Profiles with the counters of the virtual GPU.
-    fn profile_with_counters(&self, job: &Job<'_, O>) -> Result<Profile, ProfileFailure> {
+    /// Profiles with the counters of the virtual GPU. Also returns the part of the problem that was counted.
+    fn profile_with_counters(
+        &self,
+        job: &Job<'_, O>,
+    ) -> Result<(Profile, CountedPart<O::Problem>), ProfileFailure> {
         let (problem, times) = self.counted_part(job);
         let mut notes = Vec::new();
         if problem != *job.problem {
@@ -241,6 +271,21 @@ impl<O: Op> ProfileRun<'_, O> {
                 None => format!("counted on {problem} instead of the full problem"),
             });
         }
+        let part = CountedPart { problem, times };
+        let counted = self.count(job, &part)?;
+        self.run.record(&Event::Built { of: job.of.clone(), build: counted.build })?;
+        self.run.record(&Event::Checked { of: job.of.clone(), check: counted.check.clone() })?;
+        let seen = counted.seen?;
+        let of = if times.is_some() { job.problem } else { &part.problem };
+        Ok((self.profile(self.plan.device.to_string(), notes, seen, of), part))
+    }
+
+    /// Builds a kernel, runs it on a part of its problem, compares its answer with the reference and counts.
+    fn count(
+        &self,
+        job: &Job<'_, O>,
+        CountedPart { problem, times }: &CountedPart<O::Problem>,
+    ) -> Result<Counted, ProfileFailure> {
         let command = (self.start.kernel)(&job.subject.name);
         let lost =
             |error: io::Error| WorkerError::Lost { failure: FailureKind::Other, reason: error.to_string() };
@@ -249,23 +294,110 @@ impl<O: Op> ProfileRun<'_, O> {
         let mut ask =
             |request: &WorkerRequest, stage: Stage| worker.ask(request, self.stop).map_err(failed_at(stage));
         let unexpected = |stage: Stage| move |reply: &WorkerReply| failed_at(stage)(unexpected_reply(reply));
-        let extra = match ask(&self.build(job, &problem), Stage::Build)? {
-            WorkerReply::Built(built) => self.built(job, built)?,
+        let built = match ask(&self.build(job, problem), Stage::Build)? {
+            WorkerReply::Built(built) => built,
             reply => return Err(unexpected(Stage::Build)(&reply)),
         };
-        match ask(&self.run_once(), Stage::Check)? {
-            WorkerReply::Ran { launches } => self.check(job, &problem, extra, launches)?,
+        let check = match ask(&self.run_once(), Stage::Check)? {
+            WorkerReply::Ran { launches } => {
+                self.judge(problem, built.extra_tolerance.is_some(), launches)?
+            }
             reply => return Err(unexpected(Stage::Check)(&reply)),
+        };
+        if let Some(reason) = complaint_text(&check) {
+            let failure = FailureKind::WrongAnswer;
+            let seen = Err(ProfileFailure::Failed { stage: Stage::Check, failure, reason });
+            return Ok(Counted { build: built.build, check, seen });
         }
         // The queries that were cut read the same keys, so memory traffic grows less than the number of blocks.
         let bytes = |problem: &O::Problem| self.op.work(problem).bytes as f64;
-        let memory = bytes(job.problem) / bytes(&problem);
+        let memory = bytes(job.problem) / bytes(problem);
         let seen = match ask(&WorkerRequest::Count { times: times.unwrap_or(1), memory }, Stage::Profile)? {
             WorkerReply::Seen(seen) => *seen,
             reply => return Err(unexpected(Stage::Profile)(&reply)),
         };
-        let of = if times.is_some() { job.problem } else { &problem };
-        Ok(self.profile(self.plan.device.to_string(), notes, seen, of))
+        Ok(Counted { build: built.build, check, seen: Ok(seen) })
+    }
+
+    /// Tries the advice of the heaviest diagnoses in the model, and records the gains in the profile.
+    fn try_levers(
+        &self,
+        job: &Job<'_, O>,
+        part: &CountedPart<O::Problem>,
+        profile: &mut Profile,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), ProfileFailure> {
+        let Some(before) = profile.metrics.time else { return Ok(()) };
+        let levers = profile.diagnoses.iter_mut().flat_map(|diagnosis| &mut diagnosis.levers);
+        let mut tried: IndexMap<String, Option<f64>> = IndexMap::new();
+        for lever in levers {
+            let Some((candidate, setting)) = self.changed(job, part, lever) else { continue };
+            if !tried.contains_key(&setting) {
+                if tried.len() == MAX_TRIED_LEVERS {
+                    break;
+                }
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(ProfileFailure::Fatal(ProfileError::Stage(StageError::Stopped)));
+                }
+                tell(&format!("{}: trying {setting}", job.problem));
+                let changed = Job { candidate, of: job.of.clone(), ..*job };
+                // A setting that fails gives no advice; it is not a failure of the profiled kernel.
+                let seen = self.count(&changed, part).ok().and_then(|counted| counted.seen.ok());
+                let time = seen.and_then(|seen| seen.metrics.time);
+                tried.insert(setting.clone(), time.map(|after| before.micros() / after.micros()));
+            }
+            let speedup = tried.get(&setting).copied().flatten();
+            lever.tried = speedup.map(|speedup| TriedLever { setting, speedup });
+        }
+        Ok(())
+    }
+
+    /// The candidate after a lever's first possible step, with the changed knobs in words. If a constraint forbids the
+    /// step alone, one other knob may change by one step, too.
+    fn changed(
+        &self,
+        job: &Job<'_, O>,
+        part: &CountedPart<O::Problem>,
+        lever: &Lever,
+    ) -> Option<(Candidate, String)> {
+        let family = job.family;
+        let text = |(name, value): (&String, &family::Value)| (name.clone(), value.to_string());
+        let knobs: Vec<(String, String)> = job.candidate.knobs.iter().map(text).collect();
+        let candidate = |changes: &[(String, String)]| {
+            let knobs = [&knobs, changes].concat();
+            let candidate = self.op.candidate(family, None, &knobs, job.problem).ok()?;
+            family.check_target(&candidate, self.plan.device.target()).ok()?;
+            // The counted part must represent the problem for the changed kernel, too.
+            let changed = Job { candidate, of: job.of.clone(), ..*job };
+            (self.block_ratio(&changed, &part.problem) == part.times || part.times == Some(1))
+                .then_some(changed.candidate)
+        };
+        let words = |changes: &[(String, String)]| {
+            changes.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        lever.steps.iter().find_map(|(knob, direction)| {
+            let step = self.step(job, knob, *direction)?;
+            let alone = vec![step.clone()];
+            let others = family.knobs.iter().filter(|other| other.search && other.name != *knob);
+            let pairs = others.flat_map(|other| {
+                let steps = [Direction::Up, Direction::Down].map(|way| self.step(job, &other.name, way));
+                steps.into_iter().flatten().map(|other| vec![step.clone(), other])
+            });
+            let mut changes = std::iter::once(alone.clone()).chain(pairs);
+            changes.find_map(|changes| Some((candidate(&changes)?, words(&changes))))
+        })
+    }
+
+    /// The neighbouring value of a knob.
+    fn step(&self, job: &Job<'_, O>, knob: &str, direction: Direction) -> Option<(String, String)> {
+        let knob = job.family.knob(knob)?;
+        let index =
+            knob.values.iter().position(|value| job.candidate.knobs.get(&knob.name) == Some(value))?;
+        let next = match direction {
+            Direction::Up => index.checked_add(1),
+            Direction::Down => index.checked_sub(1),
+        };
+        Some((knob.name.clone(), knob.values.get(next?)?.to_string()))
     }
 
     /// Returns the part of a problem to count, and how many times its blocks the full problem has. The part is the
@@ -395,7 +527,7 @@ impl<O: Op> ProfileRun<'_, O> {
         Ok(built.extra_tolerance.is_some())
     }
 
-    /// Compares an answer with the reference. A kernel with a wrong answer is never profiled.
+    /// Compares an answer with the reference and records the result. A kernel with a wrong answer is never profiled.
     fn check(
         &self,
         job: &Job<'_, O>,
@@ -403,6 +535,24 @@ impl<O: Op> ProfileRun<'_, O> {
         extra_tolerance: bool,
         launches: Vec<LaunchReply>,
     ) -> Result<(), ProfileFailure> {
+        let check = self.judge(problem, extra_tolerance, launches)?;
+        let complaints = complaint_text(&check);
+        self.run.record(&Event::Checked { of: job.of.clone(), check })?;
+        match complaints {
+            None => Ok(()),
+            Some(reason) => {
+                Err(ProfileFailure::Failed { stage: Stage::Check, failure: FailureKind::WrongAnswer, reason })
+            }
+        }
+    }
+
+    /// Compares an answer with the reference.
+    fn judge(
+        &self,
+        problem: &O::Problem,
+        extra_tolerance: bool,
+        launches: Vec<LaunchReply>,
+    ) -> Result<CheckRecord, ProfileFailure> {
         let launches = trial_launches(launches);
         let answer = self
             .answers
@@ -412,15 +562,7 @@ impl<O: Op> ProfileRun<'_, O> {
         let references = [(&answer.inputs, &answer.reference)];
         let judged = trial::judge(self.op, extra_tolerance, &[TrialStep::FIRST], &references, &launches);
         let judged = judged.ok_or_else(no_launch_error).map_err(failed_at(Stage::Check))?;
-        let check: CheckRecord = check_record(judged);
-        let complaints = complaint_text(&check);
-        self.run.record(&Event::Checked { of: job.of.clone(), check })?;
-        match complaints {
-            None => Ok(()),
-            Some(reason) => {
-                Err(ProfileFailure::Failed { stage: Stage::Check, failure: FailureKind::WrongAnswer, reason })
-            }
-        }
+        Ok(check_record(judged))
     }
 
     fn profile(&self, source: String, notes: Vec<String>, seen: Seen, problem: &O::Problem) -> Profile {

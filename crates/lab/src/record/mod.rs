@@ -6,5 +6,5 @@ mod profile;
 
 pub use fact::Fact;
 pub use inversion::{Inversion, InversionResult};
-pub use profile::{Diagnosis, HotLine, Metrics, Profile, Roofline, Seen};
+pub use profile::{Diagnosis, Direction, HotLine, Lever, Metrics, Profile, Roofline, Seen, TriedLever};
 pub(crate) use profile::{LineWeights, hottest};

@@ -30,11 +30,11 @@ pub struct Profile {
 pub struct Metrics {
     /// Duration of the launch, measured or modelled; `None` if unknown.
     pub time: Option<Time>,
-    /// Percentage of the cycles in which an SM had work.
+    /// Percentage of the cycles in which the tensor pipe worked, averaged over all SMs and the whole launch.
     pub tensor_active_percent: Fact<f64>,
     /// Percentage of the bandwidth, over the whole launch.
     pub dram_percent: Fact<f64>,
-    /// The busiest pipe's percentage of its issue rate, while the SM had work.
+    /// The busiest pipe's percentage of its issue rate, averaged over all SMs and the whole launch.
     pub sm_busy_percent: Fact<f64>,
     /// Resident warps as a percentage of those the device can hold, over the whole launch.
     pub warps_active_percent: Fact<f64>,
@@ -78,6 +78,8 @@ pub struct Metrics {
     pub threads_per_block: Fact<u32>,
     /// Multiprocessors of the device.
     pub sms: Fact<u32>,
+    /// The time that each resource of the model alone would take, in per cent of the launch's time, longest first.
+    pub resources: Vec<(String, f64)>,
     /// Why warps waited, in per cent of their time, largest first, with the names of Nsight Compute.
     pub stalls: Vec<(String, f64)>,
 }
@@ -126,7 +128,67 @@ pub struct Diagnosis {
     /// The metrics that led to the diagnosis, in words.
     pub evidence: String,
     /// What to change.
-    pub levers: Vec<String>,
+    pub levers: Vec<Lever>,
+}
+
+/// A change that may remove a limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "LoggedLever")]
+pub struct Lever {
+    /// The change, in words.
+    pub change: String,
+    /// The knobs that carry it out, each with the direction in which its value changes.
+    #[serde(skip)]
+    pub steps: Vec<(String, Direction)>,
+    /// The result of trying it, if it was tried.
+    pub tried: Option<TriedLever>,
+}
+
+/// The direction in which the value of a knob changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the next larger value.
+    Up,
+    /// To the next smaller value.
+    Down,
+}
+
+/// The modelled result of a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TriedLever {
+    /// The knobs that were changed: `BLOCK_M=32 NUM_WARPS=2`.
+    pub setting: String,
+    /// The modelled time before the change, divided by the modelled time after it.
+    pub speedup: f64,
+}
+
+/// The forms of a lever in logs: older logs have only its words.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LoggedLever {
+    Words(String),
+    Whole { change: String, tried: Option<TriedLever> },
+}
+
+impl From<LoggedLever> for Lever {
+    fn from(logged: LoggedLever) -> Self {
+        let (change, tried) = match logged {
+            LoggedLever::Words(change) => (change, None),
+            LoggedLever::Whole { change, tried } => (change, tried),
+        };
+        Lever { change, steps: Vec::new(), tried }
+    }
+}
+
+impl std::fmt::Display for Lever {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.tried {
+            None => f.write_str(&self.change),
+            Some(TriedLever { setting, speedup }) => {
+                write!(f, "{} ({setting}: {speedup:.2}x, modelled)", self.change)
+            }
+        }
+    }
 }
 
 /// A source line with a large share of the work.

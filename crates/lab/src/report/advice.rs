@@ -1,6 +1,6 @@
 //! Bottlenecks of the kernels, and the suggested changes.
 
-use crate::record::Diagnosis;
+use crate::record::{Diagnosis, Lever};
 use crate::run::{ResultId, RunState};
 
 /// A diagnosis and the kernel it is about.
@@ -16,7 +16,7 @@ pub struct Bottleneck<'s> {
 #[derive(Clone, Copy, Debug)]
 pub struct Suggestion<'s> {
     /// The change.
-    pub change: &'s str,
+    pub change: &'s Lever,
     /// The bottleneck.
     pub because: Bottleneck<'s>,
 }
@@ -51,7 +51,7 @@ pub fn suggestions<'s>(bottlenecks: &[Bottleneck<'s>], most: usize) -> Vec<Sugge
     for round in 0..longest {
         for because in bottlenecks {
             let Some(change) = because.diagnosis.levers.get(round) else { continue };
-            if found.len() < most && found.iter().all(|known| known.change != change) {
+            if found.len() < most && found.iter().all(|known| known.change.change != change.change) {
                 found.push(Suggestion { change, because: *because });
             }
         }
@@ -71,8 +71,8 @@ mod tests {
         assert!(found.windows(2).all(|pair| pair[0].diagnosis.weight >= pair[1].diagnosis.weight));
         let suggestions = suggestions(&found, 3);
         assert_eq!(suggestions.len(), 3);
-        assert_eq!(suggestions[0].change, found[0].diagnosis.levers[0]);
-        assert_eq!(suggestions[1].change, found[1].diagnosis.levers[0]);
+        assert_eq!(suggestions[0].change, &found[0].diagnosis.levers[0]);
+        assert_eq!(suggestions[1].change, &found[1].diagnosis.levers[0]);
     }
 
     #[test]

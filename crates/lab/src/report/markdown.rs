@@ -352,7 +352,7 @@ fn profiled(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
             )?;
         }
         for found in &profile.diagnoses {
-            let changes: Vec<String> = found.levers.iter().map(|change| escaped(change)).collect();
+            let changes: Vec<String> = found.levers.iter().map(|lever| escaped(&lever.to_string())).collect();
             let changes = if changes.is_empty() {
                 String::new()
             } else {
@@ -369,7 +369,7 @@ fn profiled(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
             let because = suggestion.because;
             format!(
                 "{} ({} on {}: {})",
-                escaped(suggestion.change),
+                escaped(&suggestion.change.to_string()),
                 escaped(&because.of.subject),
                 escaped(&because.of.problem),
                 escaped(&because.diagnosis.rule)
@@ -482,7 +482,8 @@ fn limits_and_suggestions(state: &RunState, problem: Option<&str>) -> String {
         .take(TOP)
         .map(|it| format!("{} ({})", escaped(&it.diagnosis.rule), escaped(&it.diagnosis.evidence)))
         .collect();
-    let changes: Vec<String> = suggestions(&found, TOP).iter().map(|it| escaped(it.change)).collect();
+    let changes: Vec<String> =
+        suggestions(&found, TOP).iter().map(|it| escaped(&it.change.to_string())).collect();
     format!("\n  - limits: {}\n  - most promising changes: {}", limits.join("; "), changes.join("; "))
 }
 

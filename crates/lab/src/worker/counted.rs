@@ -73,10 +73,16 @@ impl CountedLaunch<'_> {
         let modelled = self.modelled();
         // `working` is the time in which multiprocessors have work. The total also includes the launch overhead.
         let working = (modelled.time.0 - model::LAUNCH_MICROS).max(f64::MIN_POSITIVE);
+        // The model's times are those of the busiest multiprocessor. Its blocks are more than the average.
+        let sms = u64::from(self.chip.sms.max(1));
+        let average = self.blocks as f64 / (self.blocks.div_ceil(sms).max(1) * sms) as f64;
         let of = |resource: Resource| {
             let micros = modelled.resources.iter().find(|(known, _)| *known == resource);
-            (100.0 * micros.map_or(0.0, |(_, micros)| micros.0) / working).min(100.0)
+            (100.0 * average * micros.map_or(0.0, |(_, micros)| micros.0) / modelled.time.0).min(100.0)
         };
+        let resources = modelled.resources.iter().map(|(resource, micros)| {
+            (resource.name().to_owned(), (100.0 * micros.0 / modelled.time.0).min(100.0))
+        });
         let dram = counters.dram_footprint as f64 / (self.chip.memory.gbs * 1e3);
         let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
         let lacks = |what: &str| format!("the launch has no {what}");
@@ -121,6 +127,7 @@ impl CountedLaunch<'_> {
             blocks: Fact::Known(self.blocks),
             threads_per_block: Fact::Known(self.threads_per_block),
             sms: Fact::Known(self.chip.sms),
+            resources: resources.collect(),
             stalls: stalls(&counters.waits, &modelled),
         }
     }

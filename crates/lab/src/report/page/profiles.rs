@@ -64,7 +64,7 @@ fn diagnoses(profile: &Profile) -> String {
         return missing("No rule found a bottleneck in this kernel.");
     }
     let items = each(&profile.diagnoses, |found| {
-        let changes: Vec<String> = found.levers.iter().map(|change| escape(change)).collect();
+        let changes: Vec<String> = found.levers.iter().map(|lever| escape(&lever.to_string())).collect();
         let changes = match changes.as_slice() {
             [] => String::new(),
             some => format!("<br/><span class=\"faint\">suggested changes:</span> {}", some.join("; ")),
@@ -198,7 +198,7 @@ pub fn next(facts: &Facts<'_>) -> Option<Section> {
         let because = suggestion.because;
         format!(
             "<li><strong>{}</strong><br/><span class=\"faint\">{} on {}: {} ({})</span></li>\n",
-            escape(suggestion.change),
+            escape(&suggestion.change.to_string()),
             escape(&because.of.subject),
             escape(&because.of.problem),
             escape(&because.diagnosis.rule),

@@ -62,7 +62,8 @@ fn limits_and_suggestions(state: &RunState, problem: Option<&str>) -> String {
         let (rule, evidence) = (escape(&it.diagnosis.rule), escape(&it.diagnosis.evidence));
         format!("<li><strong>{rule}</strong>: {evidence} <small>{}</small></li>\n", escape(&it.of.subject))
     });
-    let changes = each(suggestions(&found, TOP), |it| format!("<li>{}</li>\n", escape(it.change)));
+    let changes =
+        each(suggestions(&found, TOP), |it| format!("<li>{}</li>\n", escape(&it.change.to_string())));
     let title = escape(&title);
     format!(
         "<div class=\"pair\">\n<div><h3>{title}: bottlenecks</h3>\n<ol>\n{limits}</ol></div>\n\
