@@ -627,6 +627,9 @@ pub struct ReproOptions {
     /// Maximum seconds of timing per problem (default: the suite's, or 5; 2 with --quick)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub seconds: Option<f64>,
+    /// Exit with 1 if a target of the suite is missed
+    #[arg(long)]
+    pub strict: bool,
     /// The run folder.
     #[command(flatten)]
     pub folder: RunFolderOptions,
@@ -642,6 +645,7 @@ impl Default for ReproOptions {
             quick: false,
             strategy: search::strategies::DEFAULT.to_owned(),
             seconds: None,
+            strict: false,
             folder: RunFolderOptions::default(),
         }
     }

@@ -11,7 +11,7 @@ use crate::printer::{Piece, pieces, restyled};
 
 /// The narrowest width that is respected.
 const NARROWEST: usize = 40;
-/// Additional indentation of the continuation of a line.
+/// Additional indentation of the continuation of an indented line.
 const HANGING: usize = 2;
 
 /// The width of stdout. `None` if it is not a terminal.
@@ -28,7 +28,7 @@ fn fixed_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width > 0)
 }
 
-/// Breaks every line of prose that is longer than `width`. A continuation is indented further than its line.
+/// Breaks every line of prose that is longer than `width`. The continuation of an indented line is indented further.
 pub fn wrapped(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     let width = width.max(NARROWEST);
@@ -37,7 +37,8 @@ pub fn wrapped(text: &str, width: Option<usize>) -> String {
 
 fn wrapped_line(line: &str, width: usize) -> Vec<String> {
     let words = words(line);
-    let indentation = words.first().map_or(0, |word| word.spaces) + HANGING;
+    let own = words.first().map_or(0, |word| word.spaces);
+    let indentation = if own > 0 { own + HANGING } else { 0 };
     let mut lines = lines_of(&words, width, width.saturating_sub(indentation));
     for line in lines.iter_mut().skip(1) {
         line.insert_str(0, &" ".repeat(indentation));
@@ -155,14 +156,14 @@ mod tests {
         );
         assert_eq!(wrapped(text, None), text);
         let path = "run: /a/very/long/path/without/any/space/that/does/not/fit";
-        assert_eq!(wrapped(path, Some(40)), path.replace(": ", ":\n  "));
+        assert_eq!(wrapped(path, Some(40)), path.replace(": ", ":\n"));
     }
 
     #[test]
     fn a_style_ends_with_its_line() {
         let text = styled(GOOD, "these words are all green and need more than one line");
         let lines = wrapped(&text, Some(40));
-        assert_eq!(unstyled(&lines), "these words are all green and need more\n  than one line");
+        assert_eq!(unstyled(&lines), "these words are all green and need more\nthan one line");
         for line in lines.lines() {
             assert_eq!(
                 pieces(line).iter().filter(|piece| !piece.style.is_empty()).count(),

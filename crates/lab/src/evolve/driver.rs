@@ -243,7 +243,12 @@ impl<'a, O: Op> SearchDriver<'a, O> {
                 }
             }
         }
-        Ok(())
+        match self.refused.first() {
+            Some((_, reason)) if self.refused.len() == budget as usize => {
+                Err(EvolveError::NoCandidate { asked: budget, reason: reason.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks the proposer and records the exchange.

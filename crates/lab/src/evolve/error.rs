@@ -55,6 +55,14 @@ pub enum EvolveError {
         /// Why the last answer is missing.
         reason: String,
     },
+    /// None of the proposer's answers was a candidate.
+    #[error("none of the proposer's {asked} answers was a candidate; the first: {reason}")]
+    NoCandidate {
+        /// Number of requests.
+        asked: u32,
+        /// Why the first answer was not a candidate.
+        reason: String,
+    },
     /// The run was asked to stop. Finished work is in its log.
     #[error("stopped")]
     Stopped,

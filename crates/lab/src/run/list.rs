@@ -84,6 +84,10 @@ fn headline(state: &RunState) -> String {
             counted(problems, "problem")
         );
     }
+    if let Some(best) = crate::evolve::elites::winner(state.trials.values()) {
+        let trials = counted(state.trials.len().saturating_sub(1), "trial");
+        return format!("{trials}, best {:.2}x", best.score);
+    }
     let failed = state.checks.values().filter(|check| !check.passed).count();
     if !state.measurements.is_empty() {
         counted(state.measurements.len(), "measurement")

@@ -17,7 +17,7 @@ use crate::bench_table;
 use crate::cli::{BenchOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::printer::{FAINT, Printer, styled};
+use crate::printer::{FAINT, Printer, WARN, styled};
 
 const DEFAULT_SUITE: &str = "headline";
 /// The family that is a baseline for every other family.
@@ -33,7 +33,17 @@ impl ResumableCommand for BenchOptions {
         let op = Attention;
         let workbench = Workbench::open(global)?;
         let plan = plan(op, options, global, &workbench)?;
+        workbench.refuse_unsupported(&options.kernels.families, &plan.subjects, &plan.problems)?;
         look_up_tuned(&plan, &options.problem, printer)?;
+        let mut baselines = options.baseline.clone();
+        baselines.retain(|name| name != "none");
+        if workbench.is_virtual() && !baselines.is_empty() {
+            printer.message(&format!(
+                "{}: {} cannot be timed on the virtual GPU; baselines need a GPU (--device cuda)",
+                styled(WARN, "warning"),
+                baselines.join(", ")
+            ));
+        }
         let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);

@@ -243,7 +243,9 @@ pub fn failure(error: EvolveError) -> CommandError {
     match error {
         EvolveError::Refused(refusal) => refusal.into(),
         EvolveError::CannotResume(_) => CommandError::usage(error.to_string()).hint("start a new run"),
-        EvolveError::Baseline { .. } => CommandError::problem(error.to_string()),
+        EvolveError::Baseline { .. } | EvolveError::NoCandidate { .. } => {
+            CommandError::problem(error.to_string())
+        }
         EvolveError::NoAnswer { .. } => {
             CommandError::missing(error.to_string()).hint("--resume continues with the next answer")
         }

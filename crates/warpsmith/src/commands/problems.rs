@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cli::ProblemsOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::printer::Printer;
+use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
 #[derive(Serialize)]
@@ -36,17 +36,24 @@ pub fn run(options: &ProblemsOptions, printer: &Printer) -> Result<Exit, Command
         printer.json("problems", &Document { problems });
         return Ok(Exit::Success);
     }
-    let mut table = Table::new(&["name", "problem", "GFLOP", "meaning"], &["GFLOP"]);
-    for NamedProblem { name, problem, meaning, flops, .. } in problems {
-        table.row([name, problem, format!("{:.1}", flops / 1e9), meaning]);
+    if options.name.is_some() {
+        for NamedProblem { problem, meaning, flops, bytes, .. } in problems {
+            let (gflop, megabytes) = (flops / 1e9, bytes as f64 / 1e6);
+            printer.data(&format!("{}  {meaning}", styled(STRONG, problem)));
+            printer.data(&format!("  {gflop:.2} GFLOP, at least {megabytes:.1} MB of memory traffic"));
+        }
+        return Ok(Exit::Success);
+    }
+    let mut table = Table::new(&["name", "problem", "GFLOP"], &["GFLOP"]);
+    for NamedProblem { name, problem, flops, .. } in problems {
+        table.row([name, problem, format!("{:.1}", flops / 1e9)]);
     }
     printer.data(&table.text());
-    if options.name.is_none() {
-        printer.data(
-            "\nAn alias means fp16 unless a dtype follows it: mission-e4m3. `warpsmith problems --help` explains how \
-             to write any other problem.",
-        );
-    }
+    printer.data(
+        "\nb is the number of sequences, h of heads, s of tokens, d the head dimension. A name means fp16 unless a \
+         dtype follows it: mission-e4m3. `warpsmith problems NAME` explains one problem, and `warpsmith problems \
+         --help` how to write any other.",
+    );
     Ok(Exit::Success)
 }
 

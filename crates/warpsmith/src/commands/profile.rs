@@ -36,6 +36,7 @@ impl ResumableCommand for ProfileOptions {
             &options.kernels.preset,
             &options.kernels.knobs.set,
         )?;
+        workbench.refuse_unsupported(&options.kernels.families, &kernels, &problems)?;
         let named = workbench::problems(&names, None)?;
         let others: Vec<Problem> = problems.iter().filter(|it| !named.contains(it)).copied().collect();
         tuned::look_up(&tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;

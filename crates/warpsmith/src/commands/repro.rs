@@ -10,8 +10,9 @@ use lab::bench::{self, Subject, SubjectKind};
 use lab::evolve::{self, EvolveError, elites, tuned};
 use lab::invert::{self, InvertError};
 use lab::profile::{self, ProfileError};
-use lab::run::{Event, RunState, Timer, TrialResult};
+use lab::run::{Event, FailureKind, RunState, Timer, TrialResult};
 use lab::stats::geometric_mean;
+use lab::words::count;
 use lab::{Session, StageError};
 use op::Op;
 
@@ -21,6 +22,7 @@ use crate::cli::{BenchOptions, Global, PROCESSES, ReproOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
+use crate::tables;
 
 /// The number of elites to keep.
 const ELITES: usize = 6;
@@ -48,7 +50,7 @@ impl ResumableCommand for ReproOptions {
         let repro = Repro { options, workbench: &workbench, family, strategy: *strategy, session, printer };
         let result = repro.note(skipped).and_then(|()| repro.stages(plan));
         let exit = match result {
-            Ok(()) => verdict(&started.opened.run.state()),
+            Ok(()) => verdict(&started.opened.run.state(), options.strict),
             Err(Stop::Stopped) => Exit::Incomplete,
             Err(Stop::Failure(failure)) => return Err(failure),
         };
@@ -321,14 +323,59 @@ fn best_preset(state: &RunState, family: &Family, problems: &[Problem]) -> Optio
     best.map(|(_, preset)| preset)
 }
 
-/// The exit code of a run that was not stopped. A kernel that fails or a missed target is a problem. Candidates that
-/// fail in the search are not: a search expects them.
-fn verdict(state: &RunState) -> Exit {
-    let has_failure = state.failures.iter().any(|failure| {
-        failure.kind != lab::run::FailureKind::Refused && !state.is_baseline(&failure.of.subject)
-    });
-    let missed = state.targets.iter().any(|target| target.met == Some(false));
+/// The exit code of a run that was not stopped. A kernel with a wrong answer or a fault is a problem; with `strict` a
+/// missed target is one, too. Candidates that fail in the search are no problem: a search expects them.
+fn verdict(state: &RunState, strict: bool) -> Exit {
+    let is_fault = |kind: FailureKind| !matches!(kind, FailureKind::Refused | FailureKind::TooLarge);
+    let has_failure = state
+        .failures
+        .iter()
+        .any(|failure| is_fault(failure.kind) && !state.is_baseline(&failure.of.subject));
+    let missed = strict && state.targets.iter().any(|target| target.met == Some(false));
     if has_failure || missed { Exit::ProblemFound } else { Exit::Success }
+}
+
+/// A table with the fastest kernel for each problem: its time and, if it was measured, its speedup over the fastest
+/// baseline.
+fn fastest_kernels(state: &RunState) -> Option<String> {
+    let mut table =
+        tables::Table::new(&["problem", "fastest kernel", "time", "over the fastest baseline"], &["time"]);
+    let rows = lab::run::rows(state);
+    let measured = |problem: &str| {
+        let of_problem = rows.iter().filter(|row| row.of.problem == problem && row.timer == Timer::GraphHot);
+        of_problem.clone().filter(|row| !row.is_baseline).min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0))
+    };
+    let modelled = |problem: &str| {
+        let of_problem = state.modelled.iter().filter(|(of, _)| of.problem == problem);
+        of_problem.min_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0))
+    };
+    let mut problems: Vec<&str> = Vec::new();
+    for of in rows.iter().map(|row| &row.of).chain(state.modelled.iter().map(|(of, _)| of)) {
+        if !problems.contains(&of.problem.as_str()) {
+            problems.push(&of.problem);
+        }
+    }
+    for problem in &problems {
+        let cells = match (measured(problem), modelled(problem)) {
+            (Some(row), _) => {
+                let over = row
+                    .over
+                    .iter()
+                    .min_by(|a, b| a.comparison.speedup.ratio.total_cmp(&b.comparison.speedup.ratio));
+                let over = over.map_or(String::new(), |over| {
+                    format!("{:.2}x over {}", over.comparison.speedup.ratio, over.baseline)
+                });
+                [row.of.subject.clone(), row.p50_us.to_string(), over]
+            }
+            (None, Some((of, modelled))) => {
+                let over = "not compared: modelled".to_owned();
+                [of.subject.clone(), format!("{:.2} us", modelled.time_us.0), over]
+            }
+            (None, None) => continue,
+        };
+        table.row([(*problem).to_owned()].into_iter().chain(cells));
+    }
+    (!problems.is_empty()).then(|| table.text())
 }
 
 /// The results of the run, one per line.
@@ -357,16 +404,23 @@ fn results(state: &RunState) -> Vec<String> {
     }
     let met = state.targets.iter().filter(|target| target.met == Some(true)).count();
     if !state.targets.is_empty() {
-        lines.push(format!("{met} of {} targets met", state.targets.len()));
+        lines.push(format!("{met} of {} met", count(state.targets.len(), "target")));
+        let missed = state.targets.iter().filter(|target| target.met == Some(false));
+        lines.extend(missed.map(|target| {
+            let problem = target.problem.as_deref().unwrap_or("every problem");
+            format!("missed: {} on {problem} ({})", target.target, target.evidence)
+        }));
     }
     let failed = state.trials.values().filter(|it| matches!(it.result, TrialResult::Failed { .. })).count();
-    lines.push(format!("{} candidates tried, {failed} of them failed", state.trials.len().saturating_sub(1)));
+    let tried = count(state.trials.len().saturating_sub(1), "candidate");
+    lines.push(format!("{tried} tried, {failed} of them failed"));
     lines
 }
 
 /// The last output of the command: the results and the path of the report.
 fn summary(state: &RunState, folder: &Path) -> String {
-    let mut lines = vec![styled(STRONG, "results")];
+    let mut lines: Vec<String> = fastest_kernels(state).into_iter().collect();
+    lines.push(styled(STRONG, "results"));
     lines.extend(results(state).into_iter().map(|line| format!("  {line}")));
     let report = folder.join("report.html");
     lines.push(format!("{} {}", styled(GOOD, "report"), report.display()));

@@ -113,6 +113,37 @@ impl<'g> Workbench<'g> {
         Ok(subjects)
     }
 
+    /// Refuses kernels of named families that support none of the problems on this device. Without named families,
+    /// each problem gets the kernels that support it.
+    pub fn refuse_unsupported(
+        &self,
+        families: &[String],
+        subjects: &[Subject<'_>],
+        problems: &[Problem],
+    ) -> Result<(), CommandError> {
+        for name in families {
+            let family = self.catalog.family(name)?;
+            let mut first: Option<CommandError> = None;
+            let is_supported = subjects.iter().any(|subject| {
+                let SubjectKind::Kernel { family: own, preset, knobs } = &subject.kind else { return false };
+                own.full_name() == family.full_name()
+                    && problems.iter().any(|problem| {
+                        let place = (problem, &self.device);
+                        let candidate =
+                            op::tuned::candidate(&Attention, family, preset.as_deref(), knobs, place);
+                        let supported = candidate
+                            .map_err(CommandError::from)
+                            .and_then(|candidate| Ok(family.check_target(&candidate, self.device.target())?));
+                        supported.map_err(|error| first.get_or_insert(error)).is_ok()
+                    })
+            });
+            if let (false, Some(error)) = (is_supported, first) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// The command lines that start the run's worker processes.
     fn start(&self) -> Result<WorkerCommands<'_>, CommandError> {
         let program = std::env::current_exe().map_err(|error| CommandError::missing(error.to_string()))?;
