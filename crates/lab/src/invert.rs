@@ -102,6 +102,7 @@ pub fn run<O: Op>(session: &Session<'_, O>, plan: &InvertPlan<'_, O::Problem>) -
         limits: plan.limits,
         secret: plan.secret,
         full_size: plan.full_size,
+        try_levers: false,
     };
     let is_virtual = matches!(plan.device, Device::Virtual { .. });
     if !is_virtual {

@@ -58,7 +58,7 @@ pub struct Global {
     #[arg(skip)]
     random_seed: OnceLock<u64>,
     /// CUDA toolkit to use, instead of searching for one
-    #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA", help_heading = DEVICE)]
+    #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA", hide_env_values = true, help_heading = DEVICE)]
     pub cuda: Option<PathBuf>,
     /// Folder with more kernel families; a family with the name of a built-in one replaces it
     #[arg(long, global = true, value_name = "DIR", help_heading = DEVICE)]

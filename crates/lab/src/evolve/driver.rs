@@ -366,6 +366,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             limits: plan.limits,
             secret: plan.secret,
             full_size: false,
+            try_levers: false,
         };
         let start = self.evaluator.commands_for(setting);
         let session = Session { op, compiler, start: &start, run: self.run, stop, tell: &|_| () };

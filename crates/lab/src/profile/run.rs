@@ -56,6 +56,8 @@ pub struct ProfilePlan<'f, P> {
     pub secret: u64,
     /// Count problems on the virtual GPU at full size, however long that takes.
     pub full_size: bool,
+    /// Try the advice of the diagnoses in the model of the virtual GPU.
+    pub try_levers: bool,
 }
 
 /// Why profiling ended early.
@@ -219,7 +221,9 @@ impl<O: Op> ProfileRun<'_, O> {
         let profile = match self.ncu {
             Some(ncu) => self.profile_with_ncu(ncu, &job),
             None => self.profile_with_counters(&job).and_then(|(mut profile, part)| {
-                self.try_levers(&job, &part, &mut profile, tell)?;
+                if self.plan.try_levers {
+                    self.try_levers(&job, &part, &mut profile, tell)?;
+                }
                 Ok(profile)
             }),
         };

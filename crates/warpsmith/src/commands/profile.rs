@@ -50,6 +50,7 @@ impl ResumableCommand for ProfileOptions {
             limits: workbench::limits(&options.process, workbench.is_virtual()),
             secret: global.secret_seed(),
             full_size: options.process.full_size,
+            try_levers: true,
         };
         if !workbench.is_virtual() {
             // Checked before the run folder is created, so that an error leaves no empty folder.

@@ -242,6 +242,7 @@ impl<'a> Repro<'a> {
             limits: final_plan.limits,
             secret: final_plan.secret,
             full_size: false,
+            try_levers: true,
         };
         match profile::run(&self.session, &plan) {
             Ok(()) => Ok(()),

@@ -16,9 +16,15 @@ pub fn warpsmith() -> Command {
 /// Another program in the same environment, such as a shell that starts warpsmith.
 pub fn warpsmith_by(program: &str) -> Command {
     let mut command = Command::new(program);
-    for name in
-        ["CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "WARPSMITH_PYTHON"]
-    {
+    for name in [
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "LD_LIBRARY_PATH",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "WARPSMITH_PYTHON",
+        "COLUMNS",
+    ] {
         command.env_remove(name);
     }
     command

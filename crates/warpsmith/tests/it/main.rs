@@ -23,3 +23,4 @@ mod sanitize;
 mod structure;
 mod trust;
 mod tuned;
+mod width;

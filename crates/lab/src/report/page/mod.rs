@@ -62,16 +62,16 @@ fn page(state: &RunState) -> String {
     let facts = Facts::new(state, &rows);
     let headline = headline::headline_of(&facts);
     let sections: Vec<Section> = [
-        targets::section(state),
-        end::environment(state),
         results::measured(&facts),
         results::modelled(state),
-        results::correctness(state),
+        targets::section(state),
         searched::section(&facts),
         profiles::section(state),
         profiles::next(&facts),
         profiles::inversion(state),
+        results::correctness(state),
         end::failures(&facts),
+        end::environment(state),
         end::notes(state),
         Some(end::repeat(state)),
     ]

@@ -3,7 +3,7 @@
 use super::super::TimeKind;
 use super::super::advice::{has_pathology, suggestions};
 use super::super::facts::Facts;
-use super::super::html::{HtmlFragment, Table, details, each, escape, figure, missing, tag};
+use super::super::html::{HtmlFragment, Table, details, each, escape, figure, heading, missing, tag};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{micros, number, ratio, thousands};
@@ -184,7 +184,7 @@ fn hot_lines(profile: &Profile) -> String {
             HtmlFragment::code(line.text.trim()),
         ]);
     }
-    details(&format!("Hot lines: {}", profile.hot_lines.len()), &table.html())
+    heading("Hot lines") + &table.html()
 }
 
 /// The section with the suggested changes.
@@ -282,7 +282,8 @@ pub fn inversion(state: &RunState) -> Option<Section> {
         }
         let picture = bars::draw(kind, "cost of pathologies", Axis::Ratio, "x", &groups);
         let caption = format!(
-            "Time with each pathology, divided by the healthy kernel's time ({}). 1x means no cost.",
+            "Time with each pathology, divided by the healthy kernel's time ({}). Bars start at 1x, which means no \
+             cost; the axis is logarithmic.",
             kind.word()
         );
         body += &figure(Some(kind), &picture, &HtmlFragment::text(caption));

@@ -137,8 +137,8 @@ fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
     }
     let over = if few { "each baseline" } else { strongest.unwrap_or("the strongest baseline") };
     let caption = format!(
-        "Speedup of the fastest candidate over {over}. Bars start at 1x: the candidate is faster to the right and \
-         slower to the left. Whiskers are 95% intervals; very narrow ones are not drawn. Pale bars are within the \
+        "Speedup of the fastest candidate over {over}. Bars start at 1x, on a logarithmic axis: the candidate is faster to \
+         the right and slower to the left. Whiskers are 95% intervals; very narrow ones are not drawn. Pale bars are within the \
          noise. Measured, {}.",
         comparison.timer
     );
@@ -419,7 +419,6 @@ pub fn modelled(state: &RunState) -> Option<Section> {
     let mut groups = Vec::new();
     for (problem, mut times) in problems {
         times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
-        let fastest = times.first().map_or(1.0, |(_, fastest)| fastest.time_us.0);
         let mut bars = Vec::new();
         for (of, modelled) in times {
             table.row(vec![
@@ -431,7 +430,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
             ]);
             bars.push(Bar {
                 label: of.subject.clone(),
-                value: modelled.time_us.0 / fastest,
+                value: modelled.time_us.0,
                 interval: None,
                 text: micros(modelled.time_us.0),
                 title: format!("{} on {problem}: {}, {}", of.subject, modelled.time_us, modelled.gpu),
@@ -440,9 +439,8 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         }
         groups.push(Group { heading: problem.to_owned(), bars });
     }
-    let picture = bars::draw(TimeKind::Modelled, "modelled times", Axis::Ratio, "x", &groups);
-    let caption = "Modelled time of each kernel, computed by the virtual GPU. A bar is the time divided by that of the \
-                   fastest kernel on the problem.";
+    let picture = bars::draw(TimeKind::Modelled, "modelled times", Axis::Amount, " us", &groups);
+    let caption = "Modelled time of each kernel, computed by the virtual GPU. Each problem has its own axis.";
     let mut body = figure(Some(TimeKind::Modelled), &picture, &HtmlFragment::text(caption));
     body += &if state.modelled.len() > MAX_OPEN_ROWS {
         details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())

@@ -9,7 +9,7 @@ use super::{Anchor, Canvas, bold_width, fit, picture, text_width};
 pub enum Axis {
     /// A ratio on a logarithmic axis: bars start at 1, and 2x is as long as 0.5x.
     Ratio,
-    /// An amount on a linear axis: bars start at 0.
+    /// An amount on a linear axis: bars start at 0. Each group has its own axis.
     Amount,
 }
 
@@ -54,29 +54,30 @@ pub fn draw(kind: TimeKind, label: &str, axis: Axis, unit: &str, groups: &[Group
         let labels = widest(&mut bars.iter().map(|bar| text_width(&bar.label)));
         let left = labels.min(canvas.width * share) + 10.0;
         let right = canvas.width - widest(&mut bars.iter().map(|bar| bold_width(&bar.text))) - 8.0;
-        let scale = scale(axis, &bars, (left, right));
-        let rows: f64 = groups
-            .iter()
-            .map(|group| {
-                let heading = if group.heading.is_empty() { 0.0 } else { HEADING_HEIGHT };
-                heading + ROW_HEIGHT * group.bars.iter().filter(is_drawable).count() as f64
-            })
-            .sum();
-        grid(canvas, scale, axis, unit, rows);
-        let zero = scale.at(if axis == Axis::Ratio { 1.0 } else { 0.0 });
+        let common = scale(axis, &bars, (left, right));
         let mut y = 0.0;
         for group in groups {
+            let bars: Vec<&Bar> = group.bars.iter().filter(is_drawable).collect();
+            if bars.is_empty() {
+                continue;
+            }
             if !group.heading.is_empty() {
                 let text = fit(&group.heading, canvas.width);
                 canvas.text((0.0, y + HEADING_HEIGHT - 9.0), Anchor::Start, "strong halo", &text);
                 y += HEADING_HEIGHT;
             }
-            for bar in group.bars.iter().filter(is_drawable) {
+            // Ratios of all groups can be compared. Amounts of different groups may differ by orders of magnitude.
+            let scale = if axis == Axis::Ratio { common } else { scale(axis, &bars, (left, right)) };
+            let zero = scale.at(if axis == Axis::Ratio { 1.0 } else { 0.0 });
+            let end = y + ROW_HEIGHT * bars.len() as f64;
+            grid(canvas, scale, axis, unit, (y, end));
+            for bar in bars {
                 canvas.titled(&bar.title, |canvas| draw_bar(canvas, bar, scale, zero, (left, y)));
                 y += ROW_HEIGHT;
             }
+            y = end + AXIS_HEIGHT;
         }
-        rows + AXIS_HEIGHT
+        y
     })
 }
 
@@ -97,13 +98,14 @@ fn scale(axis: Axis, bars: &[&Bar], place: (f64, f64)) -> Scale {
     }
 }
 
-fn grid(canvas: &mut Canvas, scale: Scale, axis: Axis, unit: &str, rows: f64) {
+/// Draws the grid lines of a group and the axis under it.
+fn grid(canvas: &mut Canvas, scale: Scale, axis: Axis, unit: &str, (top, bottom): (f64, f64)) {
     let most = if canvas.is_narrow() { 4 } else { 7 };
     for tick in scale.ticks(most) {
         let x = scale.at(tick);
         let class = if axis == Axis::Ratio && tick == 1.0 { "base" } else { "grid" };
-        canvas.line((x, 2.0), (x, rows + 4.0), class);
-        canvas.text((x, rows + 18.0), Anchor::Middle, "soft", &format!("{}{unit}", label(tick)));
+        canvas.line((x, top + 2.0), (x, bottom + 4.0), class);
+        canvas.text((x, bottom + 18.0), Anchor::Middle, "soft", &format!("{}{unit}", label(tick)));
     }
 }
 

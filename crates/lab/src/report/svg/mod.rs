@@ -14,7 +14,7 @@ use super::html::escape;
 
 /// Every picture is drawn twice, for a wide and for a narrow screen: scaling one picture would make its text
 /// unreadable. The style sheet shows one of the two.
-const WIDTHS: [(&str, f64); 2] = [("wide", 720.0), ("narrow", 358.0)];
+const WIDTHS: [(&str, f64); 2] = [("wide", 1056.0), ("narrow", 358.0)];
 
 /// The font size of the style sheet.
 const FONT_SIZE: f64 = 12.0;
