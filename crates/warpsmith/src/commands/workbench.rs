@@ -11,7 +11,7 @@ use attention::{Attention, Problem};
 use chips::Chip;
 use clap::Parser as _;
 use family::tuned::is_tuned;
-use family::{Catalog, Family};
+use family::{Catalog, Family, SettingError};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
@@ -131,9 +131,15 @@ impl<'g> Workbench<'g> {
                         let place = (problem, &self.device);
                         let candidate =
                             op::tuned::candidate(&Attention, family, preset.as_deref(), knobs, place);
-                        let supported = candidate
-                            .map_err(CommandError::from)
-                            .and_then(|candidate| Ok(family.check_target(&candidate, self.device.target())?));
+                        let supported = candidate.map_err(CommandError::from).and_then(|candidate| {
+                            match family.check_target(&candidate, self.device.target()) {
+                                // Too large is a failure of this kernel, which the run reports.
+                                Err(SettingError::SharedMemory { .. } | SettingError::Threads { .. }) => {
+                                    Ok(())
+                                }
+                                other => Ok(other?),
+                            }
+                        });
                         supported.map_err(|error| first.get_or_insert(error)).is_ok()
                     })
             });

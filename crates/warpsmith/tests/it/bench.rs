@@ -102,6 +102,26 @@ fn a_failing_candidate_does_not_affect_others() {
 }
 
 #[test]
+fn an_unsupported_family_and_a_baseline_that_cannot_run_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["bench", "profile"] {
+        let mut command_line = warpsmith();
+        command_line.current_dir(folder.path());
+        let outcome =
+            run(command_line.args([command, "hopper", "--problem", "mission", "--device", "virtual:l4"]));
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains("sm_89"), "{outcome}");
+        assert!(!folder.path().join("warpsmith-runs").exists(), "nothing was started");
+    }
+    let mut command_line = warpsmith();
+    command_line.current_dir(folder.path()).args(["bench", "mma", "--preset", "small"]);
+    let arguments = ["--problem", "b1h1s64d64-fp16", "--device", "virtual:l4", "--baseline", "cudnn"];
+    let outcome = run(command_line.args(arguments));
+    assert_eq!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stderr.contains("cudnn cannot be timed on the virtual GPU"), "{outcome}");
+}
+
+#[test]
 fn a_source_cannot_include_files_outside_its_family() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     drill(folder.path());

@@ -41,7 +41,7 @@ fn every_pathology_increases_its_metric_and_is_diagnosed_first() {
         ("PATHOLOGY=unrolled", "spilling", "local_bytes", f64::INFINITY),
         ("BLOCK_M=16 BLOCK_N=32 NUM_WARPS=2", "small blocks", "blocks", 2.0),
     ] {
-        let slowed = profile(&format!("wmma stage-4+{setting}"));
+        let slowed = profile(&format!("wmma stage-4 {setting}"));
         assert_eq!(first(slowed), rule, "{setting}: {}", slowed["diagnoses"]);
         assert!(!slowed["diagnoses"][0]["levers"].as_array().unwrap().is_empty());
         let ratio = number(&slowed["metrics"][metric]) / number(&healthy["metrics"][metric]);

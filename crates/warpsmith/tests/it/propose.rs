@@ -351,7 +351,7 @@ fn a_model_at_an_endpoint_proposes_candidates() {
     let outcomes: Vec<String> =
         exchanges(folder).iter().map(|exchange| exchange["outcome"].to_string()).collect();
     for (at, words) in [
-        "reference BLOCK_THREADS=64",
+        "reference default BLOCK_THREADS=64",
         "reference source ",
         "not a chat completion",
         "no choices",
@@ -359,7 +359,7 @@ fn a_model_at_an_endpoint_proposes_candidates() {
         "timed out",
         "no JSON object",
         "longer than 1048576 bytes",
-        "reference BLOCK_THREADS=256",
+        "reference default BLOCK_THREADS=256",
     ]
     .iter()
     .enumerate()
@@ -414,6 +414,19 @@ fn secrets_in_addresses_and_keys_in_any_encoding_are_never_written() {
         }
     }
     assert!(log(folder).contains("no such key: [key], [key]"), "{}", log(folder));
+}
+
+#[test]
+fn a_proposer_without_any_candidate_is_an_error_with_its_first_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = r#"echo '{"knobs": {"NO_SUCH_KNOB": 1}}'"#;
+    let outcome = run(&mut evolve(folder.path(), &["--proposer-cmd", line, "--budget", "2"]));
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(
+        outcome.stderr.contains("none of the proposer's 2 answers was a candidate; the first: ")
+            && outcome.stderr.contains("NO_SUCH_KNOB"),
+        "{outcome}"
+    );
 }
 
 #[test]
