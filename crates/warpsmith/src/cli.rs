@@ -265,7 +265,7 @@ Examples:
   warpsmith replay --space gemm.json --strategy all --seeds 50 --csv scores.csv
   warpsmith replay --space gemm.json --budget 500 --at 100,500 --json")]
     Replay(ReplayOptions),
-    /// Write a run's report, as one HTML page and as Markdown, from its log
+    /// Write a run's report, as one HTML page and as Markdown, or compare two runs
     #[command(after_help = "\
 Writes report.html (one file: no network, no script), summary.md and the data files that apply to \
 the run (bench.json, bench.csv, tune_log.csv, topk.json, profile.json) into the run folder, and \
@@ -274,11 +274,14 @@ be reported too; its report says that the run is incomplete.
 
 Examples:
   warpsmith report
-  warpsmith report warpsmith-runs/20261115T054710Z-bench-1f3a9c
+  warpsmith report 20261115T054710Z-bench-1f3a9c
+  warpsmith report 20261115T054710Z-bench-1f3a9c 20261116T101112Z-bench-2b4c6d
   warpsmith report --json")]
     Report(ReportOptions),
     /// List runs, latest first
-    #[command(after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --json")]
+    #[command(
+        after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --trend mission\n  warpsmith runs --json"
+    )]
     Runs(RunsOptions),
     /// Compile, run and time kernels for the command that started this process
     #[command(hide = true)]
@@ -769,9 +772,9 @@ pub struct ReplayOptions {
 /// Options of `report`.
 #[derive(Debug, Args)]
 pub struct ReportOptions {
-    /// Run folder (default: the latest run in warpsmith-runs)
-    #[arg(value_name = "RUN_DIR")]
-    pub run_dir: Option<PathBuf>,
+    /// Run folder, or the name of a run in warpsmith-runs (default: the latest run). Two runs are compared
+    #[arg(value_name = "RUN", num_args = 0..=2)]
+    pub runs: Vec<PathBuf>,
 }
 
 /// Options of `runs`.
@@ -780,6 +783,9 @@ pub struct RunsOptions {
     /// Folder with runs, or one run folder
     #[arg(long, value_name = "DIR", default_value = lab::run::DEFAULT_FOLDER)]
     pub run_dir: PathBuf,
+    /// Show the fastest kernel on this problem over runs and commits
+    #[arg(long, value_name = "PROBLEM")]
+    pub trend: Option<String>,
 }
 
 /// Options of `sanitize`.

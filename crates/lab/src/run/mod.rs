@@ -39,6 +39,7 @@
 //! versions may add kinds and fields without raising `schema`: unknown kinds stay in the file and are skipped. One
 //! process writes at a time; it holds a lock that the system releases when the process ends.
 
+mod compare;
 mod event;
 mod exporter;
 mod folder;
@@ -52,6 +53,7 @@ mod time;
 mod trial;
 
 pub use crate::record::Fact;
+pub use compare::{ComparedTime, RunComparison, SubjectTime, TimeChange, TrendPoint, compare, times, trend};
 pub use event::{
     BuildRecord, Ceiling, CheckRecord, Event, Modelled, Repeats, ResultId, RunOutcome, SampleSet, Speed,
     StageKey, StageOutcome, TargetVerdict, Telemetry, Timer,

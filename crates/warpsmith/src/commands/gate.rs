@@ -16,7 +16,7 @@ use crate::printer::Printer;
 /// Judges a run, by default the latest bench, and optionally updates the leaderboard.
 pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = match &options.run_dir {
-        Some(folder) => folder.clone(),
+        Some(folder) => super::report::run_folder(folder),
         None => latest()?,
     };
     let log = lab::run::read(&folder)

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use lab::export::write_exports;
 use lab::report::{Headline, TimeKind, headline};
-use lab::run::{LogError, RunState};
+use lab::run::{LogError, RunState, Time, TimeChange, compare};
 use serde::Serialize;
 
 use crate::cli::ReportOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::printer::{BAD, FAINT, Printer, one_line, styled};
+use crate::printer::{BAD, FAINT, GOOD, Printer, WARN, one_line, styled};
+use crate::tables::Table;
 
 #[derive(Serialize)]
 struct Reported {
@@ -22,14 +23,14 @@ struct Reported {
     files: Vec<PathBuf>,
 }
 
-/// Writes the report of a run, by default of the latest one.
+/// Writes the report of a run, by default of the latest one, or compares two runs.
 pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandError> {
-    let folder = match &options.run_dir {
-        Some(folder) => folder.clone(),
-        None => latest()?,
+    let folder = match options.runs.as_slice() {
+        [] => latest()?,
+        [first, second, ..] => return compare_runs([&run_folder(first), &run_folder(second)], printer),
+        [one] => run_folder(one),
     };
-    let log = lab::run::read(&folder).map_err(|error| unreadable(&folder, &error))?;
-    let state = RunState::from_log(&log);
+    let state = state(&folder)?;
     let files = write_exports(&folder, &state)
         .map_err(|error| CommandError::missing(format!("cannot write into {}: {error}", folder.display())))?;
     let Headline { sentence, kind } = headline(&state);
@@ -53,6 +54,64 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
     }
     for path in &reported.files {
         printer.data(&one_line(&path.display().to_string()));
+    }
+    Ok(Exit::Success)
+}
+
+fn state(folder: &Path) -> Result<RunState, CommandError> {
+    let log = lab::run::read(folder).map_err(|error| unreadable(folder, &error))?;
+    Ok(RunState::from_log(&log))
+}
+
+/// The folder of a run that the user names by its path, or by its name in the default folder.
+pub fn run_folder(named: &Path) -> PathBuf {
+    let in_default = Path::new(lab::run::DEFAULT_FOLDER).join(named);
+    if !named.exists() && in_default.exists() { in_default } else { named.to_owned() }
+}
+
+/// Shows the times of two runs side by side.
+fn compare_runs(folders: [&Path; 2], printer: &Printer) -> Result<Exit, CommandError> {
+    let [first, second] = [state(folders[0])?, state(folders[1])?];
+    let comparison = compare(&first, &second);
+    if printer.is_json() {
+        printer.json("comparison", &comparison);
+        return Ok(Exit::Success);
+    }
+    let [before, after] = &comparison.gpus;
+    if before != after {
+        let text = format!(
+            "the runs are from different GPUs ({before} and {after}), so their times are not compared"
+        );
+        printer.message(&format!("{}: {text}", styled(WARN, "warning")));
+    }
+    let time = |time: Time| {
+        let kind = if time.is_modelled() { " modelled" } else { "" };
+        format!("{:.2} us{kind}", time.micros())
+    };
+    let mut table =
+        Table::new(&["problem", "subject", "first", "second", "change"], &["first", "second", "change"]);
+    for it in &comparison.both {
+        let speedup = it.speedup.map_or(String::new(), |speedup| format!("{speedup:.3}x "));
+        let change = match it.change {
+            TimeChange::Faster => styled(GOOD, format!("{speedup}faster")),
+            TimeChange::Slower => styled(BAD, format!("{speedup}slower")),
+            TimeChange::NoClearDifference => format!("{speedup}no clear difference"),
+            TimeChange::NotComparable => "not comparable".to_owned(),
+        };
+        let (problem, subject) = (it.of.problem.clone(), it.of.subject.clone());
+        table.row([problem, subject, time(it.first), time(it.second), change]);
+    }
+    if comparison.both.is_empty() {
+        printer.data("the runs have no time in common");
+    } else {
+        printer.data(&table.text());
+    }
+    for (of, which) in comparison.only.iter().zip(["first", "second"]) {
+        if !of.is_empty() {
+            let names: Vec<String> =
+                of.iter().map(|of| format!("{} on {}", of.subject, of.problem)).collect();
+            printer.data(&styled(FAINT, one_line(&format!("only in the {which} run: {}", names.join(", ")))));
+        }
     }
     Ok(Exit::Success)
 }

@@ -1,6 +1,8 @@
-//! `runs`: lists runs.
+//! `runs`: lists runs, or shows the times of one problem over runs.
 
-use lab::run::{RunSummary, list};
+use attention::Attention;
+use lab::run::{RunSummary, TrendPoint, list, trend};
+use op::Op;
 use serde::Serialize;
 
 use crate::cli::RunsOptions;
@@ -19,6 +21,9 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandErro
     let folder = &options.run_dir;
     let runs = list(folder)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", folder.display())))?;
+    if let Some(problem) = &options.trend {
+        return show_trend(&runs, problem, printer);
+    }
     if printer.is_json() {
         printer.json("runs", &Runs { runs });
         return Ok(Exit::Success);
@@ -37,6 +42,46 @@ pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandErro
         let started = run.started.known().map_or_else(|| run.started.to_string(), lab::run::Utc::short);
         let name = run.folder.file_name().unwrap_or(run.folder.as_os_str()).to_string_lossy().into_owned();
         table.row([name, run.device.to_string(), started, headline]);
+    }
+    printer.data(&table.text());
+    Ok(Exit::Success)
+}
+
+#[derive(Serialize)]
+struct Trend {
+    problem: String,
+    points: Vec<TrendPoint>,
+}
+
+/// Shows the fastest kernel on a problem, run by run.
+fn show_trend(runs: &[RunSummary], problem: &str, printer: &Printer) -> Result<Exit, CommandError> {
+    let problems = Attention.problems(problem)?;
+    let [one] = problems.as_slice() else {
+        return Err(CommandError::usage(format!("`{problem}` names several problems; name one")));
+    };
+    let problem = one.to_string();
+    let points = trend(runs, &problem);
+    if printer.is_json() {
+        printer.json("trend", &Trend { problem, points });
+        return Ok(Exit::Success);
+    }
+    if points.is_empty() {
+        printer.data(&styled(FAINT, format!("no run has a time for {problem}")));
+        return Ok(Exit::Success);
+    }
+    let titles = ["started", "commit", "GPU", "fastest kernel", "time", "change"];
+    let mut table = Table::new(&titles, &["time", "change"]);
+    for point in &points {
+        let started = point.started.known().map_or_else(|| point.started.to_string(), lab::run::Utc::short);
+        let kind = if point.time.is_modelled() { " modelled" } else { "" };
+        table.row([
+            started,
+            point.commit.clone().unwrap_or_default(),
+            point.gpu.clone(),
+            point.subject.clone(),
+            format!("{:.2} us{kind}", point.time.micros()),
+            point.speedup.map_or(String::new(), |speedup| format!("{speedup:.3}x")),
+        ]);
     }
     printer.data(&table.text());
     Ok(Exit::Success)
