@@ -3,7 +3,9 @@
 use super::super::TimeKind;
 use super::super::advice::{has_pathology, suggestions};
 use super::super::facts::Facts;
-use super::super::html::{HtmlFragment, Table, details, each, escape, figure, heading, missing, tag};
+use super::super::html::{
+    HtmlFragment, Table, details, each, escape, figure, heading, missing, paragraph, tag,
+};
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{micros, number, ratio, thousands};
@@ -60,8 +62,17 @@ fn profile_html(of: &ResultId, profile: &Profile) -> String {
 }
 
 fn diagnoses(profile: &Profile) -> String {
+    let resources = profile.metrics.resources.iter().take(4);
+    let resources: Vec<String> = resources.map(|(name, percent)| format!("{name} {percent:.0}%")).collect();
+    let limits = match resources.as_slice() {
+        [] => String::new(),
+        some => paragraph(&HtmlFragment::text(format!(
+            "Share of the time that each resource alone would take, according to the model: {}.",
+            some.join(", ")
+        ))),
+    };
     if profile.diagnoses.is_empty() {
-        return missing("No rule found a bottleneck in this kernel.");
+        return limits + &missing("No rule found something to change in this kernel.");
     }
     let items = each(&profile.diagnoses, |found| {
         let changes: Vec<String> = found.levers.iter().map(|lever| escape(&lever.to_string())).collect();
@@ -71,7 +82,7 @@ fn diagnoses(profile: &Profile) -> String {
         };
         format!("<li><strong>{}</strong>: {}{changes}</li>\n", escape(&found.rule), escape(&found.evidence))
     });
-    format!("<ol class=\"found\">\n{items}</ol>\n")
+    format!("{limits}<ol class=\"found\">\n{items}</ol>\n")
 }
 
 /// A table with the available metrics, and a line with the unavailable ones and the reasons.

@@ -439,8 +439,9 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         }
         groups.push(Group { heading: problem.to_owned(), bars });
     }
-    let picture = bars::draw(TimeKind::Modelled, "modelled times", Axis::Amount, " us", &groups);
-    let caption = "Modelled time of each kernel, computed by the virtual GPU. Each problem has its own axis.";
+    let picture = bars::draw(TimeKind::Modelled, "modelled times", Axis::Time, " us", &groups);
+    let caption = "Modelled time of each kernel, computed by the virtual GPU. Each problem has its own axis. \
+                   A bar with two strokes is longer than the axis.";
     let mut body = figure(Some(TimeKind::Modelled), &picture, &HtmlFragment::text(caption));
     body += &if state.modelled.len() > MAX_OPEN_ROWS {
         details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())

@@ -11,6 +11,8 @@ pub enum Axis {
     Ratio,
     /// An amount on a linear axis: bars start at 0. Each group has its own axis.
     Amount,
+    /// A time: as [`Axis::Amount`], but bars that are much longer than the others are cut.
+    Time,
 }
 
 /// Bars under one heading.
@@ -88,7 +90,10 @@ fn scale(axis: Axis, bars: &[&Bar], place: (f64, f64)) -> Scale {
     });
     let (low, high) = ends.fold((f64::INFINITY, 0.0_f64), |(low, high), end| (low.min(end), high.max(end)));
     match axis {
-        Axis::Amount => Scale::linear((0.0, if high > 0.0 { high } else { 1.0 }), place),
+        Axis::Amount | Axis::Time => {
+            let high = if axis == Axis::Time { longest_drawn(bars) } else { high };
+            Scale::linear((0.0, if high > 0.0 { high } else { 1.0 }), place)
+        }
         Axis::Ratio => {
             // A margin on both sides, so that 1 is not at the end of the axis.
             let (low, high) = (low.clamp(1e-6, 1.0), high.max(1.0));
@@ -98,14 +103,31 @@ fn scale(axis: Axis, bars: &[&Bar], place: (f64, f64)) -> Scale {
     }
 }
 
+/// The end of an axis of amounts. One bar that is much longer than the others would hide their differences, so the axis
+/// ends at the longest bar that is not; [`draw_bar`] marks the bars that are longer.
+fn longest_drawn(bars: &[&Bar]) -> f64 {
+    const MUCH_LONGER: f64 = 5.0;
+    let mut values: Vec<f64> = bars.iter().map(|bar| bar.value).collect();
+    values.sort_by(f64::total_cmp);
+    let median = values.get(values.len() / 2).copied().unwrap_or(0.0);
+    let drawn = values.iter().copied().filter(|value| *value <= MUCH_LONGER * median);
+    drawn.fold(0.0, f64::max)
+}
+
 /// Draws the grid lines of a group and the axis under it.
 fn grid(canvas: &mut Canvas, scale: Scale, axis: Axis, unit: &str, (top, bottom): (f64, f64)) {
     let most = if canvas.is_narrow() { 4 } else { 7 };
+    let mut free_from = f64::NEG_INFINITY;
     for tick in scale.ticks(most) {
         let x = scale.at(tick);
         let class = if axis == Axis::Ratio && tick == 1.0 { "base" } else { "grid" };
         canvas.line((x, top + 2.0), (x, bottom + 4.0), class);
-        canvas.text((x, bottom + 18.0), Anchor::Middle, "soft", &format!("{}{unit}", label(tick)));
+        let text = format!("{}{unit}", label(tick));
+        let half = text_width(&text) / 2.0;
+        if x - half >= free_from {
+            canvas.text((x, bottom + 18.0), Anchor::Middle, "soft", &text);
+            free_from = x + half + 6.0;
+        }
     }
 }
 
@@ -125,6 +147,11 @@ fn draw_bar(canvas: &mut Canvas, bar: &Bar, scale: Scale, zero: f64, (left, y): 
             for x in [low, high] {
                 canvas.line((x, middle - 3.0), (x, middle + 3.0), "whisker");
             }
+        }
+    }
+    if scale.is_beyond(bar.value) {
+        for x in [end - 14.0, end - 8.0] {
+            canvas.line((x, middle - BAR_HEIGHT), (x + 4.0, middle + BAR_HEIGHT), "cut");
         }
     }
     canvas.text((canvas.width, middle + 4.0), Anchor::End, "strong", &bar.text);

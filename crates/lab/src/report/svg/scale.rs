@@ -34,6 +34,11 @@ impl Scale {
         self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
     }
 
+    /// Whether a value lies beyond the end of the axis. [`Scale::at`] places it at the end.
+    pub fn is_beyond(&self, value: f64) -> bool {
+        value > self.high
+    }
+
     /// Round values for labels, about `most` at the most.
     pub fn ticks(&self, most: usize) -> Vec<f64> {
         if self.log {
