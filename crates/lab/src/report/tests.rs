@@ -32,16 +32,16 @@ fn sections(page: &str) -> Vec<String> {
 fn a_full_run_has_every_section() {
     let page = html(&full_log());
     let wanted = [
-        "targets",
-        "environment",
         "measured",
         "modelled",
-        "correctness",
+        "targets",
         "search",
         "profile",
         "next",
         "inversion",
+        "correctness",
         "failures",
+        "environment",
         "notes",
         "repeat",
     ];
