@@ -197,10 +197,11 @@ mod tests {
         let addresses = |bytes: &[u8]| -> Vec<u64> {
             bytes.as_chunks().0.iter().map(|&address| u64::from_le_bytes(address)).collect()
         };
-        assert_eq!(addresses(&bytes[..32]), [1, 2, 3, 4]);
-        let mut expected: Vec<i32> = (5..25).collect();
-        (expected[3], expected[17]) = (0.125_f32.to_bits() as i32, -22);
-        assert_eq!(words(&bytes[32..112]), expected);
+        let scale = 0.125_f32.to_bits() as i32;
+        assert_eq!(words(&bytes[..24]), [5, 6, 7, scale, 21, -22]);
+        assert_eq!(addresses(&bytes[24..56]), [1, 2, 3, 4]);
+        assert_eq!(words(&bytes[56..104]), (9..21).collect::<Vec<i32>>());
+        assert_eq!(words(&bytes[104..112]), [23, 24]);
         assert_eq!(addresses(&bytes[112..152]), [25, 26, 27, 28, 29]);
         assert_eq!(words(&bytes[152..]), [30, 31]);
         assert_eq!(bytes.len(), size_of::<Arguments>());

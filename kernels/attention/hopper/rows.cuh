@@ -110,12 +110,18 @@ struct Rows {
     // Chooses the origins for the new scores. Sets `moved`; the output is not touched.
     __device__ __forceinline__ void choose_origins() {
         float largest[2];
-        // If origins can move only to positive exponents, only a positive maximum matters.
-        const float least = fminf(origin[0], origin[1]) + knob::SLACK;
-        if (INTEGER_MAXIMUM && __all_sync(0xffffffffu, least >= 0.0f)) {
+        if constexpr (INTEGER_MAXIMUM && SPLIT) {
+            // Few steps, in the first of which an origin can move to any exponent.
             largest_by_integers(largest);
+            if (!__all_sync(0xffffffffu, fminf(largest[0], largest[1]) > 0.0f)) largest_by_floats(largest);
         } else {
-            largest_by_floats(largest);
+            // If origins can move only to positive exponents, only a positive maximum matters.
+            const float least = fminf(origin[0], origin[1]) + knob::SLACK;
+            if (INTEGER_MAXIMUM && __all_sync(0xffffffffu, least >= 0.0f)) {
+                largest_by_integers(largest);
+            } else {
+                largest_by_floats(largest);
+            }
         }
         // Mostly no origin of the warp's rows moves, and no lane needs to know another's maximum.
         moved = __any_sync(0xffffffffu, largest[0] * scale > origin[0] + knob::SLACK ||

@@ -133,7 +133,7 @@ struct OutputPlace {
     int rows;         // that exist; may be more than 16 or negative
 };
 
-template <int GROUPS>  // = CONSUMERS; a parameter, so that candidates without SPLIT_KV do not compile it
+template <int GROUPS>  // = CONSUMERS = 2; a parameter, so that candidates without SPLIT_KV do not compile it
 struct SplitGroup {
     const Arguments& args;
     const int group;
@@ -166,29 +166,38 @@ struct SplitGroup {
 
     // The weights are computed at one place for all steps: instructions that are fetched once.
     __device__ __forceinline__ void compute(Rows& rows) const {
+        if (own_steps == 0) return;
         Place at;
         ptx::mbarrier_wait(queries_full(), 0);
-#pragma unroll 1
-        for (int t = 0; t < own_steps; ++t) {
+        start_scores(rows, at);
+        wgmma::groups_wait<0>();
+        wgmma::keep_below(rows.scores);
+        for (int t = 0;; ++t) {
             const int step = t * GROUPS + group;
-            k.wait(at);
-            wgmma::fence();
-            rows.start_scores(rows.scores, q_tile(0), k.tile(at.stage));
-            wgmma::groups_wait<0>();
-            wgmma::keep_below(rows.scores);
             k.release(at);
             jitter(work.first_query + step);
             hide(rows, step);
             rows.choose_origins();
-            rows.rescale_output();
+            if (t > 0) rows.rescale_output();
             v.wait(at);
             rows.weigh_and_start_output(v.tile(at.stage));
-            wgmma::groups_wait<0>();
-            wgmma::keep_below(rows.output);
-            v.release(at);
-            jitter(work.first_query - step);
+            if (t == own_steps - 1) break;
+            const Place before = at;
             at.advance<STAGES>();
+            start_scores(rows, at);
+            wgmma::groups_wait<0>();
+            wgmma::keep_below(rows.scores);
+            wgmma::keep_below(rows.output);
+            v.release(before);
+            jitter(work.first_query - step);
         }
+        wgmma::groups_wait<0>();
+        wgmma::keep_below(rows.output);
+    }
+    __device__ __forceinline__ void start_scores(Rows& rows, Place at) const {
+        k.wait(at);
+        wgmma::fence();
+        rows.start_scores(rows.scores, q_tile(0), k.tile(at.stage));
     }
 
     // ---- the end: every warpgroup adds the others' results for its share of the columns, and stores them ----
@@ -300,10 +309,6 @@ struct SplitGroup {
     __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place) const {
         if (group == 0) finish_as<0>(rows, place);
         if (group == 1) finish_as<1>(rows, place);
-        if constexpr (GROUPS > 2) {
-            if (group == 2) finish_as<2>(rows, place);
-            if (group == 3) finish_as<3>(rows, place);
-        }
     }
 };
 

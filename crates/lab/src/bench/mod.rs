@@ -23,7 +23,7 @@ mod verify;
 mod workers;
 
 pub use answers::AnswerCache;
-pub use plan::{BenchPlan, Subject, SubjectKind};
+pub use plan::{BenchPlan, CHOSEN, Subject, SubjectKind};
 pub(crate) use run::{
     build_hash, check_record, complaint_text, no_launch_error, trial_launches, unexpected_reply,
 };

@@ -1,12 +1,15 @@
 //! The plan of a bench: subjects, problems, timers and limits.
 
-use family::Family;
+use family::{Catalog, Family};
 use gpu::device::Device;
 
 use crate::run::Timer;
 use crate::stats::Stopping;
 use crate::suite::Target;
 use crate::worker::Limits;
+
+/// The name of the subject that is the dispatcher's choice.
+pub const CHOSEN: &str = "best";
 
 /// A kernel or peer to measure.
 #[derive(Clone, Debug)]
@@ -35,6 +38,11 @@ pub enum SubjectKind<'f> {
         /// The knobs set on top of the preset, as names and values.
         knobs: Vec<(String, String)>,
     },
+    /// The family and setting that the dispatcher chooses for each problem, `op::tuned::choose`.
+    Chosen {
+        /// The families to choose from.
+        catalog: &'f Catalog,
+    },
     /// Another project's implementation.
     Peer {
         /// The name within its package: `flash`.
@@ -53,6 +61,17 @@ impl<'f> Subject<'f> {
         Subject { name, kind, is_baseline: false, is_candidate: true, is_verified: false }
     }
 
+    /// Returns the kernel that the dispatcher chooses for each problem.
+    pub fn chosen(catalog: &'f Catalog) -> Self {
+        let (name, kind) = (CHOSEN.to_owned(), SubjectKind::Chosen { catalog });
+        Subject { name, kind, is_baseline: false, is_candidate: true, is_verified: false }
+    }
+
+    /// Whether it is one of our kernels.
+    pub fn is_kernel(&self) -> bool {
+        !matches!(self.kind, SubjectKind::Peer { .. })
+    }
+
     /// Returns a peer, which is a baseline.
     pub fn peer(package: &str, name: &'static str) -> Self {
         let kind = SubjectKind::Peer { name };
@@ -68,6 +87,7 @@ impl<'f> Subject<'f> {
                 SubjectKind::Kernel { family, preset, .. } => {
                     family.name == name || preset.as_deref() == Some(name)
                 }
+                SubjectKind::Chosen { .. } => false,
                 SubjectKind::Peer { name: own } => *own == name,
             }
     }

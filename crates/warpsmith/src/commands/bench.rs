@@ -168,11 +168,8 @@ fn is_reference(subject: &Subject<'_>) -> bool {
 
 /// The exit code of a run that was not stopped.
 fn verdict(plan: &BenchPlan<'_, Problem>, options: &BenchOptions, state: &RunState) -> Exit {
-    let is_kernel = |name: &str| {
-        plan.subjects
-            .iter()
-            .any(|subject| subject.name == name && matches!(subject.kind, SubjectKind::Kernel { .. }))
-    };
+    let is_kernel =
+        |name: &str| plan.subjects.iter().any(|subject| subject.name == name && subject.is_kernel());
     let is_problem = |kind: FailureKind| kind != FailureKind::Refused;
     let missing = options.require.iter().any(|name| {
         let measured = |problem: &Problem| {
