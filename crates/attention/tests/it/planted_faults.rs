@@ -94,8 +94,14 @@ const HOPPER_SPLIT: Fault =
 const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, split keys: a tile of V is released while the tensor cores read it",
-        right: "            wgmma::groups_wait<0>();\n            wgmma::keep_below(rows.scores);",
-        wrong: "            v.release(before);\n            wgmma::groups_wait<0>();\n            wgmma::keep_below(rows.scores);",
+        right: "            wgmma::groups_wait<0>();
+            wgmma::keep_below(rows.scores);
+            wgmma::keep_below(rows.output);
+            v.release(before);",
+        wrong: "            v.release(before);
+            wgmma::groups_wait<0>();
+            wgmma::keep_below(rows.scores);
+            wgmma::keep_below(rows.output);",
         detected: Detected::Found(&[Kind::Race]),
         ..HOPPER_SPLIT
     },

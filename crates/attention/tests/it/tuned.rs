@@ -266,7 +266,7 @@ fn without_picks_the_choice_is_a_preset_of_a_preferred_family() {
     };
     assert_eq!(chosen("h200", "fa_d64_s4096").as_deref(), Ok("hopper d64"));
     assert_eq!(chosen("h200", "b1h1s9d256-bf16").as_deref(), Ok("hopper d256"));
-    assert_eq!(chosen("l4", "b4h16s4096d128-causal-bf16").as_deref(), Ok("mma small"));
+    assert_eq!(chosen("l4", "b4h16s4096d128-causal-bf16").as_deref(), Ok("mma d128"));
     let refusal = chosen("l4", "b1h1s9d40-fp16").unwrap_err();
     assert_eq!(refusal.message, "no family supports b1h1s9d40-fp16 on L4");
 }

@@ -104,7 +104,7 @@ pub fn plan<'w>(
     })
 }
 
-/// Resolves `tuned`, if it is a preset of the plan. The named problems must have a pick.
+/// Resolves `tuned` and `best`, if the plan has them. The named problems must have a pick for `tuned`.
 fn look_up_tuned(
     plan: &BenchPlan<'_, Problem>,
     named: &[String],
@@ -112,6 +112,11 @@ fn look_up_tuned(
 ) -> Result<(), CommandError> {
     let named = workbench::problems(named, None)?;
     let others: Vec<Problem> = plan.problems.iter().filter(|it| !named.contains(it)).copied().collect();
+    for subject in &plan.subjects {
+        if let SubjectKind::Chosen { catalog } = &subject.kind {
+            tuned::show_choices(catalog, &plan.problems, &plan.device, printer)?;
+        }
+    }
     tuned::look_up(&tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
 }
 
