@@ -27,14 +27,6 @@ impl From<tensor::Strides> for Strides {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// Address of Q: `[batch, heads, seq_q, head_dim]`.
-    pub q: u64,
-    /// Address of K: `[batch, kv_heads, seq_k, head_dim]`.
-    pub k: u64,
-    /// Address of V: `[batch, kv_heads, seq_k, head_dim]`.
-    pub v: u64,
-    /// Address of the output O: `[batch, heads, seq_q, head_dim]`.
-    pub o: u64,
     /// 2^32 divided by the number of query heads per KV head, rounded up; 0 if each KV head has one query head.
     pub kv_head_factor: u32,
     /// Number of queries per head.
@@ -43,6 +35,18 @@ pub struct Arguments {
     pub seq_k: i32,
     /// Factor of the scores before the softmax.
     pub softmax_scale: f32,
+    /// 0: no mask; 1: causal, with `diagonal`.
+    pub mask: i32,
+    /// With a causal mask, query i sees key j if `j <= i + diagonal`. It may be negative.
+    pub diagonal: i32,
+    /// Address of Q: `[batch, heads, seq_q, head_dim]`.
+    pub q: u64,
+    /// Address of K: `[batch, kv_heads, seq_k, head_dim]`.
+    pub k: u64,
+    /// Address of V: `[batch, kv_heads, seq_k, head_dim]`.
+    pub v: u64,
+    /// Address of the output O: `[batch, heads, seq_q, head_dim]`.
+    pub o: u64,
     /// Strides of Q.
     pub q_strides: Strides,
     /// Strides of K.
@@ -51,10 +55,6 @@ pub struct Arguments {
     pub v_strides: Strides,
     /// Strides of O.
     pub o_strides: Strides,
-    /// 0: no mask; 1: causal, with `diagonal`.
-    pub mask: i32,
-    /// With a causal mask, query i sees key j if `j <= i + diagonal`. It may be negative.
-    pub diagonal: i32,
     /// Number of batch entries.
     pub batch: i32,
     /// Number of query heads, a multiple of `kv_heads`.
@@ -110,13 +110,13 @@ impl Arguments {
         let strides = [self.q_strides, self.k_strides, self.v_strides, self.o_strides];
         let strides = strides.iter().flat_map(|it| [it.batch, it.head, it.sequence]);
         let mut bytes = Vec::with_capacity(size_of::<Self>());
-        bytes.extend([self.q, self.k, self.v, self.o].iter().flat_map(|address| address.to_le_bytes()));
         bytes.extend(self.kv_head_factor.to_le_bytes());
         bytes.extend([self.seq_q, self.seq_k].iter().flat_map(|size| size.to_le_bytes()));
         bytes.extend(self.softmax_scale.to_le_bytes());
+        bytes.extend([self.mask, self.diagonal].iter().flat_map(|number| number.to_le_bytes()));
+        bytes.extend([self.q, self.k, self.v, self.o].iter().flat_map(|address| address.to_le_bytes()));
         bytes.extend(strides.flat_map(u32::to_le_bytes));
-        let sizes = [self.mask, self.diagonal, self.batch, self.heads];
-        bytes.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
+        bytes.extend([self.batch, self.heads].iter().flat_map(|size| size.to_le_bytes()));
         let addresses = [self.lse, self.q_scale, self.k_scale, self.v_scale, self.workspace];
         bytes.extend(addresses.iter().flat_map(|address| address.to_le_bytes()));
         bytes.extend([self.kv_heads, self.reserved].iter().flat_map(|size| size.to_le_bytes()));
@@ -154,8 +154,8 @@ mod tests {
             ($($field:ident)*) => { vec![$((stringify!($field), offset_of!(Arguments, $field))),*] };
         }
         let ours = offsets!(
-            q k v o kv_head_factor seq_q seq_k softmax_scale q_strides k_strides v_strides o_strides
-            mask diagonal batch heads lse q_scale k_scale v_scale workspace kv_heads reserved
+            kv_head_factor seq_q seq_k softmax_scale mask diagonal q k v o q_strides k_strides v_strides o_strides
+            batch heads lse q_scale k_scale v_scale workspace kv_heads reserved
         );
         let (fields, size) = table();
         assert_eq!(ours, fields);
@@ -197,10 +197,11 @@ mod tests {
         let addresses = |bytes: &[u8]| -> Vec<u64> {
             bytes.as_chunks().0.iter().map(|&address| u64::from_le_bytes(address)).collect()
         };
-        assert_eq!(addresses(&bytes[..32]), [1, 2, 3, 4]);
-        let mut expected: Vec<i32> = (5..25).collect();
-        (expected[3], expected[17]) = (0.125_f32.to_bits() as i32, -22);
-        assert_eq!(words(&bytes[32..112]), expected);
+        let scale = 0.125_f32.to_bits() as i32;
+        assert_eq!(words(&bytes[..24]), [5, 6, 7, scale, 21, -22]);
+        assert_eq!(addresses(&bytes[24..56]), [1, 2, 3, 4]);
+        assert_eq!(words(&bytes[56..104]), (9..21).collect::<Vec<i32>>());
+        assert_eq!(words(&bytes[104..112]), [23, 24]);
         assert_eq!(addresses(&bytes[112..152]), [25, 26, 27, 28, 29]);
         assert_eq!(words(&bytes[152..]), [30, 31]);
         assert_eq!(bytes.len(), size_of::<Arguments>());

@@ -14,7 +14,7 @@
 //! * [`Attention`]: all of it as an op of the workbench.
 //!
 //! Nothing here times, searches or prints. The best settings that searches found are in the families' tuned tables:
-//! `op::tuned::best(&Attention, &catalog, &Device::Virtual { chip }, &problem)` returns the family and the candidate
+//! `op::tuned::choose(&Attention, &catalog, &Device::Virtual { chip }, &problem)` returns the family and the candidate
 //! for a problem on a GPU. Use it instead of `run::candidate` with a preset.
 //!
 //! ```no_run

@@ -91,6 +91,36 @@ fn class_of(name: &str) -> Result<Class, Refusal> {
 }
 
 /// Both memory layouts are tested: even seeds use the layout by head, odd seeds the layout by position.
+/// The kind of a problem for [`Similarity`]: `d64-causal-fp16`.
+fn kind(head_dim: usize, mask: Mask, dtype: Dtype) -> String {
+    let mask = if mask == Mask::None { String::new() } else { format!("-{mask}") };
+    format!("d{head_dim}{mask}-{dtype}")
+}
+
+/// The kinds whose settings suit a kind without its own: the other 16-bit type, the other causal mask, and then larger
+/// heads, whose settings need at least as many registers and as much shared memory.
+fn related_kinds(head_dim: usize, mask: Mask, dtype: Dtype) -> Vec<String> {
+    let dtypes = match dtype {
+        Dtype::Fp16 => vec![Dtype::Fp16, Dtype::Bf16],
+        Dtype::Bf16 => vec![Dtype::Bf16, Dtype::Fp16],
+        Dtype::E4m3 => vec![Dtype::E4m3],
+    };
+    let masks = match mask {
+        Mask::None => vec![Mask::None],
+        Mask::Causal => vec![Mask::Causal, Mask::CausalTopLeft, Mask::None],
+        Mask::CausalTopLeft => vec![Mask::CausalTopLeft, Mask::Causal, Mask::None],
+    };
+    let head_dims = std::iter::once(head_dim).chain([64, 128, 256].into_iter().filter(|&it| it > head_dim));
+    let mut kinds = Vec::new();
+    for head_dim in head_dims {
+        for &mask in &masks {
+            kinds.extend(dtypes.iter().map(|&dtype| kind(head_dim, mask, dtype)));
+        }
+    }
+    kinds.remove(0); // its own
+    kinds
+}
+
 fn layout_of(seed: u64) -> Layout {
     Layout::ALL[(seed % 2) as usize]
 }
@@ -221,9 +251,12 @@ impl Op for Attention {
     /// the pairs of queries and keys. The mask is part of the kind, so hidden pairs need not be subtracted.
     fn similarity(&self, problem: &Problem) -> Similarity {
         let Problem { batch, heads, seq_q, seq_k, head_dim, mask, dtype, .. } = *problem;
-        let mask = if mask == Mask::None { String::new() } else { format!("-{mask}") };
         let size = [batch, heads, seq_q, seq_k].map(|extent| extent as f64).iter().product();
-        Similarity { kind: format!("d{head_dim}{mask}-{dtype}"), size }
+        Similarity { kind: kind(head_dim, mask, dtype), related: related_kinds(head_dim, mask, dtype), size }
+    }
+
+    fn preferred_families(&self) -> &'static [&'static str] {
+        &["hopper", "mma", "wmma", "reference"]
     }
 
     fn cut(&self, problem: &Problem, flops: f64) -> Problem {

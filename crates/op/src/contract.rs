@@ -124,8 +124,10 @@ pub struct PeerProblem {
 /// Decides whether problems can share a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Similarity {
-    /// Problems of one kind differ only in size. The best setting for one kind says nothing about another kind.
+    /// Problems of one kind differ only in size. The best setting for one kind says little about another kind.
     pub kind: String,
+    /// Kinds whose settings are a sensible default where this kind has none, the best first.
+    pub related: Vec<String>,
     /// The amount of work, on any scale: sizes are compared by their ratio.
     pub size: f64,
 }
@@ -177,6 +179,11 @@ pub trait Op: Sync {
 
     /// Describes which problems can share a tuned setting with this one.
     fn similarity(&self, problem: &Self::Problem) -> Similarity;
+
+    /// Families in the order in which to try them for a problem without a tuned setting. Other families come last.
+    fn preferred_families(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Reduces a problem to at most about `flops` operations, in dimensions that repeat the same work (batch and heads
     /// first). The result must keep every edge case of the original.

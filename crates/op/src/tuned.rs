@@ -1,7 +1,7 @@
 //! Tuned settings: selects the best setting that a search found for a problem on a GPU.
 //!
 //! A family has a table of picks ([`family::tuned`]). [`candidate`] resolves the name of a preset to a candidate,
-//! including `tuned`. [`best`] selects among all families of an op.
+//! including `tuned`. [`choose`] is the dispatcher: it selects among all families of an op.
 
 use family::tuned::{self, Pick};
 use family::{Candidate, Catalog, Family};
@@ -72,13 +72,18 @@ fn pick_candidate<O: Op>(
 /// How well a pick fits a request; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Distance {
+    is_other_gpu: bool,
     is_other_problem: bool,
     /// Logarithm of the ratio of the sizes, because the load of a GPU scales by factors. From 8 heads to 16 is as far
-    /// as from 64 to 128, and a problem of half the size fits as well as one of twice the size.
-    log_ratio: f64,
+    /// as from 64 to 128, and a problem of half the size fits as well as one of twice the size. Every related kind
+    /// that is preferred to the pick's own kind counts like a factor of [`OTHER_KIND`].
+    unlike: f64,
     /// Of two picks that are equally near, a measured one is preferred.
     is_modelled: bool,
 }
+
+/// The distance of a related kind, as a ratio of sizes.
+const OTHER_KIND: f64 = 2.0;
 
 /// Returns the pick for a problem on a device. This is the problem's own pick, or that of the problem of the same kind
 /// nearest in size. The setting must be allowed for this problem and target. The returned candidate is for the
@@ -103,16 +108,31 @@ fn ranked<'f, O: Op>(
     device: &Device,
     problem: &O::Problem,
 ) -> Vec<Ranked<'f, O::Problem>> {
+    let all = all_ranked(op, family, device, problem).into_iter();
+    let own = all.filter(|(kind, (distance, _))| *kind == 0 && !distance.is_other_gpu);
+    own.map(|(_, ranked)| ranked).collect()
+}
+
+/// Like [`ranked`], but also of related kinds and of other GPUs. Each pick has the place of its kind: 0 for the
+/// problem's own kind, then the kinds of [`crate::Similarity::related`] in order.
+fn all_ranked<'f, O: Op>(
+    op: &O,
+    family: &'f Family,
+    device: &Device,
+    problem: &O::Problem,
+) -> Vec<(usize, Ranked<'f, O::Problem>)> {
     let asked = op.similarity(problem);
     let (usable, _) = picks(op, family);
     let mut ranked: Vec<_> = usable
         .into_iter()
-        .filter(|usable| usable.pick.matches_gpu(device.gpu()))
         .filter_map(|UsablePick { pick, problem: of, .. }| {
             let own = op.similarity(&of);
+            let mut kinds = std::iter::once(&asked.kind).chain(&asked.related);
+            let kind = kinds.position(|kind| *kind == own.kind)?;
             let distance = Distance {
+                is_other_gpu: !pick.matches_gpu(device.gpu()),
                 is_other_problem: of != *problem,
-                log_ratio: (own.size / asked.size).ln().abs(),
+                unlike: (own.size / asked.size).ln().abs() + kind as f64 * OTHER_KIND.ln(),
                 is_modelled: pick.time.is_modelled(),
             };
             let allowed = || -> Result<_, Refusal> {
@@ -120,10 +140,10 @@ fn ranked<'f, O: Op>(
                 family.check_target(&candidate, device.target())?;
                 Ok(UsablePick { pick, problem: of, candidate })
             };
-            (own.kind == asked.kind).then(|| (distance, allowed()))
+            Some((kind, (distance, allowed())))
         })
         .collect();
-    ranked.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    ranked.sort_by(|(_, (a, _)), (_, (b, _))| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     ranked
 }
 
@@ -142,25 +162,51 @@ pub fn candidate<O: Op>(
     pick_candidate(op, family, pick(op, family, device, problem)?.pick, knobs, problem)
 }
 
-/// Returns the fastest pick of all families of the op. Picks are ranked first by how well they fit the problem, because
-/// only times of one problem are comparable, and then by time.
-pub fn best<'c, O: Op>(
+/// Returns a family and a setting for a problem on a device, among all families of the op.
+///
+/// This is the fastest pick. Picks are ranked first by how well they fit, because only times of one problem on one GPU
+/// are comparable, and then by time. A problem of a kind without picks gets a pick of a related kind, and a GPU without
+/// picks gets those of another GPU. If no pick is allowed, the first allowed preset of the preferred families is
+/// returned. It refuses only a problem that no family supports on the device.
+pub fn choose<'c, O: Op>(
     op: &O,
     catalog: &'c Catalog,
     device: &Device,
     problem: &O::Problem,
-) -> Option<(&'c Family, Candidate)> {
+) -> Result<(&'c Family, Candidate), Refusal> {
     let entries = catalog.entries().iter().filter(|entry| entry.op == op.name());
-    let families = entries.filter_map(|entry| entry.family.as_ref().ok());
-    let picks = families.flat_map(|family| {
-        let ranked = ranked(op, family, device, problem).into_iter();
-        ranked.filter_map(move |(distance, usable)| Some((distance, family, usable.ok()?)))
+    let families: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
+    let picks = families.iter().flat_map(|&family| {
+        let ranked = all_ranked(op, family, device, problem).into_iter();
+        ranked.filter_map(move |(_, (distance, usable))| Some((distance, family, usable.ok()?)))
     });
     let key = |(distance, _, usable): &(Distance, &Family, UsablePick<'_, O::Problem>)| {
         (*distance, usable.pick.time.micros())
     };
     let best = picks.min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal));
-    best.map(|(_, family, usable)| (family, usable.candidate))
+    match best {
+        Some((_, family, usable)) => Ok((family, usable.candidate)),
+        None => first_allowed(op, families, device, problem),
+    }
+}
+
+/// Returns the first preset that is allowed for a problem on a device, of the preferred families first.
+fn first_allowed<'c, O: Op>(
+    op: &O,
+    mut families: Vec<&'c Family>,
+    device: &Device,
+    problem: &O::Problem,
+) -> Result<(&'c Family, Candidate), Refusal> {
+    let preferred = op.preferred_families();
+    let place = |family: &&Family| preferred.iter().position(|name| *name == family.name);
+    families.sort_by_key(|family| place(family).unwrap_or(preferred.len()));
+    let found = families.iter().find_map(|&family| {
+        let presets = family.presets.iter().map(|preset| Some(preset.name.as_str())).chain([None]);
+        let mut candidates = presets.filter_map(|preset| op.candidate(family, preset, &[], problem).ok());
+        let allowed = candidates.find(|candidate| family.check_target(candidate, device.target()).is_ok());
+        Some((family, allowed?))
+    });
+    found.ok_or_else(|| Refusal::new(format!("no family supports {problem} on {}", device.gpu())))
 }
 
 /// The refusal if there is no pick. Its hint says what the table has.

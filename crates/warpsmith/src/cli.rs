@@ -391,7 +391,7 @@ pub struct KnobOptions {
 /// The kernels that a command works on.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KernelOptions {
-    /// Families (default: all)
+    /// Families (default: all), or `best` for the family and setting that the dispatcher chooses for each problem
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
     /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)

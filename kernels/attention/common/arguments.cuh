@@ -25,20 +25,20 @@ enum class Mask : int {
 
 //                                   offset
 struct Arguments {
-    const void* q;               //   0  [batch, heads, seq_q, head_dim] elements of the kernel's dtype
-    const void* k;               //   8  [batch, kv_heads, seq_k, head_dim]
-    const void* v;               //  16  [batch, kv_heads, seq_k, head_dim]
-    void* o;                     //  24  [batch, heads, seq_q, head_dim] fp16; bf16 if the inputs are bf16
-    unsigned kv_head_factor;     //  32  see kv_head_of
-    int seq_q;                   //  36  at least 1
-    int seq_k;                   //  40  0 makes every row fully masked
-    float softmax_scale;         //  44  usually 1 / sqrt(head_dim)
-    Strides q_strides;           //  48  rows must start on 16-byte boundaries: 8 fp16 or 16 e4m3 elements
-    Strides k_strides;           //  60
-    Strides v_strides;           //  72
-    Strides o_strides;           //  84
-    Mask mask;                   //  96
-    int diagonal;                // 100  causal: seq_k - seq_q aligns bottom-right, 0 aligns top-left; may be negative
+    unsigned kv_head_factor;     //   0  see kv_head_of
+    int seq_q;                   //   4  at least 1
+    int seq_k;                   //   8  0 makes every row fully masked
+    float softmax_scale;         //  12  usually 1 / sqrt(head_dim)
+    Mask mask;                   //  16
+    int diagonal;                //  20  causal: seq_k - seq_q aligns bottom-right, 0 aligns top-left; may be negative
+    const void* q;               //  24  [batch, heads, seq_q, head_dim] elements of the kernel's dtype
+    const void* k;               //  32  [batch, kv_heads, seq_k, head_dim]
+    const void* v;               //  40  [batch, kv_heads, seq_k, head_dim]
+    void* o;                     //  48  [batch, heads, seq_q, head_dim] fp16; bf16 if the inputs are bf16
+    Strides q_strides;           //  56  rows must start on 16-byte boundaries: 8 fp16 or 16 e4m3 elements
+    Strides k_strides;           //  68
+    Strides v_strides;           //  80
+    Strides o_strides;           //  92
     int batch;                   // 104
     int heads;                   // 108  a multiple of kv_heads
     float* lse;                  // 112  [batch, heads, seq_q] contiguous, natural logarithm; null: not requested

@@ -31,12 +31,13 @@ using Element = ElementOf<axis::dtype>::Type;
 
 constexpr int HEAD_DIM = axis::head_dim;
 constexpr int CONSUMERS = knob::WARPGROUPS;
-constexpr int BLOCK_M = 64 * CONSUMERS;
+constexpr bool SPLIT = knob::SPLIT_KV;  // the warpgroups have the same rows and split the keys
+constexpr int BLOCK_M = SPLIT ? 64 : 64 * CONSUMERS;
 constexpr int BLOCK_N = knob::BLOCK_N;
 constexpr int STAGES = knob::STAGES;
 constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int BLOCKS = knob::PERSISTENT;  // 0: one per work tile
-constexpr int THREADS = (CONSUMERS + 1) * 128;
+constexpr int THREADS = CONSUMERS * 128 + (SPLIT ? 32 : 128);
 constexpr bool TURNS = knob::TURNS;
 constexpr bool INTEGER_MAXIMUM = knob::MAXIMUM == knob::Maximum::integers;
 
@@ -48,8 +49,9 @@ constexpr unsigned Q_BYTES = BOXES * Q_BOX_BYTES;
 constexpr unsigned KV_BYTES = BOXES * KV_BOX_BYTES;
 constexpr unsigned WARPGROUP_ROW_BYTES = 64 * tma::ROW_BYTES;  // a warpgroup's rows of a box of Q
 static_assert(HEAD_DIM % 16 == 0 && KV_BOX_BYTES % tma::SWIZZLE_BYTES == 0, "boxes begin where the swizzle does");
-static_assert(smem::q_tile::bytes == Q_STAGES * Q_BYTES && smem::k_tile::bytes == STAGES * KV_BYTES &&
-                  smem::v_tile::bytes == STAGES * KV_BYTES,
+constexpr int RINGS = SPLIT ? CONSUMERS : 1;  // of K, and of V
+static_assert(smem::q_tile::bytes == Q_STAGES * Q_BYTES && smem::k_tile::bytes == RINGS * STAGES * KV_BYTES &&
+                  smem::v_tile::bytes == RINGS * STAGES * KV_BYTES,
               "as the manifest lays it out");
 
 // Registers per thread: together at most the 65536 of a multiprocessor.
@@ -83,24 +85,6 @@ __device__ inline unsigned k_free(int stage) { return barrier(2 * STAGES + stage
 __device__ inline unsigned v_free(int stage) { return barrier(3 * STAGES + stage); }
 __device__ inline unsigned q_full(int stage) { return barrier(4 * STAGES + stage); }
 __device__ inline unsigned q_free(int stage) { return barrier(4 * STAGES + Q_STAGES + stage); }
-
-// Every thread sees the barriers when it has met the others.
-__device__ inline void init_barriers() {
-    if (threadIdx.x == 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            ptx::mbarrier_init(k_full(stage), 1);
-            ptx::mbarrier_init(v_full(stage), 1);
-            ptx::mbarrier_init(k_free(stage), CONSUMERS * 4);  // one arrival per warp
-            ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
-        }
-        for (int stage = 0; stage < Q_STAGES; ++stage) {
-            ptx::mbarrier_init(q_full(stage), 1);
-            ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
-        }
-        tma::fence_barrier_init();
-    }
-    __syncthreads();
-}
 
 // With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.
 __device__ inline void jitter(int what) {

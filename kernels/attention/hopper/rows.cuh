@@ -36,13 +36,13 @@ struct Rows {
         sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
     }
 
-    // Starts scores = Q K^T.
-    __device__ __forceinline__ void start_scores(unsigned queries, unsigned keys) {
+    // Starts into = Q K^T. `into` is usually `scores`.
+    __device__ __forceinline__ static void start_scores(float (&into)[BLOCK_N / 2], unsigned queries, unsigned keys) {
         const unsigned long long a = wgmma::rows_along_depth(queries), b = wgmma::rows_along_depth(keys);
 #pragma unroll
         for (int step = 0; step < HEAD_DIM / 16; ++step) {
             const int box = step / 4, within = step % 4 * 32;
-            wgmma::Products<Element, BLOCK_N>::from_shared(scores, wgmma::advance(a, box * Q_BOX_BYTES + within),
+            wgmma::Products<Element, BLOCK_N>::from_shared(into, wgmma::advance(a, box * Q_BOX_BYTES + within),
                                                            wgmma::advance(b, box * KV_BOX_BYTES + within), step > 0);
         }
         wgmma::group_end();
@@ -107,25 +107,60 @@ struct Rows {
         for (int i = 0; i < 4; ++i) sum[i] *= correction[i / 2];
     }
 
-    // Turns the scores into weights and adds them up. Sets `moved`; the output is not touched.
-    __device__ __forceinline__ void weigh() {
+    // Chooses the origins for the new scores. Sets `moved`; the output is not touched.
+    __device__ __forceinline__ void choose_origins() {
         float largest[2];
-        // If origins can move only to positive exponents, only a positive maximum matters.
-        const float least = fminf(origin[0], origin[1]) + knob::SLACK;
-        if (INTEGER_MAXIMUM && __all_sync(0xffffffffu, least >= 0.0f)) {
+        if constexpr (INTEGER_MAXIMUM && SPLIT) {
+            // Few steps, in the first of which an origin can move to any exponent.
             largest_by_integers(largest);
+            if (!__all_sync(0xffffffffu, fminf(largest[0], largest[1]) > 0.0f)) largest_by_floats(largest);
         } else {
-            largest_by_floats(largest);
+            // If origins can move only to positive exponents, only a positive maximum matters.
+            const float least = fminf(origin[0], origin[1]) + knob::SLACK;
+            if (INTEGER_MAXIMUM && __all_sync(0xffffffffu, least >= 0.0f)) {
+                largest_by_integers(largest);
+            } else {
+                largest_by_floats(largest);
+            }
         }
         // Mostly no origin of the warp's rows moves, and no lane needs to know another's maximum.
         moved = __any_sync(0xffffffffu, largest[0] * scale > origin[0] + knob::SLACK ||
                                             largest[1] * scale > origin[1] + knob::SLACK);
         if (moved) move_origins(largest);
+    }
+
+    // Turns the scores into weights and adds them up.
+    __device__ __forceinline__ void weigh() {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; ++i) {
             scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
             sum[i % 4] += scores[i];
         }
+    }
+
+    // Turns the scores into weights, adds them up, and starts output += weights V, some keys at a time: the tensor cores
+    // multiply while the next keys' weights are computed.
+    __device__ __forceinline__ void weigh_and_start_output(unsigned values) {
+        constexpr int KEYS = BLOCK_N % 32 == 0 ? 32 : 16;
+        const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
+#pragma unroll
+        for (int first = 0; first < BLOCK_N; first += KEYS) {
+#pragma unroll
+            for (int i = first / 2; i < (first + KEYS) / 2; ++i) {
+                scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
+                sum[i % 4] += scores[i];
+            }
+#pragma unroll
+            for (int i = first / 4; i < (first + KEYS) / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
+            wgmma::fence();
+#pragma unroll
+            for (int step = first / 16; step < (first + KEYS) / 16; ++step) {
+                const unsigned* a = weights + 4 * step;
+                wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3],
+                                                                   wgmma::advance(b, step * 16 * tma::ROW_BYTES), 1);
+            }
+        }
+        wgmma::group_end();
     }
 
     // Makes the weights a left factor. No product may be reading them.
@@ -165,12 +200,28 @@ struct Rows {
         float factor[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const float all = group_sum<4>(statistics.sum[row]);
+            statistics.sum[row] = group_sum<4>(statistics.sum[row]);
+            factor[row] = normaliser(statistics.sum[row], 1.0f);
+        }
+        store_statistics(args, batch, head, first_row, statistics);
+        store_output(args, batch, head, first_row, factor);
+    }
+
+    // Writes the log-sum-exps of the rows, if they are wanted. The sums are those of whole rows.
+    __device__ __forceinline__ static void store_statistics(const Arguments& args, int batch, int head, int first_row,
+                                                            const Statistics& statistics) {
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
             const int query = first_row + own_row() + 8 * row;
             if (args.lse != nullptr && lane() % 4 == 0 && query < args.seq_q)
-                args.lse[attention::row_index(args, batch, head, query)] = log_sum_exp(statistics.origin[row], all);
-            factor[row] = normaliser(all, 1.0f);
+                args.lse[attention::row_index(args, batch, head, query)] =
+                    log_sum_exp(statistics.origin[row], statistics.sum[row]);
         }
+    }
+
+    // Multiplies the output by the rows' factors and writes it.
+    __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
+                                                 const float (&factor)[2]) {
         // Through shared memory, 64 columns at a time: a lane then has 8 neighbouring columns, 8 lanes a whole line.
         const unsigned tile = store_tile();
         const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;

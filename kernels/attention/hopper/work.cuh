@@ -18,7 +18,9 @@ struct WorkTile {
     __device__ __forceinline__ WorkTile()
         : batch(0), head(0), first_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
     __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_of_batch)
-        : batch(head_of_batch / args.heads), head(head_of_batch % args.heads), first_query(query_block * BLOCK_M) {
+        : WorkTile(args, query_block, head_of_batch % args.heads, head_of_batch / args.heads) {}
+    __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_, int batch_)
+        : batch(batch_), head(head_), first_query(query_block * BLOCK_M) {
         const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
         const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
         const int seen_by_any = max(attention::visible_keys(args, last_query), 0);

@@ -250,19 +250,62 @@ fn hopper_is_right_across_work_tiles() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
 }
 
+/// Warpgroups that split the keys have no step, one step, two, and more than the rings hold.
+#[test]
+fn hopper_is_right_for_any_number_of_split_keys() {
+    let family = family("hopper");
+    let cases: [SettingCase; 6] = [
+        ("split", &[], "b1h2sq70sk100d64-fp16"),
+        ("split", &[], "b1h2sq70sk300d64-causal-bf16"),
+        ("split", &[("MAXIMUM", "floats")], "b1h2kv1sq70sk1300d64-fp16"),
+        ("split", &[("STAGES", "1"), ("SLACK", "0")], "b1h1s700d64-causal-fp16"),
+        ("split-d128", &[], "b1h1sq130sk600d128-causal-fp16"),
+        ("split-d128", &[], "b1h2sq30sk200d80-causal-tl-bf16"),
+    ];
+    let mut wrong = Vec::new();
+    for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
+        let knobs: Vec<(String, String)> =
+            knobs.iter().map(|&(knob, value)| (knob.to_owned(), value.to_owned())).collect();
+        let problem = problem(name);
+        let candidate = run::candidate(family, Some(preset), &knobs, &problem)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        for class in [Class::Normal, Class::Large] {
+            let inputs = (class, Layout::ALL[index % 2], 3 * index as u64);
+            let place = ("h200", Target::Sm90a);
+            wrong.extend(failure_of(family, candidate.clone(), &problem, place, inputs));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
 #[test]
 fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
-    let problem = problem("b1h3s400d64-causal-fp16");
-    let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bshd);
-    let output = |jitter: &str| {
-        let knobs = [("JITTER", jitter), ("PERSISTENT", "2")]
-            .map(|(knob, value)| (knob.to_owned(), value.to_owned()));
-        let candidate = run::candidate(family("hopper"), Some("d64"), &knobs, &problem).expect("a setting");
-        let mut device = device("h200");
-        let kernel = Kernel::build(&mut device, compiler(), family("hopper"), candidate, Target::Sm90a);
-        run::run(&kernel.expect("a kernel"), &mut device, &problem, &inputs, true).expect("a run").output
-    };
-    assert_eq!(output("false"), output("true"));
+    let cases: [SettingCase; 2] = [
+        ("d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-fp16"),
+        ("split", &[], "b1h2sq100sk1200d64-causal-fp16"),
+    ];
+    for (preset, knobs, name) in cases {
+        let problem = problem(name);
+        let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bshd);
+        let output = |jitter: &'static str| {
+            let knobs: Vec<(String, String)> = knobs
+                .iter()
+                .chain(&[("JITTER", jitter)])
+                .map(|&(knob, value)| (knob.to_owned(), value.to_owned()))
+                .collect();
+            let candidate = run::candidate(family("hopper"), Some(preset), &knobs, &problem);
+            let mut device = device("h200");
+            let kernel = Kernel::build(
+                &mut device,
+                compiler(),
+                family("hopper"),
+                candidate.expect("a setting"),
+                Target::Sm90a,
+            );
+            run::run(&kernel.expect("a kernel"), &mut device, &problem, &inputs, true).expect("a run").output
+        };
+        assert_eq!(output("false"), output("true"), "{preset} {name}");
+    }
 }
 
 #[test]

@@ -82,13 +82,57 @@ const MMA: Fault = Fault { family: "mma", file: "mma/kernel.cu", preset: "d64", 
 
 const HOPPER: Fault = Fault {
     family: "hopper",
-    file: "hopper/kernel.cu",
+    file: "hopper/stream.cuh",
     preset: "d256",
     problem: "b1h1sq40sk500d64-fp16",
     ..WMMA
 };
+/// With more keys than fit into the rings.
+const HOPPER_SPLIT: Fault =
+    Fault { file: "hopper/split.cuh", preset: "split", problem: "b1h1sq40sk1200d64-fp16", ..HOPPER };
 
 const FAULTS: &[Fault] = &[
+    Fault {
+        name: "hopper, split keys: a tile of V is released while the tensor cores read it",
+        right: "            wgmma::groups_wait<0>();
+            wgmma::keep_below(rows.scores);
+            wgmma::keep_below(rows.output);
+            v.release(before);",
+        wrong: "            v.release(before);
+            wgmma::groups_wait<0>();
+            wgmma::keep_below(rows.scores);
+            wgmma::keep_below(rows.output);",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER_SPLIT
+    },
+    Fault {
+        name: "hopper, split keys: the results of a warpgroup are read before they are written",
+        right: "ptx::named_barrier_sync<GROUPS * 32>(1 + warp_of_group());",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
+        ..HOPPER_SPLIT
+    },
+    Fault {
+        name: "hopper, split keys: the warpgroups' results keep their own origins",
+        right: "factor[g][row] = ptx::exp2_approx(origin[g][row] - highest);",
+        wrong: "factor[g][row] = 1.0f;",
+        class: "large",
+        ..HOPPER_SPLIT
+    },
+    Fault {
+        name: "hopper, split keys: the output is not rescaled when an origin moves",
+        right: "if (t > 0) rows.rescale_output();",
+        wrong: "",
+        class: "large",
+        ..HOPPER_SPLIT
+    },
+    Fault {
+        name: "hopper, split keys: a tile is copied before the one before it is free",
+        right: "            ptx::mbarrier_wait(Ring::values(group).free(stage), parity);\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER_SPLIT
+    },
     Fault {
         name: "hopper: a tile of K is released while the tensor cores read it",
         right: "wgmma::groups_wait<1>();\n        scores_done(step);",

@@ -220,16 +220,72 @@ fn the_best_family_is_the_fastest_for_the_nearest_problem() {
         put(folder.path(), "mma", vec![mma]);
         put(folder.path(), "wmma", vec![wmma]);
         let catalog = Catalog::load(Some(folder.path())).unwrap();
-        let found = tuned::best(&Attention, &catalog, &virtual_gpu("l4"), &problem(near));
-        found.map(|(family, _)| family.name.clone())
+        let (family, _) = tuned::choose(&Attention, &catalog, &virtual_gpu("l4"), &problem(near)).unwrap();
+        family.name.clone()
     };
     let mma = |name: &str, time: Time| pick("NVIDIA L4", name, time, &[]);
-    assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(8.0))).as_deref(), Some("wmma"));
-    assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(10.0))).as_deref(), Some("mma"));
+    assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(8.0))), "wmma");
+    assert_eq!(best(mma(near, measured(9.0)), wmma(near, measured(10.0))), "mma");
     // Times of different problems, or a measured and a modelled time, are not comparable.
-    assert_eq!(best(mma(near, measured(9.0)), wmma(far, measured(1.0))).as_deref(), Some("mma"));
-    assert_eq!(best(mma(near, measured(9.0)), wmma(near, modelled(1.0))).as_deref(), Some("mma"));
-    assert_eq!(best(mma("b1h8s512d64-bf16", measured(9.0)), wmma("mission-e4m3", measured(1.0))), None);
+    assert_eq!(best(mma(near, measured(9.0)), wmma(far, measured(1.0))), "mma");
+    assert_eq!(best(mma(near, measured(9.0)), wmma(near, modelled(1.0))), "mma");
+    // A pick of the other 16-bit type is better than none; one of FP8 is not used.
+    assert_eq!(best(mma("b1h8s512d64-bf16", measured(9.0)), wmma("mission-e4m3", measured(1.0))), "mma");
+}
+
+#[test]
+fn every_supported_problem_has_a_choice_on_every_gpu() {
+    let catalog = Catalog::load(None).unwrap();
+    for gpu in ["h200", "l4", "a100", "4090"] {
+        for name in [
+            "mission",
+            "b1h1s1d64-bf16",
+            "b3h5sq77sk1000d80-causal-tl-fp16",
+            "b1h2kv1s300d96-causal-bf16",
+            "b2h4s100d256-fp16",
+            "b4h16s4096d128-causal-bf16",
+        ] {
+            let (device, problem) = (virtual_gpu(gpu), problem(name));
+            let (family, candidate) = tuned::choose(&Attention, &catalog, &device, &problem).unwrap();
+            assert!(family.check_target(&candidate, device.target()).is_ok(), "{gpu} {name}");
+            assert_ne!(family.name, "reference", "{gpu} {name}");
+        }
+    }
+}
+
+#[test]
+fn without_picks_the_choice_is_a_preset_of_a_preferred_family() {
+    let folder = tempfile::tempdir().unwrap();
+    for family in ["hopper", "mma", "wmma"] {
+        put(folder.path(), family, Vec::new());
+    }
+    let catalog = Catalog::load(Some(folder.path())).unwrap();
+    let chosen = |gpu: &str, name: &str| {
+        let found = tuned::choose(&Attention, &catalog, &virtual_gpu(gpu), &problem(name));
+        found.map(|(family, candidate)| format!("{} {}", family.name, candidate.label(family)))
+    };
+    assert_eq!(chosen("h200", "fa_d64_s4096").as_deref(), Ok("hopper d64"));
+    assert_eq!(chosen("h200", "b1h1s9d256-bf16").as_deref(), Ok("hopper d256"));
+    assert_eq!(chosen("l4", "b4h16s4096d128-causal-bf16").as_deref(), Ok("mma d128"));
+    let refusal = chosen("l4", "b1h1s9d40-fp16").unwrap_err();
+    assert_eq!(refusal.message, "no family supports b1h1s9d40-fp16 on L4");
+}
+
+#[test]
+fn the_choice_on_an_h200_is_the_faster_family() {
+    let catalog = Catalog::load(None).unwrap();
+    // The tables have no small problem in bf16; those in fp16 are nearer than large ones in bf16.
+    for (name, expected) in [
+        ("mission", "mma"),
+        ("mission-bf16", "mma"),
+        ("small", "hopper"),
+        ("wide", "hopper"),
+        ("long", "hopper"),
+        ("fa_d128_s4096", "hopper"),
+    ] {
+        let (family, _) = tuned::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
+        assert_eq!(family.name, expected, "{name}");
+    }
 }
 
 /// Two problems that become the same when reduced may have two settings; both must be checked.

@@ -1,12 +1,15 @@
 //! The plan of a bench: subjects, problems, timers and limits.
 
-use family::Family;
+use family::{Catalog, Family};
 use gpu::device::Device;
 
 use crate::run::Timer;
 use crate::stats::Stopping;
 use crate::suite::Target;
 use crate::worker::Limits;
+
+/// The name of the subject that is the dispatcher's choice.
+pub const CHOSEN: &str = "best";
 
 /// A kernel or peer to measure.
 #[derive(Clone, Debug)]
@@ -46,6 +49,11 @@ pub enum SubjectKind<'f> {
         /// The knobs set on top of the preset, as names and values.
         knobs: Vec<(String, String)>,
     },
+    /// The family and setting that the dispatcher chooses for each problem, `op::tuned::choose`.
+    Chosen {
+        /// The families to choose from.
+        catalog: &'f Catalog,
+    },
     /// Another project's implementation.
     Peer {
         /// The name within its package: `flash`.
@@ -59,6 +67,17 @@ impl<'f> Subject<'f> {
         let name = format!("{} {}", family.name, family::setting_name(preset.as_deref(), &knobs));
         let kind = SubjectKind::Kernel { family, preset, knobs };
         Subject { name, kind, is_baseline: false, is_candidate: true, check: SubjectCheck::Whole }
+    }
+
+    /// Returns the kernel that the dispatcher chooses for each problem.
+    pub fn chosen(catalog: &'f Catalog) -> Self {
+        let (name, kind) = (CHOSEN.to_owned(), SubjectKind::Chosen { catalog });
+        Subject { name, kind, is_baseline: false, is_candidate: true, check: SubjectCheck::Whole }
+    }
+
+    /// Whether it is one of our kernels.
+    pub fn is_kernel(&self) -> bool {
+        !matches!(self.kind, SubjectKind::Peer { .. })
     }
 
     /// Returns a peer, which is a baseline.
@@ -76,6 +95,7 @@ impl<'f> Subject<'f> {
                 SubjectKind::Kernel { family, preset, .. } => {
                     family.name == name || preset.as_deref() == Some(name)
                 }
+                SubjectKind::Chosen { .. } => false,
                 SubjectKind::Peer { name: own } => *own == name,
             }
     }

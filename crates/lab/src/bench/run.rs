@@ -207,9 +207,7 @@ impl<O: Op> Bench<'_, O> {
         }
         let note =
             |error: &WorkerError, what: &str| Event::Note { text: format!("{what} unavailable: {error}") };
-        let is_kernel = |workers: &&mut SubjectWorkers<'_, '_>| {
-            matches!(workers.subject.kind, SubjectKind::Kernel { .. })
-        };
+        let is_kernel = |workers: &&mut SubjectWorkers<'_, '_>| workers.subject.is_kernel();
         if let Some(workers) = all_workers.iter_mut().find(is_kernel) {
             match workers.ask(self.factory, 0, &WorkerRequest::Ceilings) {
                 Ok(WorkerReply::Ceilings { ceilings }) => {
@@ -361,21 +359,22 @@ impl<O: Op> Bench<'_, O> {
         problem: &O::Problem,
     ) -> Result<(String, Option<WorkerRequest>), (FailureKind, String)> {
         let device = &self.plan.device;
-        match &workers.subject.kind {
+        let found = match &workers.subject.kind {
             SubjectKind::Peer { .. } => {
                 let missing = || workers.missing.clone().unwrap_or_else(|| "unavailable".to_owned());
                 let version = workers.version.clone().ok_or_else(|| (FailureKind::Refused, missing()))?;
-                Ok((version, None))
+                return Ok((version, None));
             }
             SubjectKind::Kernel { family, preset, knobs } => {
-                let candidate =
-                    tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
-                        .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
-                let hash = build_hash(family, &candidate, device, self.compiler)?;
-                let candidate = CandidateName::new(family, &candidate);
-                Ok((hash, Some(WorkerRequest::Build { candidate, problem: problem.to_string() })))
+                tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
+                    .map(|candidate| (*family, candidate))
             }
-        }
+            SubjectKind::Chosen { catalog } => tuned::choose(self.op, catalog, device, problem),
+        };
+        let (family, candidate) = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
+        let hash = build_hash(family, &candidate, device, self.compiler)?;
+        let candidate = CandidateName::new(family, &candidate);
+        Ok((hash, Some(WorkerRequest::Build { candidate, problem: problem.to_string() })))
     }
 
     /// Waits for the builds of the first processes. The other processes then find the builds in the cache.
@@ -518,10 +517,7 @@ impl<O: Op> Bench<'_, O> {
     /// spends most of the time on making the inputs, so the runs overlap. A virtual GPU uses every core for one run,
     /// and a peer must load its inputs first.
     fn runs_at_once(&self, workers: &SubjectWorkers<'_, '_>) -> bool {
-        matches!(
-            (&workers.subject.kind, &self.plan.device),
-            (SubjectKind::Kernel { .. }, Device::Cuda { .. })
-        )
+        workers.subject.is_kernel() && matches!(self.plan.device, Device::Cuda { .. })
     }
 
     /// Sends the run request to all processes. If one fails, all are stopped.

@@ -31,7 +31,9 @@ pub struct WorkerFactory<'a> {
 impl WorkerFactory<'_> {
     fn start_worker(&self, subject: &Subject<'_>) -> Result<Worker, String> {
         let command = match (&subject.kind, &self.start.peer) {
-            (SubjectKind::Kernel { .. }, _) => (self.start.kernel)(&subject.name),
+            (SubjectKind::Kernel { .. } | SubjectKind::Chosen { .. }, _) => {
+                (self.start.kernel)(&subject.name)
+            }
             (SubjectKind::Peer { .. }, Ok(peer)) => peer(&self.script),
             (SubjectKind::Peer { .. }, Err(reason)) => return Err(reason.clone()),
         };

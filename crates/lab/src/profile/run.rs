@@ -195,16 +195,23 @@ impl<O: Op> ProfileRun<'_, O> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(ProfileError::Stage(StageError::Stopped));
         }
-        let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
         let name = problem.to_string();
         let device = &self.plan.device;
-        let identity = tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
-            .map_err(|refusal| (FailureKind::Refused, refusal.to_string()))
-            .and_then(|candidate| {
+        let found = match &subject.kind {
+            SubjectKind::Peer { .. } => return Ok(()),
+            SubjectKind::Kernel { family, preset, knobs } => {
+                tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
+                    .map(|candidate| (*family, candidate))
+            }
+            SubjectKind::Chosen { catalog } => tuned::choose(self.op, catalog, device, problem),
+        };
+        let identity = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string())).and_then(
+            |(family, candidate)| {
                 let hash = build_hash(family, &candidate, device, self.compiler)?;
-                Ok((candidate, hash))
-            });
-        let (candidate, hash) = match identity {
+                Ok((family, candidate, hash))
+            },
+        );
+        let (family, candidate, hash) = match identity {
             Ok(identity) => identity,
             Err((failure, reason)) => {
                 let key = StageKey::new(Stage::Profile, name, &subject.name, "");

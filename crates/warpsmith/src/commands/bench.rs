@@ -114,7 +114,7 @@ pub fn plan<'w>(
     })
 }
 
-/// Resolves `tuned`, if it is a preset of the plan. The named problems must have a pick.
+/// Resolves `tuned` and `best`, if the plan has them. The named problems must have a pick for `tuned`.
 fn look_up_tuned(
     plan: &BenchPlan<'_, Problem>,
     named: &[String],
@@ -122,6 +122,11 @@ fn look_up_tuned(
 ) -> Result<(), CommandError> {
     let named = workbench::problems(named, None)?;
     let others: Vec<Problem> = plan.problems.iter().filter(|it| !named.contains(it)).copied().collect();
+    for subject in &plan.subjects {
+        if let SubjectKind::Chosen { catalog } = &subject.kind {
+            tuned::show_choices(catalog, &plan.problems, &plan.device, printer)?;
+        }
+    }
     tuned::look_up(&tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
 }
 
@@ -178,11 +183,8 @@ fn is_reference(subject: &Subject<'_>) -> bool {
 
 /// The exit code of a run that was not stopped.
 fn verdict(plan: &BenchPlan<'_, Problem>, options: &BenchOptions, state: &RunState) -> Exit {
-    let is_kernel = |name: &str| {
-        plan.subjects
-            .iter()
-            .any(|subject| subject.name == name && matches!(subject.kind, SubjectKind::Kernel { .. }))
-    };
+    let is_kernel =
+        |name: &str| plan.subjects.iter().any(|subject| subject.name == name && subject.is_kernel());
     let is_problem = |kind: FailureKind| kind != FailureKind::Refused;
     let missing = options.require.iter().any(|name| {
         let measured = |problem: &Problem| {

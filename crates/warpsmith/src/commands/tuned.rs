@@ -1,10 +1,10 @@
 //! `--preset tuned`: resolves the tuned picks of families and prints them.
 
 use attention::{Attention, Problem};
-use family::Family;
 use family::tuned::is_tuned;
+use family::{Catalog, Family};
 use gpu::device::Device;
-use lab::bench::{Subject, SubjectKind};
+use lab::bench::{CHOSEN, Subject, SubjectKind};
 use op::tuned::{self, UsablePick};
 
 use crate::error::CommandError;
@@ -47,6 +47,21 @@ pub fn look_up(
         for (problem, usable) in found.iter().take(MAX_LINES) {
             printer.message(&styled(FAINT, describe(family, problem, usable)));
         }
+    }
+    Ok(())
+}
+
+/// Prints what the dispatcher chooses for each problem: `best on b1h8s512d64-fp16: mma small`.
+pub fn show_choices(
+    catalog: &Catalog,
+    problems: &[Problem],
+    device: &Device,
+    printer: &Printer,
+) -> Result<(), CommandError> {
+    for problem in problems.iter().take(MAX_LINES) {
+        let (family, candidate) = tuned::choose(&Attention, catalog, device, problem)?;
+        let text = format!("{CHOSEN} on {problem}: {} {}", family.name, candidate.label(family));
+        printer.message(&styled(FAINT, text));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
 use lab::Session;
-use lab::bench::{Subject, SubjectKind};
+use lab::bench::{CHOSEN, Subject, SubjectKind};
 use lab::evolve::redact;
 use lab::export::Exports;
 use lab::run::{Commit, Event, Fact, LogError, Manifest, Run, RunError, RunOutcome, RunState};
@@ -78,10 +78,17 @@ impl<'g> Workbench<'g> {
                 chosen.push(entry.family.as_ref().map_err(|error| CommandError::usage(error.to_string()))?);
             }
         }
-        for name in families {
-            chosen.push(self.catalog.family(name)?);
-        }
         let mut subjects: Vec<Subject<'_>> = Vec::new();
+        for name in families {
+            if name != CHOSEN {
+                chosen.push(self.catalog.family(name)?);
+            } else if presets.is_empty() && set.is_empty() {
+                subjects.push(Subject::chosen(&self.catalog));
+            } else {
+                let hint = "name a family to set its preset or knobs";
+                return Err(CommandError::usage(format!("`{CHOSEN}` chooses the setting itself")).hint(hint));
+            }
+        }
         for family in chosen {
             let presets: Vec<Option<String>> = match (presets, set) {
                 ([], []) => family.presets.iter().map(|preset| Some(preset.name.clone())).collect(),
@@ -107,7 +114,7 @@ impl<'g> Workbench<'g> {
                 SubjectKind::Kernel { family, preset, knobs } => {
                     family.candidate(preset.as_deref(), knobs, &[])?;
                 }
-                SubjectKind::Peer { .. } => {}
+                SubjectKind::Chosen { .. } | SubjectKind::Peer { .. } => {}
             }
         }
         Ok(subjects)
@@ -121,7 +128,7 @@ impl<'g> Workbench<'g> {
         subjects: &[Subject<'_>],
         problems: &[Problem],
     ) -> Result<(), CommandError> {
-        for name in families {
+        for name in families.iter().filter(|name| *name != CHOSEN) {
             let family = self.catalog.family(name)?;
             let mut first: Option<CommandError> = None;
             let is_supported = subjects.iter().any(|subject| {

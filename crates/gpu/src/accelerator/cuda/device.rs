@@ -1,5 +1,6 @@
 //! A GPU: its context, memory and modules.
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use crate::accelerator::{
 };
 use crate::build::machine_code;
 
+/// Most tensor maps to keep; a launch has a few.
+const MOST_MAPS: usize = 1024;
+
 /// One GPU with its primary context. It must be used from the thread that opened it.
 #[derive(Debug)]
 pub struct CudaDevice {
@@ -28,6 +32,8 @@ pub struct CudaDevice {
     world: Option<World>,
     /// Loaded at first use, or shared with other devices of the same context.
     helpers: Option<Rc<Helpers>>,
+    /// Encoded tensor maps: one per tensor, its address, shape and box.
+    maps: HashMap<vgpu::TensorMap, Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -147,7 +153,8 @@ impl CudaDevice {
         // A blocking stream: copies use the null stream, and a launch must wait for the copies before it.
         let stream = check("cuStreamCreate", result::stream::create(result::stream::StreamKind::Default))
             .inspect_err(|_| release(device))?;
-        Ok(CudaDevice { index, name, device, stream, modules: Vec::new(), world: None, helpers: None })
+        let (modules, maps) = (Vec::new(), HashMap::new());
+        Ok(CudaDevice { index, name, device, stream, modules, world: None, helpers: None, maps })
     }
 
     fn attribute(&self, attribute: sys::CUdevice_attribute_enum) -> Result<i32, AcceleratorError> {
@@ -272,7 +279,15 @@ impl Accelerator for CudaDevice {
     }
 
     fn encode_tensor_map(&mut self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
-        super::tensor_map::encode(map)
+        if let Some(encoded) = self.maps.get(map) {
+            return Ok(encoded.clone());
+        }
+        let encoded = super::tensor_map::encode(map)?;
+        if self.maps.len() >= MOST_MAPS {
+            self.maps.clear();
+        }
+        self.maps.insert(map.clone(), encoded.clone());
+        Ok(encoded)
     }
 
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {

@@ -51,7 +51,7 @@ pub fn encode(map: &TensorMap) -> Result<Vec<u8>, AcceleratorError> {
             map.element_strides.as_ptr(),
             sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle,
-            sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
             fill,
         )
     };

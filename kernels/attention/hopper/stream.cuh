@@ -1,0 +1,348 @@
+// The usual path: a producer warpgroup copies, the others compute 64 rows each, from work tile to work tile.
+//
+// A tile in shared memory is "full" when all its bytes have arrived, and "free" again when every computing warp has
+// released it.
+//
+//   producer    Q  K0  K1  V0  K2  V1  ...
+//   consumers   S0 = Q K0^T, weights of S0
+//               S1 = Q K1^T and O += P0 V0 on the tensor cores; meanwhile the weights of S1
+//               ...
+//               S0 of the next work tile and O += Plast Vlast; meanwhile the weights of S0; O / sum is stored
+//
+// A step's weights are computed while the tensor cores work on the step before, also across the border of two work
+// tiles.
+#pragma once
+
+#include "hopper/rows.cuh"
+#include "hopper/work.cuh"
+
+namespace hopper {
+
+// The work tile whose queries are in this stage.
+__device__ inline WorkTile* work_of(int stage) {
+    return reinterpret_cast<WorkTile*>(shared_memory + smem::work::offset) + stage;
+}
+static_assert(SPLIT || smem::work::bytes == Q_STAGES * sizeof(WorkTile), "as the manifest lays it out");
+
+// Every thread sees the barriers when it has met the others.
+__device__ inline void init_barriers() {
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            ptx::mbarrier_init(k_full(stage), 1);
+            ptx::mbarrier_init(v_full(stage), 1);
+            ptx::mbarrier_init(k_free(stage), CONSUMERS * 4);  // one arrival per warp
+            ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
+        }
+        for (int stage = 0; stage < Q_STAGES; ++stage) {
+            ptx::mbarrier_init(q_full(stage), 1);
+            ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
+        }
+        tma::fence_barrier_init();
+    }
+    __syncthreads();
+}
+
+// ---- the producer, one thread ----
+
+struct Producer {
+    const Arguments& args;
+    const TensorMap& q_map;
+    const TensorMap& k_map;
+    const TensorMap& v_map;
+    Place q, k, v;
+
+    __device__ __forceinline__ static void copy_tile(unsigned tile, const TensorMap& map, int row, int head, int batch,
+                                                     unsigned full) {
+        tma::arrive_and_expect(full, KV_BYTES);
+#pragma unroll
+        for (int box = 0; box < BOXES; ++box)
+            tma::load(tile + box * KV_BOX_BYTES, map, box * 64, row, head, batch, full);
+    }
+    // Copies the queries of a work tile, and tells the consumers about the tile. A tile without steps ends their work.
+    __device__ __forceinline__ void queries(const WorkTile& work) {
+        ptx::mbarrier_wait(q_free(q.stage), q.parity ^ 1);
+        *work_of(q.stage) = work;
+        if (work.steps == 0) {
+            ptx::mbarrier_arrive(q_full(q.stage));
+            return;
+        }
+        tma::arrive_and_expect(q_full(q.stage), Q_BYTES);
+#pragma unroll
+        for (int box = 0; box < BOXES; ++box) {
+            tma::load(q_tile(q.stage) + box * Q_BOX_BYTES, q_map, box * 64, work.first_query, work.head, work.batch,
+                      q_full(q.stage));
+        }
+        q.advance<Q_STAGES>();
+    }
+    __device__ __forceinline__ void keys(const WorkTile& work, int step) {
+        jitter(work.first_query + step);
+        ptx::mbarrier_wait(k_free(k.stage), k.parity ^ 1);
+        copy_tile(k_tile(k.stage), k_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
+                  k_full(k.stage));
+        k.advance<STAGES>();
+    }
+    __device__ __forceinline__ void values(const WorkTile& work, int step) {
+        ptx::mbarrier_wait(v_free(v.stage), v.parity ^ 1);
+        copy_tile(v_tile(v.stage), v_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
+                  v_full(v.stage));
+        v.advance<STAGES>();
+    }
+
+    // Values come one step after their keys, as they are used.
+    __device__ __forceinline__ void run() {
+        Schedule schedule(args);
+        WorkTile work = schedule.next();
+        queries(work);
+        keys(work, 0);
+        while (true) {
+            for (int step = 1; step < work.steps; ++step) {
+                keys(work, step);
+                values(work, step - 1);
+            }
+            const WorkTile next = schedule.next();
+            if (Q_STAGES > 1) queries(next);
+            if (next.steps > 0) keys(next, 0);
+            values(work, work.steps - 1);
+            // One tile of queries is free only after the last scores of the work tile.
+            if (Q_STAGES == 1) queries(next);
+            if (next.steps == 0) return;
+            work = next;
+        }
+    }
+};
+
+// ---- the consumers, a warpgroup each ----
+
+__device__ inline void release(unsigned free, bool when = true) {
+    if (lane() == 0 && when) ptx::mbarrier_arrive(free);
+}
+
+// With TURNS the warpgroups start their products one after the other, so that the weights of one are computed while the
+// tensor cores work for another. Every warpgroup takes one turn per step, also in steps that it skips.
+__device__ inline void take_turn(int group) {
+    if constexpr (TURNS) ptx::named_barrier_sync<256>(1 + group);
+}
+__device__ inline void pass_turn(int group) {
+    if constexpr (TURNS) ptx::named_barrier_arrive<256>(1 + (group + 1) % CONSUMERS);
+}
+
+// A warpgroup with its rows and its places in the rings.
+struct Consumer {
+    const Arguments& args;
+    const int group;
+    WorkTile work;
+    Rows rows;
+    Place q, k, v;
+
+    __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
+        : args(args_), group(group_), rows(args.softmax_scale * LOG2_E) {}
+
+    __device__ __forceinline__ static int first_row(const WorkTile& of, int group) {
+        return of.first_query + 64 * group;
+    }
+    // Whether the warpgroup has no rows in the work tile. The vote tells the compiler that all lanes agree. Without it,
+    // addresses of tiles are not uniform, and every product moves its descriptors to uniform registers.
+    __device__ __forceinline__ bool is_idle() const {
+        return __all_sync(0xffffffffu, first_row(work, group) >= args.seq_q);
+    }
+    // Steps whose keys no row of this warpgroup sees; the last step is never one of them.
+    __device__ __forceinline__ int skipped() const {
+        const int seen = attention::visible_keys(args, first_row(work, group) + 63);
+        return ptx::same_in_warp(min(work.steps - 1, max(0, work.steps - (seen + BLOCK_N - 1) / BLOCK_N)));
+    }
+    __device__ __forceinline__ void skip_keys(int count) {
+        for (int step = 0; step < count; ++step) {
+            take_turn(group);
+            ptx::mbarrier_wait(k_full(k.stage), k.parity);
+            pass_turn(group);
+            release(k_free(k.stage));
+            k.advance<STAGES>();
+        }
+    }
+    __device__ __forceinline__ void skip_values(int count) {
+        for (int step = 0; step < count; ++step) {
+            ptx::mbarrier_wait(v_full(v.stage), v.parity);
+            release(v_free(v.stage));
+            v.advance<STAGES>();
+        }
+    }
+
+    __device__ __forceinline__ void hide(int step) {
+        const int first_column = work.first_key(step) + lane() % 4 * 2;
+        const int query = first_row(work, group) + own_row();
+        const int visible[2] = {attention::visible_keys(args, query) - first_column,
+                                attention::visible_keys(args, query + 8) - first_column};
+        rows.hide(visible);
+    }
+
+    __device__ __forceinline__ void start_scores() {
+        ptx::mbarrier_wait(k_full(k.stage), k.parity);
+        wgmma::fence();
+        rows.start_scores(rows.scores, q_tile(q.stage) + group * WARPGROUP_ROW_BYTES, k_tile(k.stage));
+    }
+    __device__ __forceinline__ void start_output() {
+        ptx::mbarrier_wait(v_full(v.stage), v.parity);
+        wgmma::fence();  // the compiler would add it: the wait is a loop
+        rows.start_output(v_tile(v.stage));
+    }
+    // After the last scores of a work tile its queries are free, too.
+    __device__ __forceinline__ void scores_done(int step) {
+        wgmma::keep_below(rows.scores);
+        release(k_free(k.stage));
+        k.advance<STAGES>();
+        release(q_free(q.stage), step == work.steps - 1);
+    }
+    __device__ __forceinline__ void output_done() {
+        wgmma::groups_wait<0>();
+        wgmma::keep_below(rows.output);
+        release(v_free(v.stage));
+        v.advance<STAGES>();
+    }
+
+    // The first scores and weights after which no product is in flight.
+    __device__ __forceinline__ void begin(int step) {
+        skip_keys(step);
+        take_turn(group);
+        start_scores();
+        pass_turn(group);
+        wgmma::groups_wait<0>();
+        scores_done(step);
+        hide(step);
+        rows.choose_origins();
+        rows.weigh();
+        rows.pack_weights();
+        skip_values(step);
+    }
+
+    template <bool MASKED>
+    __device__ __forceinline__ void next_step(int step) {
+        take_turn(group);
+        start_scores();
+        start_output();
+        pass_turn(group);
+        jitter(work.first_query + step);
+        wgmma::groups_wait<1>();
+        scores_done(step);
+        if constexpr (MASKED) hide(step);
+        rows.choose_origins();
+        rows.weigh();
+        jitter(work.first_query - step);
+        output_done();
+        rows.pack_weights();
+        rows.rescale_output();
+    }
+
+    // The last product of `before` and the first step, `step`, of `work`.
+    template <bool MASKED>
+    __device__ __forceinline__ void next_tile(const WorkTile& before, int step) {
+        skip_keys(step);
+        take_turn(group);
+        start_scores();
+        start_output();
+        pass_turn(group);
+        jitter(work.first_query + step);
+        wgmma::groups_wait<1>();
+        scores_done(step);
+        const Rows::Statistics statistics = rows.restart();
+        if constexpr (MASKED) hide(step);
+        rows.choose_origins();
+        rows.weigh();
+        jitter(work.first_query - step);
+        output_done();
+        skip_values(step);
+        rows.store(args, before.batch, before.head, first_row(before, group), statistics);
+        rows.clear_output();
+        rows.pack_weights();
+    }
+
+    // Waits for a work tile and its queries. Returns whether there is one.
+    __device__ __forceinline__ bool receive() {
+        ptx::mbarrier_wait(q_full(q.stage), q.parity);
+        // Only lane 0 reads, because lane 0 releases the tile later. The broadcasts tell the compiler that the numbers
+        // are uniform (see `is_idle`).
+        WorkTile here;
+        if (lane() == 0) here = *work_of(q.stage);
+        work.batch = ptx::same_in_warp(here.batch);
+        work.head = ptx::same_in_warp(here.head);
+        work.first_query = ptx::same_in_warp(here.first_query);
+        work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
+        work.masked = ptx::same_in_warp(here.masked);
+        work.steps = ptx::same_in_warp(here.steps);
+        return work.steps > 0;
+    }
+    __device__ __forceinline__ bool receive_next() {
+        q.advance<Q_STAGES>();
+        return receive();
+    }
+
+    // Releases the tiles of a work tile in which the warpgroup has no rows.
+    __device__ __forceinline__ void skip_tile() {
+        for (int step = 0; step < work.steps; ++step) {
+            skip_keys(1);
+            skip_values(1);
+        }
+        release(q_free(q.stage));
+    }
+
+    // Computes work tiles until none is left or the warpgroup has no rows in the next one. Returns whether one is left.
+    __device__ __forceinline__ bool stream() {
+        int step = skipped();
+        begin(step);
+        WorkTile before = work;
+        bool more;
+        while (true) {
+            ++step;
+#pragma unroll 1
+            for (; step < work.masked; ++step) next_step<true>(step);
+#pragma unroll 1
+            for (; step < work.steps; ++step) next_step<false>(step);
+            before = work;
+            more = __all_sync(0xffffffffu, receive_next());
+            if (!more || is_idle()) break;
+            step = skipped();
+            if (step < work.masked) {
+                next_tile<true>(before, step);
+            } else {
+                next_tile<false>(before, step);
+            }
+        }
+        start_output();
+        output_done();
+        rows.store(args, before.batch, before.head, first_row(before, group), rows.restart());
+        rows.clear_output();
+        return more;
+    }
+
+    __device__ __forceinline__ void run() {
+        bool more = receive();
+        if (group == CONSUMERS - 1) pass_turn(group);
+        while (more) {
+            if (is_idle()) {
+                skip_tile();
+                more = receive_next();
+            } else {
+                more = stream();
+            }
+        }
+    }
+};
+
+__device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q_map, const TensorMap& k_map,
+                                       const TensorMap& v_map) {
+    if (threadIdx.x == 0) {
+        tma::prefetch(q_map);
+        tma::prefetch(k_map);
+        tma::prefetch(v_map);
+    }
+    init_barriers();
+    const int group = ptx::same_in_warp(threadIdx.x / 128);
+    if (group == CONSUMERS) {
+        wgmma::lower_registers<PRODUCER_REGISTERS>();
+        if (threadIdx.x == CONSUMERS * 128) Producer{args, q_map, k_map, v_map}.run();
+    } else {
+        wgmma::raise_registers<CONSUMER_REGISTERS>();
+        Consumer(args, group).run();
+    }
+}
+
+}  // namespace hopper
