@@ -10,7 +10,7 @@ use vgpu::count::Waits;
 use vgpu::model::{self, Modelled, Resource, Shape};
 
 use crate::record::{Fact, HotLine, Metrics, hottest};
-use crate::run::Time;
+use crate::run::{LaunchCounts, Time};
 
 /// A launch with its counters.
 #[derive(Clone, Debug)]
@@ -65,6 +65,17 @@ impl CountedLaunch<'_> {
             shared_per_block: occupancy.map_or(self.shared_bytes, |it| it.shared_per_block),
         };
         model::modelled(&self.counters, shape, self.chip)
+    }
+
+    /// Returns the counts that the gate compares.
+    pub fn counts(&self) -> LaunchCounts {
+        let counters = &self.counters;
+        LaunchCounts {
+            instructions: counters.warp_instructions,
+            global_sectors: counters.global.transactions,
+            local_sectors: counters.local.transactions,
+            bank_conflicts: counters.shared.transactions.saturating_sub(counters.shared.ideal),
+        }
     }
 
     /// Returns the metrics of the launch.
