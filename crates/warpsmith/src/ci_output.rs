@@ -88,9 +88,10 @@ fn location(place: &Place, sources: &Sources, paths: &Paths) -> Option<Location>
 /// in a repository with the same text in `kernels/`.
 pub fn family_path(family: &Family, folder: Option<&Path>, name: &str) -> Option<PathBuf> {
     let text = family.source_text(name)?;
+    // The source's name is its path, as the user named the folder. The name of a header is relative to the op's folder.
     let folders = [folder, Some(Path::new("kernels"))].into_iter().flatten();
-    // The source's name starts with the op, the name of a header does not.
-    let mut paths = folders.flat_map(|folder| [folder.join(name), folder.join(&family.op).join(name)]);
+    let headers = folders.map(|folder| folder.join(&family.op).join(name));
+    let mut paths = std::iter::once(PathBuf::from(name)).chain(headers);
     let is_it = |path: &PathBuf| {
         gpu::paths::read_text_bounded(path, text.len() as u64 + 1).is_ok_and(|found| found == text)
     };

@@ -98,14 +98,15 @@ fn rendered(text: &str) -> String {
 }
 
 /// Changes text that GitHub Actions would execute as a workflow command: a line that starts with `::`, also after
-/// spaces and styles, and `##[` anywhere. A step reads both streams of the program.
+/// spaces and styles, and `##[` anywhere. A step reads both streams of the program. A line with `:::` is not a command;
+/// snippets of sources have such lines.
 fn without_workflow_commands(text: String) -> String {
     let is_command = |line: &str| {
         let mut rest = line.trim_start();
         while let Some((_, after)) = rest.strip_prefix("\x1b[").and_then(|it| it.split_once('m')) {
             rest = after.trim_start();
         }
-        rest.starts_with("::")
+        rest.starts_with("::") && !rest.starts_with(":::")
     };
     if !text.contains("##[") && !text.lines().any(is_command) {
         return text;
@@ -260,6 +261,7 @@ mod tests {
             ("a\n  \t::set-output name=a::b\nc", "a\n  \t\\::set-output name=a::b\nc"),
             ("x ##[error]y", "x #\\#[error]y"),
             ("std::vector a::b", "std::vector a::b"),
+            ("  ::: kernel.cu:3:5", "  ::: kernel.cu:3:5"),
         ] {
             assert_eq!(rendered(text), escaped);
         }

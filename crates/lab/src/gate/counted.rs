@@ -67,7 +67,8 @@ fn row(state: &RunState, board: &Leaderboard, device: Option<&String>, problem: 
     let record = device.and_then(|device| board.counted_record(device, problem, name));
     row.best_candidate = record.map(|record| record.candidate.clone());
     // A candidate that was built again after an interruption has several results; the last one counts.
-    let mut results = state.modelled.iter().rev();
+    // A baseline is not judged, so it cannot stand for a candidate of the same name.
+    let mut results = state.modelled.iter().rev().filter(|_| !state.is_baseline(name));
     let result = results.find(|(of, _)| of.problem == problem && of.subject == name);
     match (device, result) {
         (None, _) => row.gaps.push(MissingData::UnknownDevice),

@@ -762,6 +762,15 @@ fn every_candidate_on_record_must_be_in_the_run() {
 }
 
 #[test]
+fn a_baseline_with_the_name_of_a_candidate_on_record_does_not_pass() {
+    let mut events = virtual_result().with(|it| it.check = checked(false)).run();
+    events.push(Event::Baseline { name: CANDIDATE.to_owned(), version: Fact::Known("1".to_owned()) });
+    let report = judge(&state_from(&events), &counted_leaderboard(), &request(&["p"]));
+    assert_eq!(only_row(&report).gaps, [MissingData::NotInRun { candidate: CANDIDATE.to_owned() }]);
+    assert_eq!(report.outcome(), RunOutcome::Incomplete);
+}
+
+#[test]
 fn records_of_different_devices_never_mix() {
     let slow = virtual_result().with_counts(|it| it.instructions *= 2);
     let mut on_another = slow.run();

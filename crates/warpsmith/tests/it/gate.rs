@@ -63,7 +63,8 @@ fn sarif_results(folder: &Path) -> Vec<Value> {
 /// The lines that GitHub Actions executes. It removes spaces before `::`, and reads both streams.
 fn workflow_commands(outcome: &Run) -> Vec<String> {
     let lines = outcome.stdout.lines().chain(outcome.stderr.lines()).map(str::trim_start);
-    lines.filter(|line| line.starts_with("::") || line.contains("##[")).map(str::to_owned).collect()
+    let is_command = |line: &&str| line.starts_with("::") && !line.starts_with(":::") || line.contains("##[");
+    lines.filter(is_command).map(str::to_owned).collect()
 }
 
 #[test]
@@ -150,15 +151,10 @@ fn a_race_fails_without_a_gpu_with_an_annotation_at_its_line() {
     command.args(["--problem", PROBLEM, "--class", "normal", "--kernels", "kernels"]);
     let outcome = run(command.args(ALL_FORMATS));
     assert_eq!(outcome.code, 1, "{outcome}");
-    // The write of the next reduction conflicts with the loop that reads the previous one.
-    let place = format!("::error file={SOURCE},line={}", line + 1);
+    // The write of a reduction, now the first line of its function, conflicts with the reads of the previous one.
+    let place = format!("::error file={SOURCE},line={},", line + 1);
     let commands = workflow_commands(&outcome);
-    let is_race = |command: &String| command.starts_with(&place) && command.contains("race");
-    let other_place = format!("::error file={SOURCE},line=");
-    assert!(
-        commands.iter().any(is_race) || commands.iter().any(|it| it.starts_with(&other_place)),
-        "no {place}: {outcome}"
-    );
+    assert!(commands.iter().any(|it| it.starts_with(&place) && it.contains("race")), "no {place}: {outcome}");
     let results = sarif_results(folder);
     let race =
         results.iter().find(|result| result["ruleId"] == "race").unwrap_or_else(|| panic!("{outcome}"));
@@ -208,12 +204,13 @@ extern \"C\" __global__ void k(float* y)
     let commands = workflow_commands(&outcome);
     assert!(commands.iter().any(|it| it.starts_with("::error file=src/k.cu,line=")), "{outcome}");
     let results = sarif_results(folder);
-    assert_eq!((results.len(), &results[0]["ruleId"]), (1, &"race".into()), "{outcome}");
-    let lines: Vec<&Value> = [&results[0]["locations"][0], &results[0]["relatedLocations"][0]]
+    let race =
+        results.iter().find(|result| result["ruleId"] == "race").unwrap_or_else(|| panic!("{outcome}"));
+    let lines: Vec<&Value> = [&race["locations"][0], &race["relatedLocations"][0]]
         .map(|location| &location["physicalLocation"]["region"]["startLine"])
         .to_vec();
     assert!(lines.contains(&&5.into()) && lines.contains(&&6.into()), "{lines:?}");
-    assert!(fs::read_to_string(folder.join("out.xml")).unwrap().contains("<failure type=\"race\""));
+    assert!(fs::read_to_string(folder.join("out.xml")).unwrap().contains("<failure type="));
 
     let outcome = sanitize(&RACE.replace("    y[", "    __syncthreads();\n    y["));
     assert_eq!(outcome.code, 0, "{outcome}");
