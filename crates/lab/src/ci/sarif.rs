@@ -144,7 +144,7 @@ fn fingerprints(findings: &[(&CiFinding, usize)]) -> Vec<String> {
         for (number, index) in members.into_iter().enumerate() {
             let mut hasher = blake3::Hasher::new();
             hasher.update(&key).update(&(number as u64).to_le_bytes());
-            fingerprints[index] = hasher.finalize().to_hex()[..32].to_owned();
+            fingerprints[index].push_str(&hasher.finalize().to_hex()[..32]);
         }
     }
     fingerprints
