@@ -126,7 +126,8 @@ and the intervals include the variation between processes.
 
 Times are from CUDA graph replays. --cold adds times with the L2 cache flushed, --eager adds the
 time of one call with its launch. The virtual GPU gives modelled times only; they are never
-compared with measured times.
+compared with measured times. It also counts instructions and memory traffic for `gate`, and runs
+a small part of each problem under all its checkers.
 
 Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention),
 reference (our unfused kernel), none. The exit code is 3 if a baseline named with --require cannot
