@@ -13,7 +13,8 @@
 //! * [`invert`]: measures what known pathologies cost;
 //! * [`export`]: writes the files that are derived from a run's log;
 //! * [`report`]: writes a run as an HTML page and as Markdown;
-//! * [`gate`]: compares a run with the best recorded results.
+//! * [`gate`]: compares a run with the best recorded results;
+//! * [`ci`]: writes results for CI systems.
 //!
 //! Statistics of samples, as `bench` computes them:
 //!
@@ -27,6 +28,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod ci;
 pub mod evolve;
 pub mod export;
 pub mod gate;

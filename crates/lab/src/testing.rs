@@ -86,6 +86,7 @@ pub fn checked(passed: bool) -> CheckRecord {
         cases: 9,
         complaints: if passed { vec![] } else { vec![complaint] },
         repeats: None,
+        sanitized: passed,
     }
 }
 
@@ -156,6 +157,8 @@ pub fn bench_log() -> Vec<Event> {
             time_us: ModelledMicros(31.5),
             limiter: Some("tensor".to_owned()),
             work: None,
+            model: None,
+            counts: None,
         },
     });
     events.push(Event::Resumed { manifest: Box::new(manifest()) });
@@ -405,4 +408,136 @@ pub fn full_log() -> Vec<Event> {
     events.push(Event::Note { text: HOSTILE.to_owned() });
     events.push(Event::RunFinished { outcome: RunOutcome::ProblemFound });
     events
+}
+
+/// Checks a SARIF log against the parts of the SARIF 2.1.0 schema that Warpsmith uses: required properties, no unknown
+/// properties, types and allowed values. Returns the first error. The official schema is not part of this repository.
+pub fn sarif_error(log: &serde_json::Value) -> Option<String> {
+    check_sarif(log, "log", "log").err()
+}
+
+/// A property of a SARIF object.
+struct SarifProperty(&'static str, bool, SarifType);
+
+/// The type of a SARIF property.
+enum SarifType {
+    Text,
+    OneOf(&'static [&'static str]),
+    /// An integer, at least this.
+    Integer(i64),
+    Boolean,
+    Object(&'static str),
+    /// A list of objects.
+    List(&'static str),
+    /// An object whose values are texts.
+    Texts,
+}
+
+fn sarif_object(name: &str) -> Vec<SarifProperty> {
+    use SarifProperty as P;
+    use SarifType::{Boolean, Integer, List, Object, OneOf, Text, Texts};
+    const LEVELS: &[&str] = &["none", "note", "warning", "error"];
+    match name {
+        "log" => vec![
+            P("$schema", false, Text),
+            P("version", true, OneOf(&["2.1.0"])),
+            P("runs", true, List("run")),
+        ],
+        "run" => vec![
+            P("tool", true, Object("tool")),
+            P("automationDetails", false, Object("automationDetails")),
+            P("columnKind", false, OneOf(&["utf16CodeUnits", "unicodeCodePoints"])),
+            P("invocations", false, List("invocation")),
+            P("results", false, List("result")),
+        ],
+        "tool" => vec![P("driver", true, Object("driver"))],
+        "driver" => vec![
+            P("name", true, Text),
+            P("semanticVersion", false, Text),
+            P("informationUri", false, Text),
+            P("rules", false, List("rule")),
+        ],
+        "automationDetails" => vec![P("id", false, Text)],
+        "invocation" => vec![P("executionSuccessful", true, Boolean)],
+        "rule" => vec![
+            P("id", true, Text),
+            P("name", false, Text),
+            P("shortDescription", false, Object("multiformat")),
+            P("fullDescription", false, Object("multiformat")),
+            P("help", false, Object("multiformat")),
+            P("defaultConfiguration", false, Object("configuration")),
+        ],
+        "multiformat" => vec![P("text", true, Text), P("markdown", false, Text)],
+        "configuration" => vec![P("level", false, OneOf(LEVELS))],
+        "result" => vec![
+            P("ruleId", false, Text),
+            P("ruleIndex", false, Integer(-1)),
+            P("level", false, OneOf(LEVELS)),
+            P("message", true, Object("message")),
+            P("locations", false, List("location")),
+            P("relatedLocations", false, List("location")),
+            P("partialFingerprints", false, Texts),
+            P("occurrenceCount", false, Integer(1)),
+        ],
+        "message" => vec![P("text", true, Text)],
+        "location" => vec![
+            P("id", false, Integer(-1)),
+            P("physicalLocation", false, Object("physicalLocation")),
+            P("logicalLocations", false, List("logicalLocation")),
+            P("message", false, Object("message")),
+        ],
+        "physicalLocation" => vec![
+            P("artifactLocation", true, Object("artifactLocation")),
+            P("region", false, Object("region")),
+        ],
+        "artifactLocation" => vec![P("uri", false, Text)],
+        "region" => vec![P("startLine", false, Integer(1)), P("startColumn", false, Integer(1))],
+        "logicalLocation" => vec![P("name", false, Text), P("kind", false, Text)],
+        _ => Vec::new(),
+    }
+}
+
+fn check_sarif(value: &serde_json::Value, object: &str, path: &str) -> Result<(), String> {
+    let fields = value.as_object().ok_or_else(|| format!("{path} is not an object"))?;
+    let properties = sarif_object(object);
+    for name in fields.keys() {
+        if !properties.iter().any(|SarifProperty(known, ..)| known == name) {
+            return Err(format!("{path} has the unknown property {name}"));
+        }
+    }
+    for SarifProperty(name, required, kind) in properties {
+        let path = format!("{path}.{name}");
+        let Some(value) = fields.get(name) else {
+            if required {
+                return Err(format!("{path} is missing"));
+            }
+            continue;
+        };
+        let is_valid = match kind {
+            SarifType::Text => value.is_string(),
+            SarifType::OneOf(names) => value.as_str().is_some_and(|text| names.contains(&text)),
+            SarifType::Integer(least) => value.as_i64().is_some_and(|number| number >= least),
+            SarifType::Boolean => value.is_boolean(),
+            SarifType::Texts => {
+                value.as_object().is_some_and(|it| it.values().all(serde_json::Value::is_string))
+            }
+            SarifType::Object(inner) => {
+                check_sarif(value, inner, &path)?;
+                true
+            }
+            SarifType::List(inner) => match value.as_array() {
+                Some(items) => {
+                    for (index, item) in items.iter().enumerate() {
+                        check_sarif(item, inner, &format!("{path}[{index}]"))?;
+                    }
+                    true
+                }
+                None => false,
+            },
+        };
+        if !is_valid {
+            return Err(format!("{path} is {value}"));
+        }
+    }
+    Ok(())
 }

@@ -137,6 +137,7 @@ Examples:
   warpsmith check
   warpsmith check wmma --problem b1h8kv2s513d64-causal-e4m3 --class all
   warpsmith check wmma --suite canonical --sanitize
+  warpsmith check wmma --sanitize --sarif check.sarif --github
   warpsmith check --fuzz 200 --seed 7
   warpsmith check wmma --set BLOCK_N=64 --problem mission --svg maps")]
     Check(CheckOptions),
@@ -149,7 +150,8 @@ and the intervals include the variation between processes.
 
 Times are from CUDA graph replays. --cold adds times with the L2 cache flushed, --eager adds the \
 time of one call with its launch. The virtual GPU gives modelled times only; they are never \
-compared with measured times.
+compared with measured times. It also counts instructions and memory traffic for `gate`, and runs \
+a small part of each problem under all its checkers.
 
 Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention), \
 reference (our unfused kernel), none. The exit code is 3 if a baseline named with --require cannot \
@@ -241,14 +243,25 @@ Examples:
     /// Fail if a run has a wrong result or is slower than the leaderboard
     #[command(after_help = "\
 A run fails on a wrong result, on a candidate that did not compile or run, and on registers or \
-spills above the family's limits. It also fails on a regression: the best candidate's median is \
-more than 2% above the leaderboard's, the intervals do not overlap, and the rank test agrees. \
-Missing data gives exit code 4, never success.
+spills above the family's limits. Missing data gives exit code 4, never success.
+
+A run on a GPU also fails on a regression: the best candidate's median is more than 2% above the \
+leaderboard's, the intervals do not overlap, and the rank test agrees.
+
+A run on the virtual GPU needs no GPU. Every candidate is compared with its own entry: registers \
+(4 more are allowed), spilled bytes (no increase), and, with 2% allowed, shared memory, \
+instructions, sectors of global and local memory, bank conflicts and the modelled time. A modelled \
+time of another version of the time model is not compared. Entries of different devices are \
+never compared.
+
+--update records first results and improvements. To accept a larger value, remove the entry's line \
+from the leaderboard and update it.
 
 Examples:
   warpsmith gate --leaderboard leaderboard.json
   warpsmith gate --leaderboard leaderboard.json --update
-  warpsmith gate --leaderboard leaderboard.json --junit gate.xml --github")]
+  warpsmith gate --leaderboard leaderboard.json --junit gate.xml --github
+  warpsmith gate --leaderboard leaderboard.json --sarif gate.sarif")]
     Gate(GateOptions),
     /// Score the search strategies on recorded search spaces; needs no GPU
     #[command(after_help = "\
@@ -320,6 +333,7 @@ Examples:
   warpsmith sanitize kernel.cu
   warpsmith sanitize kernel.cu --block 64 --arg 'f32[64]=iota' --print all
   warpsmith sanitize kernel.cu --counters --device virtual:a100
+  warpsmith sanitize kernel.cu --sarif kernel.sarif --github
   warpsmith sanitize wmma --problem b1h2s200d64-causal-e4m3 --counters")]
     Sanitize(SanitizeOptions),
     /// Print a completion script for a shell
@@ -414,6 +428,23 @@ pub struct RunFolderOptions {
     pub run_dir: Option<PathBuf>,
 }
 
+/// Output for CI systems.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CiOptions {
+    /// Also write the findings as SARIF 2.1.0, for code scanning
+    #[arg(long, value_name = "FILE")]
+    pub sarif: Option<PathBuf>,
+    /// Also write a JUnit file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Also print annotations for GitHub; with --json they go to stderr
+    #[arg(long)]
+    pub github: bool,
+    /// Also append a summary in Markdown to this file
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
+}
+
 /// Options of `build`.
 #[derive(Debug, Args)]
 pub struct BuildOptions {
@@ -485,6 +516,9 @@ pub struct CheckOptions {
     /// Number of parallel cases (default: one per core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
+    /// Output for CI systems.
+    #[command(flatten)]
+    pub ci: CiOptions,
 }
 
 /// Options of `bench`.
@@ -714,7 +748,7 @@ pub struct ProcessOptions {
 /// Options of `gate`.
 #[derive(Debug, Args)]
 pub struct GateOptions {
-    /// Leaderboard file with the best times so far; a missing file counts as empty
+    /// Leaderboard file with the best results so far; a missing file counts as empty
     #[arg(long, value_name = "FILE")]
     pub leaderboard: PathBuf,
     /// Run to judge (default: the latest bench in warpsmith-runs)
@@ -723,18 +757,15 @@ pub struct GateOptions {
     /// Suites whose problems the run must contain (default: the leaderboard's problems for the run's device)
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Vec<String>,
-    /// Timer whose times are judged
+    /// Timer whose measured times are judged
     #[arg(long, value_enum, default_value_t = GateTimer::Hot)]
     pub timer: GateTimer,
-    /// Add better times and new problems to the leaderboard
+    /// Add better results and new entries to the leaderboard
     #[arg(long)]
     pub update: bool,
-    /// Also write a JUnit file
-    #[arg(long, value_name = "FILE")]
-    pub junit: Option<PathBuf>,
-    /// Also print annotations for GitHub
-    #[arg(long)]
-    pub github: bool,
+    /// Output for CI systems.
+    #[command(flatten)]
+    pub ci: CiOptions,
 }
 
 /// The timers that `gate` can judge: graph replays, graph replays with a flushed L2 cache, and single calls.
@@ -827,6 +858,9 @@ pub struct SanitizeOptions {
     /// Number of worker threads (default: one per core)
     #[arg(long, short, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub jobs: usize,
+    /// Output for CI systems.
+    #[command(flatten)]
+    pub ci: CiOptions,
 }
 
 /// The flags that describe a launch. A source file can have the same flags in its `// warpsmith:` comments.

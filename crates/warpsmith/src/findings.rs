@@ -83,11 +83,17 @@ impl Quote {
     }
 }
 
-/// The line of the innermost frame whose file can be read. Headers of the compiler may not be readable.
-fn quote(place: &Place, sources: &Sources) -> Option<Quote> {
+/// The innermost frame whose file can be read, with the text of its line. Headers of the compiler may not be readable.
+pub fn shown_frame<'p>(place: &'p Place, sources: &Sources) -> Option<(&'p SourceFrame, String)> {
     place.frames.iter().find_map(|frame| {
         let source = sources(&frame.file)?;
         let text = source.lines().nth((frame.line as usize).checked_sub(1)?)?.to_owned();
+        Some((frame, text))
+    })
+}
+
+fn quote(place: &Place, sources: &Sources) -> Option<Quote> {
+    shown_frame(place, sources).map(|(frame, text)| {
         let first = text.len() - text.trim_start().len();
         let column = text
             .char_indices()
@@ -101,7 +107,7 @@ fn quote(place: &Place, sources: &Sources) -> Option<Quote> {
         // Escape sequences before a position shift it.
         let shifted = |byte: usize| text.get(..byte).map_or(byte, |before| visible(before).len());
         let (start, end) = (shifted(start), shifted(end));
-        Some(Quote { file: one_line(&frame.file), line: frame.line, text: visible(&text), start, end })
+        Quote { file: one_line(&frame.file), line: frame.line, text: visible(&text), start, end }
     })
 }
 

@@ -1,6 +1,7 @@
 //! The command line. This file only dispatches; each command has a file in `commands/`.
 
 mod bench_table;
+mod ci_output;
 mod cli;
 mod commands;
 mod error;

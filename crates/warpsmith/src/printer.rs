@@ -125,20 +125,46 @@ fn is_hidden(c: char) -> bool {
 /// The text for the terminal: styles unchanged, everything else escaped.
 fn rendered(text: &str) -> String {
     let pieces = text.split(&**MARK).enumerate();
-    pieces.map(|(index, piece)| if index % 2 == 0 { visible(piece) } else { piece.to_owned() }).collect()
+    let text: String =
+        pieces.map(|(index, piece)| if index % 2 == 0 { visible(piece) } else { piece.to_owned() }).collect();
+    without_workflow_commands(text)
+}
+
+/// Changes text that GitHub Actions would execute as a workflow command: a line that starts with `::`, also after
+/// spaces and styles, and `##[` anywhere. A step reads both streams of the program. A line with `:::` is not a command;
+/// snippets of sources have such lines.
+fn without_workflow_commands(text: String) -> String {
+    let is_command = |line: &str| {
+        let mut rest = line.trim_start();
+        while let Some((_, after)) = rest.strip_prefix("\x1b[").and_then(|it| it.split_once('m')) {
+            rest = after.trim_start();
+        }
+        rest.starts_with("::") && !rest.starts_with(":::")
+    };
+    if !text.contains("##[") && !text.lines().any(is_command) {
+        return text;
+    }
+    let escape = |line: &str| {
+        let line = line.replace("##[", "#\\#[");
+        if is_command(&line) { line.replacen("::", "\\::", 1) } else { line }
+    };
+    text.split('\n').map(escape).collect::<Vec<String>>().join("\n")
 }
 
 /// Escapes hidden characters in a JSON text without changing its meaning: they can occur only inside strings.
 fn rendered_json(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut escaped, c| {
-        if is_hidden(c) && c != '\n' {
-            let mut units = [0; 2];
-            escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
-        } else {
-            escaped.push(c);
-        }
-        escaped
-    })
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut escaped, c| {
+            if is_hidden(c) && c != '\n' {
+                let mut units = [0; 2];
+                escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+            } else {
+                escaped.push(c);
+            }
+            escaped
+        })
+        // A workflow command of GitHub; the two characters can only be inside a string.
+        .replace("##[", "#\\u0023[")
 }
 
 /// Writes the output of a command.
@@ -173,6 +199,17 @@ impl Printer {
     /// Writes a JSON document to stdout.
     pub fn json_text(&self, text: &str) {
         self.write(&rendered_json(text));
+    }
+
+    /// Writes workflow commands of GitHub: to stdout, or to stderr if stdout has JSON. Untrusted text in them must be
+    /// escaped.
+    pub fn workflow_commands(&self, text: &str) {
+        let text = visible(text.trim_end());
+        match () {
+            () if text.is_empty() => {}
+            () if self.json => drop(writeln!(anstream::stderr(), "{text}")),
+            () => self.write(&text),
+        }
     }
 
     fn write(&self, text: &str) {
@@ -258,6 +295,25 @@ mod tests {
             assert_eq!(rendered(text), escaped);
         }
         assert_eq!(one_line("a\nholds\tb"), "a\\nholds\\tb");
+    }
+
+    #[test]
+    fn untrusted_text_is_not_a_workflow_command() {
+        for (text, escaped) in [
+            ("::error::x", "\\::error::x"),
+            ("a\n  \t::set-output name=a::b\nc", "a\n  \t\\::set-output name=a::b\nc"),
+            ("x ##[error]y", "x #\\#[error]y"),
+            ("std::vector a::b", "std::vector a::b"),
+            ("  ::: kernel.cu:3:5", "  ::: kernel.cu:3:5"),
+        ] {
+            assert_eq!(rendered(text), escaped);
+        }
+        let text = rendered(&styled(BAD, "::warning::x"));
+        assert!(text.contains("\\::warning"), "{text:?}");
+        let value = serde_json::json!({"a": "##[error]x"});
+        let text = rendered_json(&value.to_string());
+        assert!(!text.contains("##["), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lab::ci;
 use lab::export::EXPORTERS;
 use lab::gate::{GateRequest, Leaderboard, judge, output, update};
 use lab::report::headline;
@@ -86,10 +87,17 @@ fn check_page(page: &str) {
 fn judge_run(state: &RunState, board: &mut Leaderboard, timer: Timer) {
     let asked = GateRequest { problems: vec!["b1h8s512d64-fp16".to_owned()], timer };
     let mut report = judge(state, board, &asked);
-    drop((output::text(&report), output::github(&report, "leaderboard.json")));
+    let converted = output::ci_report(&report, "leaderboard.json");
+    drop((output::text(&report), ci::summary(&converted)));
+    for line in ci::github(&converted).lines() {
+        assert!(
+            line.starts_with("::error ") || line.starts_with("::warning ") || line.starts_with("::notice ")
+        );
+    }
+    assert_eq!(lab::testing::sarif_error(&ci::sarif(&converted)), None);
     let json = output::json(&report).expect("a report can be written");
     serde_json::from_str::<Value>(&json).expect("a report is JSON");
-    let junit = output::junit(&report);
+    let junit = ci::junit(&converted);
     roxmltree::Document::parse(&junit).expect("the JUnit file is well-formed");
     update(&mut report, board);
     let _ = report.outcome();

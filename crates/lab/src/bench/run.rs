@@ -436,7 +436,7 @@ impl<O: Op> Bench<'_, O> {
             draws: case.draws.clone(),
             steps: case.steps.clone(),
             seed: case.seed,
-            checks: vgpu::Checks::None,
+            checks: if self.runs_checkers(workers.subject) { vgpu::Checks::All } else { vgpu::Checks::None },
         };
         let mut judged = || -> Result<JudgedTrial, WorkerError> {
             let extra = workers.ask(self.factory, 0, &part).and_then(built)?.extra_tolerance.is_some();
@@ -511,6 +511,13 @@ impl<O: Op> Bench<'_, O> {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Whether a subject's launches on the cut problem run under all checkers of the virtual GPU. The launches at full
+    /// size do not: they would take several times as long.
+    fn runs_checkers(&self, subject: &Subject<'_>) -> bool {
+        let is_virtual = matches!(self.plan.device, Device::Virtual { .. });
+        subject.is_kernel() && is_virtual && subject.check == SubjectCheck::Whole
     }
 
     /// Whether a subject's processes all start their run before the first reply is awaited. On a GPU a kernel's worker
@@ -602,7 +609,8 @@ impl<O: Op> Bench<'_, O> {
             Ok(judged) => judged,
             Err(error) => return Ok(Err(error)),
         };
-        let check = check_record(judged);
+        let sanitized = self.runs_checkers(subject);
+        let check = CheckRecord { sanitized, ..check_record(judged) };
         let complaints = complaint_text(&check);
         self.run.record(&Event::Checked { of: participant.key.of.clone(), check })?;
         Ok(match complaints {
@@ -655,6 +663,8 @@ impl<O: Op> Bench<'_, O> {
                 time_us: modelled.time_us,
                 limiter: Some(modelled.limiter.clone()),
                 work: Some(work),
+                model: Some(vgpu::model::VERSION),
+                counts: Some(modelled.counts),
             };
             self.run.record(&Event::Modelled { of: participant.key.of.clone(), modelled })?;
         }
@@ -736,6 +746,7 @@ pub(crate) fn check_record(judged: JudgedTrial) -> CheckRecord {
         cases: launches as u32,
         complaints,
         repeats: None,
+        sanitized: false,
     }
 }
 

@@ -1,11 +1,13 @@
 //! The rules of the gate.
 
+use indexmap::IndexSet;
+
 use super::change::RunTime;
 use super::leaderboard::select_samples;
-use super::{BestOnRecord, Change, GateFinding, GateReport, GateRow, Leaderboard, MissingData, RowStatus};
-use crate::run::{
-    self, FailureKind, Measurement, RunState, SpeedupRecord, StageKey, StageOutcome, StageState, Timer, Utc,
+use super::{
+    Basis, BestOnRecord, Change, GateFinding, GateReport, GateRow, Leaderboard, MissingData, counted, rules,
 };
+use crate::run::{self, Measurement, RunState, SpeedupRecord, Timer, Utc};
 use crate::stats::{Interval, SampleError, Samples};
 
 /// What the gate checks.
@@ -23,10 +25,14 @@ pub fn judge(state: &RunState, board: &Leaderboard, request: &GateRequest) -> Ga
     let manifest = state.manifest.as_ref();
     let device = manifest.and_then(|manifest| manifest.gpu.known());
     let problems = problems(state, board, request, device);
+    let device_name = device.cloned().unwrap_or_else(|| "unknown device".to_owned());
+    if counted::is_virtual(state) {
+        let rows = counted::rows(state, board, device, &problems);
+        return GateReport::new(device_name, Basis::Counted, request.timer, rows);
+    }
     let run = JudgedRun { state, rows: run::rows(state), timer: request.timer };
     let rows = problems.iter().map(|problem| row(&run, board, device, problem)).collect();
-    let device = device.cloned().unwrap_or_else(|| "unknown device".to_owned());
-    GateReport::new(device, request.timer, rows)
+    GateReport::new(device_name, Basis::Measured, request.timer, rows)
 }
 
 /// The requested problems, and all others that the run has results for.
@@ -38,9 +44,14 @@ fn problems(
 ) -> Vec<String> {
     let mut problems = request.problems.clone();
     if problems.is_empty() {
-        let on_record = board.entries().iter();
-        let ours = on_record.filter(|best| Some(&best.device) == device && best.timer == request.timer);
-        problems.extend(ours.map(|best| best.problem.clone()));
+        let measured = board.entries().iter().filter(|best| best.timer == request.timer);
+        let measured = measured.map(|best| (&best.device, &best.problem));
+        let counted = board.counted().iter().map(|record| (&record.device, &record.problem));
+        let on_record: Vec<_> =
+            if counted::is_virtual(state) { counted.collect() } else { measured.collect() };
+        let ours = on_record.into_iter().filter(|(known, _)| Some(*known) == device);
+        let ours: IndexSet<String> = ours.map(|(_, problem)| problem.clone()).collect();
+        problems.extend(ours);
     }
     let candidates = state.checks.keys().chain(state.builds.keys()).chain(state.modelled.keys());
     let candidates = candidates.chain(state.failures.iter().map(|failure| &failure.of));
@@ -63,125 +74,21 @@ struct JudgedRun<'s> {
 
 fn row(run: &JudgedRun<'_>, board: &Leaderboard, device: Option<&String>, problem: &str) -> GateRow {
     let state = run.state;
-    let mut row = GateRow {
-        problem: problem.to_owned(),
-        standing: RowStatus::Incomplete,
-        candidate: None,
-        build: None,
-        p50_us: None,
-        interval_us: None,
-        processes: None,
-        best_candidate: None,
-        best_p50_us: None,
-        change: None,
-        findings: Vec::new(),
-        gaps: Vec::new(),
-        throttled: false,
-        new_best: None,
-    };
-    check_correctness(state, &mut row);
-    check_resources(state, &mut row);
-    find_unfinished(state, &mut row);
+    let mut row = GateRow::new(problem, None);
+    rules::check_correctness(state, &mut row);
+    rules::check_resources(state, &mut row);
+    rules::find_unfinished(state, &mut row);
     match device {
         None => row.gaps.push(MissingData::UnknownDevice),
         Some(device) => check_time(run, board, device, &mut row),
     }
-    find_skipped(state, &mut row);
+    rules::find_skipped(state, &mut row);
     if row.candidate.is_none() && row.findings.is_empty() && row.gaps.is_empty() {
         let modelled = state.modelled.keys().any(|of| of.problem == row.problem);
         row.gaps.push(if modelled { MissingData::OnlyModelled } else { MissingData::NotMeasured });
     }
     row.set_status();
     row
-}
-
-/// Adds findings for wrong answers and failed candidates.
-fn check_correctness(state: &RunState, row: &mut GateRow) {
-    for (of, check) in state.checks.iter().filter(|(of, _)| of.problem == row.problem) {
-        if !check.passed && !state.is_baseline(&of.subject) {
-            let reason = check.complaints.first().map(|complaint| complaint.message.clone());
-            let reason = reason.unwrap_or_else(|| "the log has no reason".to_owned());
-            row.findings.push(GateFinding::WrongAnswer { candidate: of.subject.clone(), reason });
-        }
-    }
-    for failure in state.failures.iter().filter(|failure| failure.of.problem == row.problem) {
-        let candidate = failure.of.subject.clone();
-        let reason = failure.reason.clone();
-        match failure.kind {
-            _ if state.is_baseline(&candidate) => {}
-            FailureKind::Refused => {} // see `find_skipped`
-            // The failed check has added the finding already.
-            FailureKind::WrongAnswer if state.checks.get(&failure.of).is_some_and(|check| !check.passed) => {}
-            FailureKind::WrongAnswer => row.findings.push(GateFinding::WrongAnswer { candidate, reason }),
-            kind => row.findings.push(GateFinding::Broken { candidate, failure: kind, reason }),
-        }
-    }
-}
-
-/// Adds findings for registers, spills and serialised products above the family's limits.
-fn check_resources(state: &RunState, row: &mut GateRow) {
-    for (of, build) in state.builds.iter().filter(|(of, _)| of.problem == row.problem) {
-        let candidate = || of.subject.clone();
-        if let Some(limit) = build.registers_limit.filter(|&limit| build.registers > limit) {
-            row.findings.push(GateFinding::Registers {
-                candidate: candidate(),
-                registers: build.registers,
-                limit,
-            });
-        }
-        if let Some(limit) = build.spill_bytes_limit.filter(|&limit| build.spill_bytes > limit) {
-            row.findings.push(GateFinding::Spills {
-                candidate: candidate(),
-                bytes: build.spill_bytes,
-                limit,
-            });
-        }
-        let serialised = build.serialised_wgmma;
-        if let Some(limit) = build.serialised_wgmma_limit.filter(|&limit| serialised > limit) {
-            row.findings.push(GateFinding::SerialisedWgmma {
-                candidate: candidate(),
-                notes: serialised,
-                limit,
-            });
-        }
-    }
-}
-
-/// Adds a gap for every candidate with an unfinished stage.
-fn find_unfinished(state: &RunState, row: &mut GateRow) {
-    for (key, stage) in state.stages.iter().filter(|(key, _)| key.of.problem == row.problem) {
-        // A rebuilt candidate has another key, so a finished stage with any build counts.
-        let is_done = |other: &StageKey| {
-            let same = (other.stage, &other.of.problem, &other.of.subject)
-                == (key.stage, &key.of.problem, &key.of.subject);
-            same && matches!(state.stages.get(other), Some(StageState::Finished(StageOutcome::Done)))
-        };
-        let is_candidate = !state.is_baseline(&key.of.subject);
-        if is_candidate && *stage == StageState::Started && !state.stages.keys().any(is_done) {
-            row.gaps.push(MissingData::CutShort { subject: key.of.subject.clone() });
-        }
-    }
-}
-
-/// Adds gaps for skipped candidates. A family need not support every problem, so a skipped candidate is not a gap if
-/// another one was measured. It is a gap if no candidate was measured, or if the skipped one holds the record.
-fn find_skipped(state: &RunState, row: &mut GateRow) {
-    let refused = state.failures.iter().filter(|failure| failure.kind == FailureKind::Refused);
-    let refused = refused.map(|failure| (&failure.of, &failure.reason));
-    let skipped = state.stages.iter().filter_map(|(key, stage)| match stage {
-        StageState::Finished(StageOutcome::Skipped { reason }) => Some((&key.of, reason)),
-        _ => None,
-    });
-    for (of, reason) in refused.chain(skipped).filter(|(of, _)| of.problem == row.problem) {
-        let holds_the_record = row.best_candidate.as_ref() == Some(&of.subject);
-        let is_measured = row.candidate.as_ref() == Some(&of.subject);
-        if !state.is_baseline(&of.subject) && !is_measured && (row.candidate.is_none() || holds_the_record) {
-            let gap = MissingData::Skipped { subject: of.subject.clone(), reason: reason.clone() };
-            if !row.gaps.contains(&gap) {
-                row.gaps.push(gap);
-            }
-        }
-    }
 }
 
 /// A candidate's time in the run.

@@ -1,15 +1,18 @@
 //! The leaderboard: a file with the best results on record.
 
-use std::fmt::Write as _;
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use vgpu::model::ModelledMicros;
 
-use crate::run::{Commit, Fact, MeasuredMicros, Timer, Utc};
+use crate::run::{Commit, Fact, LaunchCounts, MeasuredMicros, Timer, Utc};
 use crate::stats::{Interval, SampleError, Samples};
 
-const SCHEMA: u32 = 1;
+/// The newest schema that this program reads. A file without entries of virtual GPUs is written as schema 1, which
+/// older programs read. They would drop the other entries, so they must refuse a file that has some.
+const SCHEMA: u32 = 2;
 
 /// The largest leaderboard that is read, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
@@ -17,10 +20,11 @@ const MAX_BYTES: u64 = 256 << 20;
 /// The most samples that an entry keeps for the rank test.
 pub const SAMPLES_KEPT: usize = 400;
 
-/// The best result per problem, device and timer.
+/// The best result per problem, device and timer; for virtual GPUs, per problem, device and candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leaderboard {
     best: Vec<BestOnRecord>,
+    counted: Vec<CountedRecord>,
 }
 
 /// The best result for a problem, a device and a timer.
@@ -49,6 +53,37 @@ pub struct BestOnRecord {
     pub speedups: Vec<(String, f64)>,
     /// Samples in ascending order. Of more than [`SAMPLES_KEPT`], an evenly spaced selection is kept.
     pub samples_us: Vec<f64>,
+}
+
+/// What a candidate needed on a virtual GPU. Nothing in it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountedRecord {
+    /// The name of the virtual GPU: `virtual l4`.
+    pub device: String,
+    /// The problem's name.
+    pub problem: String,
+    /// The candidate's name.
+    pub candidate: String,
+    /// The build's hash.
+    pub build: String,
+    /// The compiler and its version.
+    pub compiler: String,
+    /// The commit of the run.
+    pub commit: Fact<Commit>,
+    /// When the entry was recorded.
+    pub recorded: Utc,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Spilled bytes per thread.
+    pub spill_bytes: u32,
+    /// Shared memory per block.
+    pub shared_bytes: u64,
+    /// The counts of a launch.
+    pub counts: LaunchCounts,
+    /// The modelled time.
+    pub time_us: ModelledMicros,
+    /// The version of the time model.
+    pub model: u32,
 }
 
 /// Why a leaderboard cannot be read or written.
@@ -100,6 +135,8 @@ struct Header {
 #[derive(Deserialize)]
 struct File {
     best: Vec<BestOnRecord>,
+    #[serde(default)]
+    counted: Vec<CountedRecord>,
 }
 
 impl Leaderboard {
@@ -123,7 +160,7 @@ impl Leaderboard {
         if schema > SCHEMA {
             return Err(LeaderboardError::Newer { path: path_buf(), schema });
         }
-        let File { best } = serde_json::from_str(text).map_err(form)?;
+        let File { best, counted } = serde_json::from_str(text).map_err(form)?;
         let mut board = Leaderboard::default();
         for entry in best {
             let (problem, device) = (entry.problem.clone(), entry.device.clone());
@@ -137,25 +174,43 @@ impl Leaderboard {
                 None => board.best.push(entry),
             }
         }
+        let mut keys = HashSet::new();
+        for record in &counted {
+            let error = if keys.insert((&record.device, &record.problem, &record.candidate)) {
+                record.find_error()
+            } else {
+                Some(format!("there are two entries for {}", record.candidate))
+            };
+            if let Some(message) = error {
+                let (problem, device) = (record.problem.clone(), record.device.clone());
+                return Err(LeaderboardError::Entry { path: path_buf(), problem, device, message });
+            }
+        }
+        board.counted = counted;
         Ok(board)
     }
 
     /// Writes the file atomically. Each entry is one line and the lines are sorted, so that a diff shows only the
     /// changed entries.
     pub fn write(&self, path: &Path) -> Result<(), LeaderboardError> {
-        let mut entries: Vec<&BestOnRecord> = self.best.iter().collect();
-        entries.sort_by_key(|best| (&best.device, &best.problem, best.timer));
-        let mut text = format!("{{\n  \"schema\": {SCHEMA},\n  \"best\": [");
-        for (index, best) in entries.into_iter().enumerate() {
-            let line = serde_json::to_string(best).map_err(|error| LeaderboardError::Form {
-                path: path.to_owned(),
-                message: error.to_string(),
-            })?;
-            let comma = if index == 0 { "" } else { "," };
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{comma}\n    {line}");
+        let mut best: Vec<&BestOnRecord> = self.best.iter().collect();
+        best.sort_by_key(|best| (&best.device, &best.problem, best.timer));
+        let mut counted: Vec<&CountedRecord> = self.counted.iter().collect();
+        counted.sort_by_key(|record| (&record.device, &record.problem, &record.candidate));
+        let schema = if counted.is_empty() { 1 } else { SCHEMA };
+        let mut text = format!("{{\n  \"schema\": {schema},\n  \"best\": [");
+        let form = |error: serde_json::Error| LeaderboardError::Form {
+            path: path.to_owned(),
+            message: error.to_string(),
+        };
+        text += &entry_lines(&best).map_err(form)?;
+        text += "\n  ]";
+        if !counted.is_empty() {
+            text += ",\n  \"counted\": [";
+            text += &entry_lines(&counted).map_err(form)?;
+            text += "\n  ]";
         }
-        text.push_str("\n  ]\n}\n");
+        text += "\n}\n";
         gpu::paths::write_atomically(path, text.as_bytes())
             .map_err(|error| LeaderboardError::Io { path: path.to_owned(), error })
     }
@@ -170,10 +225,66 @@ impl Leaderboard {
         self.best.iter().find(|best| best.is_for(device, problem, timer))
     }
 
+    /// All entries of virtual GPUs.
+    pub fn counted(&self) -> &[CountedRecord] {
+        &self.counted
+    }
+
+    /// The entry for a virtual GPU, a problem and a candidate.
+    pub fn counted_record(&self, device: &str, problem: &str, candidate: &str) -> Option<&CountedRecord> {
+        let is_it = |record: &&CountedRecord| {
+            (record.device.as_str(), record.problem.as_str(), record.candidate.as_str())
+                == (device, problem, candidate)
+        };
+        self.counted.iter().find(is_it)
+    }
+
+    /// Adds an entry and removes the previous one for the same virtual GPU, problem and candidate.
+    pub fn record_counted(&mut self, record: CountedRecord) {
+        self.counted.retain(|before| {
+            (&before.device, &before.problem, &before.candidate)
+                != (&record.device, &record.problem, &record.candidate)
+        });
+        self.counted.push(record);
+    }
+
     /// Adds an entry and removes the previous one for the same device, problem and timer.
     pub fn record(&mut self, best: BestOnRecord) {
         self.best.retain(|before| !before.is_for(&best.device, &best.problem, best.timer));
         self.best.push(best);
+    }
+}
+
+/// Entries as lines of a JSON array.
+fn entry_lines(entries: &[&impl Serialize]) -> Result<String, serde_json::Error> {
+    let lines = entries.iter().map(|entry| Ok(format!("\n    {}", serde_json::to_string(entry)?)));
+    Ok(lines.collect::<Result<Vec<String>, serde_json::Error>>()?.join(","))
+}
+
+impl CountedRecord {
+    /// The reason why the entry cannot be used in a comparison, if there is one.
+    fn find_error(&self) -> Option<String> {
+        let time = self.time_us.0;
+        (!(time.is_finite() && time > 0.0)).then(|| format!("time_us is {time}; it must be above 0"))
+    }
+
+    /// The record with the smaller value of every quantity. Otherwise each new record could be a little larger in
+    /// some quantity, and the sum of small increases would pass.
+    pub(super) fn merged_with(self, before: &CountedRecord) -> Self {
+        let time = self.time_us.0.min(before.time_us.0);
+        CountedRecord {
+            registers: self.registers.min(before.registers),
+            spill_bytes: self.spill_bytes.min(before.spill_bytes),
+            shared_bytes: self.shared_bytes.min(before.shared_bytes),
+            counts: LaunchCounts {
+                instructions: self.counts.instructions.min(before.counts.instructions),
+                global_sectors: self.counts.global_sectors.min(before.counts.global_sectors),
+                local_sectors: self.counts.local_sectors.min(before.counts.local_sectors),
+                bank_conflicts: self.counts.bank_conflicts.min(before.counts.bank_conflicts),
+            },
+            time_us: if self.model == before.model { ModelledMicros(time) } else { self.time_us },
+            ..self
+        }
     }
 }
 
@@ -259,6 +370,63 @@ pub(super) mod tests {
         assert_eq!(board.entries()[0].p50_us, MeasuredMicros(9.0));
     }
 
+    fn counted(candidate: &str) -> CountedRecord {
+        CountedRecord {
+            device: "virtual l4".to_owned(),
+            problem: "a".to_owned(),
+            candidate: candidate.to_owned(),
+            build: "3f9a".to_owned(),
+            compiler: "NVRTC 13.0.88".to_owned(),
+            commit: Fact::default(),
+            recorded: Utc::from_unix_millis(1_794_721_630_123),
+            registers: 40,
+            spill_bytes: 0,
+            shared_bytes: 1024,
+            counts: LaunchCounts { instructions: 7, ..LaunchCounts::default() },
+            time_us: ModelledMicros(2.5),
+            model: 1,
+        }
+    }
+
+    #[test]
+    fn entries_of_virtual_gpus_round_trip_and_raise_the_schema() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leaderboard.json");
+        let mut board = Leaderboard::default();
+        board.record(best("b", vec![10.1, 10.25, 10.4]));
+        board.write(&path).unwrap();
+        // Older programs can read a file without them.
+        assert!(fs::read_to_string(&path).unwrap().contains("\"schema\": 1,"));
+        for candidate in ["y", "x", "x"] {
+            board.record_counted(counted(candidate));
+        }
+        board.write(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\"schema\": 2,"), "{text}");
+        let back = Leaderboard::read(&path).unwrap();
+        assert_eq!((back.entries().len(), back.counted().len()), (1, 2));
+        assert_eq!(back.counted_record("virtual l4", "a", "x"), Some(&counted("x")));
+        assert_eq!(back.counted_record("virtual a100", "a", "x"), None);
+        back.write(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        // Two entries for one candidate, and a time of zero.
+        let twice = text.replace("\"candidate\":\"y\"", "\"candidate\":\"x\"");
+        let zero = text.replace("\"time_us\":2.5", "\"time_us\":0.0");
+        for text in [twice, zero] {
+            let error = Leaderboard::parse(&path, &text).unwrap_err();
+            assert!(matches!(error, LeaderboardError::Entry { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_leaderboard_of_an_older_version_is_read() {
+        let line = r#"{"schema":1,"best":[{"device":"NVIDIA H200","problem":"p","timer":"graph-hot","candidate":"mma",
+            "build":"3f9a","commit":"unavailable: no git","recorded":"2026-11-15T05:47:10.123Z","p50_us":10.0,
+            "interval_us":{"low":9.9,"high":10.1},"samples_us":[9.9,10.0,10.1]}]}"#;
+        let board = Leaderboard::parse(Path::new("leaderboard.json"), line).unwrap();
+        assert_eq!((board.entries().len(), board.counted().len()), (1, 0));
+    }
+
     #[test]
     fn an_invalid_entry_is_refused() {
         let folder = tempfile::tempdir().unwrap();
@@ -276,8 +444,8 @@ pub(super) mod tests {
         assert!(matches!(refused(&|best| best.p50_us.0 = 0.0), LeaderboardError::Entry { .. }));
         assert!(matches!(refused(&|best| best.p50_us.0 = f64::NAN), LeaderboardError::Form { .. }));
         let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replace("\"schema\": 1", "\"schema\": 2")).unwrap();
-        assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Newer { schema: 2, .. })));
+        fs::write(&path, text.replace("\"schema\": 1", "\"schema\": 3")).unwrap();
+        assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Newer { schema: 3, .. })));
         fs::write(&path, "{}").unwrap();
         assert!(matches!(Leaderboard::read(&path), Err(LeaderboardError::Form { .. })));
     }

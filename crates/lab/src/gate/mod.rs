@@ -4,7 +4,7 @@
 //! * [`judge`] compares a run ([`RunState`](crate::run::RunState), read from its log) with it and returns a
 //!   [`GateReport`] with one [`GateRow`] per problem;
 //! * [`update`] records improvements, and results for problems without a record;
-//! * [`output`] writes the report as text, JSON, JUnit or GitHub annotations.
+//! * [`output`] writes the report as text or JSON, and converts it for the formats of [`crate::ci`].
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -31,17 +31,24 @@
 //! intervals and a significant rank test. If data that the verdict needs is missing, the row and the report are
 //! incomplete, which is not a pass. An improvement passes.
 //!
+//! A run on a virtual GPU has no measured time. Its rows compare each candidate's [`Quantity`]s with the candidate's own
+//! [`CountedRecord`]: registers, spills, shared memory, counts, and the modelled time if both are of one model version.
+//!
 //! The sign of a change is the same everywhere: [`Change::slower_by`] is positive if the run is slower than the best.
 
 mod change;
+mod counted;
 mod judge;
 mod leaderboard;
 pub mod output;
+mod quantity;
 mod report;
+mod rules;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, TOLERATED_SLOWDOWN};
 pub use judge::{GateRequest, judge};
-pub use leaderboard::{BestOnRecord, Leaderboard, LeaderboardError, SAMPLES_KEPT};
-pub use report::{GateFinding, GateReport, GateRow, MissingData, RowStatus, update};
+pub use leaderboard::{BestOnRecord, CountedRecord, Leaderboard, LeaderboardError, SAMPLES_KEPT};
+pub use quantity::{Origin, Quantity, QuantityChange, QuantityVerdict};
+pub use report::{Basis, GateFinding, GateReport, GateRow, MissingData, RowStatus, update};

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use serde::Serialize;
+use vgpu::model::ModelledMicros;
 
-use super::{BestOnRecord, Change, Leaderboard};
-use crate::run::{FailureKind, MeasuredMicros, RunOutcome, Timer, Utc};
+use super::quantity::{QuantityChange, QuantityVerdict};
+use super::{BestOnRecord, Change, CountedRecord, Leaderboard};
+use crate::run::{FailureKind, MeasuredMicros, ResultId, RunOutcome, Timer, Utc};
 use crate::stats::Interval;
 
 const SCHEMA: u32 = 1;
@@ -17,12 +19,24 @@ pub struct GateReport {
     pub schema: u32,
     /// The GPU of the run.
     pub device: String,
-    /// The timer whose times are compared.
+    /// What is compared.
+    pub basis: Basis,
+    /// The timer whose times are compared, if times are measured.
     pub timer: Timer,
     /// When the report was made.
     pub judged: Utc,
-    /// One row per problem.
+    /// One row per problem; for a virtual GPU, one row per problem and candidate.
     pub rows: Vec<GateRow>,
+}
+
+/// What the gate compares with the leaderboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Times that were measured on a GPU.
+    Measured,
+    /// What the compiler reported, what a virtual GPU counted, and modelled times.
+    Counted,
 }
 
 /// The gate's verdict on one problem.
@@ -48,6 +62,15 @@ pub struct GateRow {
     pub best_p50_us: Option<MeasuredMicros>,
     /// The change from the best on record.
     pub change: Option<Change>,
+    /// The candidate's modelled time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modelled_us: Option<ModelledMicros>,
+    /// The modelled time on record, if it is of the same model version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_modelled_us: Option<ModelledMicros>,
+    /// The candidate's compiled, counted and modelled quantities beside those on record.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quantities: Vec<QuantityChange>,
     /// The reasons why the row fails.
     pub findings: Vec<GateFinding>,
     /// The data that is missing for a verdict.
@@ -57,6 +80,12 @@ pub struct GateRow {
     /// The entry that [`update`] would record.
     #[serde(skip)]
     pub(super) new_best: Option<Box<BestOnRecord>>,
+    /// The entry of a virtual GPU that [`update`] would record.
+    #[serde(skip)]
+    pub(super) new_record: Option<Box<CountedRecord>>,
+    /// The only candidate that the row is about; `None` means all candidates of the problem.
+    #[serde(skip)]
+    only: Option<String>,
 }
 
 /// The verdict of a row.
@@ -143,6 +172,13 @@ pub enum GateFinding {
         /// The two-sided p value of the rank test of both series of samples.
         p: f64,
     },
+    /// A compiled, counted or modelled quantity is larger than its tolerance allows.
+    Increased {
+        /// The name of the candidate.
+        candidate: String,
+        /// The quantity and its values.
+        change: QuantityChange,
+    },
 }
 
 impl GateFinding {
@@ -155,6 +191,7 @@ impl GateFinding {
             GateFinding::Spills { .. } => "spills",
             GateFinding::SerialisedWgmma { .. } => "serialised-wgmma",
             GateFinding::Regression { .. } => "regression",
+            GateFinding::Increased { change, .. } => change.quantity.increase(),
         }
     }
 }
@@ -163,7 +200,7 @@ impl fmt::Display for GateFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GateFinding::WrongAnswer { candidate, reason } => {
-                write!(f, "{candidate} gives a wrong answer: {reason}")
+                write!(f, "{candidate} is not correct: {reason}")
             }
             GateFinding::Broken { candidate, failure, reason } => {
                 write!(f, "{candidate}: {failure}: {reason}")
@@ -184,6 +221,7 @@ impl fmt::Display for GateFinding {
                     slower_by * 100.0
                 )
             }
+            GateFinding::Increased { candidate, change } => write!(f, "{candidate}: {change}"),
         }
     }
 }
@@ -227,6 +265,21 @@ pub enum MissingData {
         /// The name of the candidate.
         candidate: String,
     },
+    /// A candidate has a record but no result in the run.
+    NotInRun {
+        /// The name of the candidate.
+        candidate: String,
+    },
+    /// A candidate did not run under the checkers of the virtual GPU.
+    NotSanitized {
+        /// The name of the candidate.
+        candidate: String,
+    },
+    /// The log has no counts of the candidate.
+    NoCounts {
+        /// The name of the candidate.
+        candidate: String,
+    },
     /// The leaderboard has no entry for the problem.
     NothingOnRecord,
 }
@@ -246,6 +299,17 @@ impl fmt::Display for MissingData {
             MissingData::NoBuild { candidate } => {
                 write!(f, "the log has no registers and spills for {candidate}")
             }
+            MissingData::NotInRun { candidate } => write!(
+                f,
+                "{candidate} is on record but not in the run; remove its line from the leaderboard if the kernel \
+                 was removed"
+            ),
+            MissingData::NotSanitized { candidate } => {
+                write!(f, "{candidate} did not run under the checkers; run the bench again")
+            }
+            MissingData::NoCounts { candidate } => {
+                write!(f, "the log has no counts for {candidate}; run the bench again")
+            }
             MissingData::NothingOnRecord => {
                 write!(f, "the leaderboard has no entry for this problem; run `gate --update` to record one")
             }
@@ -254,8 +318,8 @@ impl fmt::Display for MissingData {
 }
 
 impl GateReport {
-    pub(super) fn new(device: String, timer: Timer, rows: Vec<GateRow>) -> Self {
-        GateReport { schema: SCHEMA, device, timer, judged: Utc::now(), rows }
+    pub(super) fn new(device: String, basis: Basis, timer: Timer, rows: Vec<GateRow>) -> Self {
+        GateReport { schema: SCHEMA, device, basis, timer, judged: Utc::now(), rows }
     }
 
     /// The number of rows with a verdict.
@@ -276,7 +340,70 @@ impl GateReport {
     }
 }
 
+/// The results that a row is about.
+#[derive(Clone, Debug)]
+pub(super) struct RowScope {
+    problem: String,
+    only: Option<String>,
+}
+
+impl RowScope {
+    /// Whether the row is about a result.
+    pub(super) fn covers(&self, of: &ResultId) -> bool {
+        of.problem == self.problem && self.only.as_ref().is_none_or(|only| *only == of.subject)
+    }
+}
+
 impl GateRow {
+    /// A row without results, for all candidates of a problem or for one.
+    pub(super) fn new(problem: &str, only: Option<&str>) -> Self {
+        GateRow {
+            problem: problem.to_owned(),
+            standing: RowStatus::Incomplete,
+            candidate: only.map(str::to_owned),
+            build: None,
+            p50_us: None,
+            interval_us: None,
+            processes: None,
+            best_candidate: None,
+            best_p50_us: None,
+            change: None,
+            modelled_us: None,
+            best_modelled_us: None,
+            quantities: Vec::new(),
+            findings: Vec::new(),
+            gaps: Vec::new(),
+            throttled: false,
+            new_best: None,
+            new_record: None,
+            only: only.map(str::to_owned),
+        }
+    }
+
+    /// The results that the row is about.
+    pub(super) fn scope(&self) -> RowScope {
+        RowScope { problem: self.problem.clone(), only: self.only.clone() }
+    }
+
+    /// Whether the row has a result to compare, of the candidate that it names.
+    pub(super) fn has_result(&self) -> bool {
+        self.p50_us.is_some() || !self.quantities.is_empty()
+    }
+
+    /// Whether a quantity is smaller than on record, and none is larger.
+    pub(super) fn is_smaller(&self) -> bool {
+        let has = |verdict| self.quantities.iter().any(|change| change.verdict == verdict);
+        has(QuantityVerdict::Smaller) && !has(QuantityVerdict::Larger) && !has(QuantityVerdict::Exceeded)
+    }
+
+    /// The problem, and the candidate if the row is about one.
+    pub fn name(&self) -> String {
+        match &self.only {
+            None => self.problem.clone(),
+            Some(only) => format!("{} {only}", self.problem),
+        }
+    }
+
     /// All findings and missing data, as text.
     pub fn reasons(&self) -> Vec<String> {
         let findings = self.findings.iter().map(ToString::to_string);
@@ -286,7 +413,7 @@ impl GateRow {
     /// Sets the verdict. Findings take precedence over missing data: a wrong answer fails even if other data is
     /// missing.
     pub(super) fn set_status(&mut self) {
-        let is_improvement = self.change.is_some_and(|change| change.is_improvement());
+        let is_improvement = self.change.is_some_and(|change| change.is_improvement()) || self.is_smaller();
         self.standing = match (self.findings.is_empty(), self.gaps.is_empty()) {
             (false, _) => RowStatus::Failed,
             (true, false) => RowStatus::Incomplete,
@@ -297,6 +424,9 @@ impl GateRow {
         if !is_first && self.standing != RowStatus::Improved {
             self.new_best = None;
         }
+        if !is_first && !matches!(self.standing, RowStatus::Improved | RowStatus::Passed) {
+            self.new_record = None;
+        }
     }
 }
 
@@ -304,8 +434,9 @@ impl GateRow {
 pub fn update(report: &mut GateReport, board: &mut Leaderboard) -> usize {
     let mut recorded = 0;
     for row in &mut report.rows {
-        if let Some(best) = row.new_best.take() {
-            board.record(*best);
+        let best = row.new_best.take().map(|best| board.record(*best));
+        let record = row.new_record.take().map(|record| board.record_counted(*record));
+        if best.or(record).is_some() {
             row.gaps.clear();
             row.standing = RowStatus::Recorded;
             recorded += 1;

@@ -6,11 +6,14 @@ use super::leaderboard::tests::best;
 use super::*;
 use crate::run::testing::{bench, built, checked, manifest, sampled, state_from};
 use crate::run::{
-    BuildRecord, CheckRecord, Commit, Event, Fact, FailureKind, Modelled, ResultId, RunOutcome, RunState,
-    Stage, StageKey, StageOutcome, Timer,
+    BuildRecord, CheckRecord, Commit, Event, Fact, FailureKind, LaunchCounts, Modelled, ResultId, RunOutcome,
+    RunState, Stage, StageKey, StageOutcome, Timer,
 };
 
 const CANDIDATE: &str = "wmma stage-2";
+
+const COUNTS: LaunchCounts =
+    LaunchCounts { instructions: 10_000, global_sectors: 5_000, local_sectors: 0, bank_conflicts: 100 };
 
 /// Times around `micros` with 1% of noise.
 fn times_us(micros: f64, count: usize, seed: u64) -> Vec<f64> {
@@ -339,6 +342,8 @@ fn a_modelled_time_is_not_compared_with_the_record() {
         time_us: vgpu::model::ModelledMicros(1.0),
         limiter: None,
         work: None,
+        model: Some(1),
+        counts: Some(COUNTS),
     };
     let report = judged(&[started(), Event::Modelled { of: of("p"), modelled }]);
     assert_eq!(
@@ -451,7 +456,7 @@ fn mixed_report() -> GateReport {
 #[test]
 fn junit_is_well_formed_and_its_counts_add_up() {
     let report = mixed_report();
-    let xml = output::junit(&report);
+    let xml = crate::ci::junit(&output::ci_report(&report, "leaderboard.json"));
     let document = roxmltree::Document::parse(&xml).unwrap_or_else(|error| panic!("{error}\n{xml}"));
     let root = document.root_element();
     assert_eq!(root.tag_name().name(), "testsuites");
@@ -484,7 +489,7 @@ fn junit_is_well_formed_and_its_counts_add_up() {
 
 #[test]
 fn annotations_are_one_line_each_and_escaped() {
-    let text = output::github(&mixed_report(), "bench/leader,board:1.json");
+    let text = crate::ci::github(&output::ci_report(&mixed_report(), "bench/leader,board:1.json"));
     let lines: Vec<&str> = text.lines().collect();
     let level = |line: &&str| line[2..].split(' ').next().map(ToOwned::to_owned);
     let mut levels: Vec<String> = lines.iter().filter_map(level).collect();
@@ -495,11 +500,13 @@ fn annotations_are_one_line_each_and_escaped() {
         let (properties, message) = line.strip_prefix("::").unwrap().split_once("::").unwrap();
         let properties = properties.split_once(' ').unwrap().1;
         let names: Vec<&str> = properties.split(',').map(|pair| pair.split_once('=').unwrap().0).collect();
-        assert_eq!(names, ["file", "title"], "{line}");
-        assert!(properties.contains("bench/leader%2Cboard%3A1.json") && !message.contains('\r'), "{line}");
+        assert_eq!(names.last(), Some(&"title"), "{line}");
+        let is_error = line.starts_with("::error");
+        assert_eq!(properties.contains("file=bench/leader%2Cboard%3A1.json,"), is_error, "{line}");
+        assert!(!message.contains('\r'), "{line}");
     }
     let evil = lines.iter().find(|line| line.contains("evil")).unwrap();
-    assert!(evil.contains("title=<evil> & \"quoted\"%2C 50%25%3A 'x'%3A failed::"), "{evil}");
+    assert!(evil.contains("title=<evil> & \"quoted\"%2C 50%25%3A 'x'%3A wrong-answer::"), "{evil}");
     assert!(evil.contains("</failure>%0A100%25 of%0D%0A<b>"), "{evil}");
 }
 
@@ -529,4 +536,286 @@ fn text_has_one_line_per_problem_and_its_reasons() {
         text.ends_with("5 problems: 2 passed (1 improved, 0 recorded), 1 failed, 2 incomplete\n"),
         "{text}"
     );
+}
+
+// ---- Runs on a virtual GPU ----
+
+const VIRTUAL: &str = "virtual l4";
+
+fn started_on(gpu: &str, device: &str) -> Event {
+    let manifest = crate::run::Manifest {
+        gpu: Fact::Known(gpu.to_owned()),
+        device: Fact::Known(device.to_owned()),
+        ..manifest()
+    };
+    Event::RunStarted { manifest: Box::new(manifest) }
+}
+
+/// The result of a candidate on a virtual GPU.
+#[derive(Clone)]
+struct VirtualResult {
+    of: ResultId,
+    build: BuildRecord,
+    check: CheckRecord,
+    modelled: Modelled,
+}
+
+impl VirtualResult {
+    fn new(problem: &str, subject: &str) -> Self {
+        let modelled = Modelled {
+            gpu: "l4".to_owned(),
+            time_us: vgpu::model::ModelledMicros(20.0),
+            limiter: None,
+            work: None,
+            model: Some(1),
+            counts: Some(COUNTS),
+        };
+        let of = ResultId::new(problem, subject, "3f9a");
+        VirtualResult { of, build: built(100, 0), check: checked(true), modelled }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn with_counts(self, change: impl FnOnce(&mut LaunchCounts)) -> Self {
+        self.with(|result| change(result.modelled.counts.as_mut().unwrap()))
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let of = self.of.clone();
+        vec![
+            Event::Built { of: of.clone(), build: self.build.clone() },
+            Event::Checked { of: of.clone(), check: self.check.clone() },
+            Event::Modelled { of, modelled: self.modelled.clone() },
+        ]
+    }
+
+    fn run(&self) -> Vec<Event> {
+        let mut events = vec![started_on(VIRTUAL, "virtual:l4")];
+        events.extend(self.events());
+        events
+    }
+}
+
+fn virtual_result() -> VirtualResult {
+    VirtualResult::new("p", CANDIDATE)
+}
+
+/// A leaderboard with the entry of [`virtual_result`].
+fn counted_leaderboard() -> Leaderboard {
+    let mut board = Leaderboard::default();
+    let mut report = judge(&state_from(&virtual_result().run()), &board, &request(&["p"]));
+    assert_eq!(report.outcome(), RunOutcome::Incomplete);
+    assert_eq!(only_row(&report).gaps, [MissingData::NothingOnRecord]);
+    assert_eq!(update(&mut report, &mut board), 1);
+    assert_eq!((report.outcome(), only_row(&report).standing), (RunOutcome::Success, RowStatus::Recorded));
+    board
+}
+
+fn judged_virtual(result: &VirtualResult) -> GateReport {
+    judge(&state_from(&result.run()), &counted_leaderboard(), &request(&["p"]))
+}
+
+#[test]
+fn a_virtual_run_with_the_numbers_on_record_passes() {
+    let report = judged_virtual(&virtual_result());
+    assert_eq!((report.outcome(), report.basis), (RunOutcome::Success, Basis::Counted));
+    let row = only_row(&report);
+    assert_eq!((row.standing, row.quantities.len()), (RowStatus::Passed, Quantity::ALL.len()));
+    assert!(row.quantities.iter().all(|change| change.verdict == QuantityVerdict::Same));
+    assert_eq!((row.p50_us, row.change), (None, None), "nothing was measured");
+    let text = output::text(&report);
+    assert!(text.starts_with("virtual l4, compiled, counted and modelled; nothing was measured\n"), "{text}");
+    assert!(text.contains("20.00 us (modelled), on record 20.00 us (modelled)"), "{text}");
+}
+
+#[test]
+fn an_increase_beyond_its_tolerance_fails_and_a_smaller_one_passes() {
+    let with = |change: &dyn Fn(&mut VirtualResult)| virtual_result().with(change);
+    let counts = |change: &dyn Fn(&mut LaunchCounts)| virtual_result().with_counts(change);
+    for (result, kind) in [
+        (with(&|it| it.build.registers = 105), Some("registers-increased")),
+        (with(&|it| it.build.registers = 104), None),
+        (
+            with(&|it| {
+                it.build.spill_bytes = 4;
+                it.build.spill_bytes_limit = None;
+            }),
+            Some("spills-increased"),
+        ),
+        (with(&|it| it.build.shared_bytes = 49_152 + 2_048), Some("shared-memory-increased")),
+        (counts(&|it| it.instructions = 10_500), Some("instructions-increased")),
+        (counts(&|it| it.instructions = 10_201), Some("instructions-increased")),
+        (counts(&|it| it.instructions = 10_200), None),
+        (counts(&|it| it.global_sectors = 5_101), Some("global-sectors-increased")),
+        (counts(&|it| it.local_sectors = 1), Some("local-sectors-increased")),
+        (counts(&|it| it.bank_conflicts = 103), Some("bank-conflicts-increased")),
+        (with(&|it| it.modelled.time_us.0 = 20.5), Some("modelled-time-increased")),
+        (with(&|it| it.modelled.time_us.0 = 20.3), None),
+    ] {
+        let report = judged_virtual(&result);
+        let kinds: Vec<_> = only_row(&report).findings.iter().map(GateFinding::kind).collect();
+        assert_eq!(kinds, kind.into_iter().collect::<Vec<_>>(), "{report:?}");
+        let outcome = if kind.is_some() { RunOutcome::ProblemFound } else { RunOutcome::Success };
+        assert_eq!(report.outcome(), outcome, "{kind:?}");
+    }
+    let report = judged_virtual(&counts(&|it| it.instructions = 10_500));
+    let text = output::text(&report);
+    let words = "warp instructions: 10500 (counted), 10000 on record, +5.0% (2% allowed)";
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn a_modelled_time_of_another_model_version_is_not_compared() {
+    let slower = virtual_result().with(|it| {
+        it.modelled.time_us.0 = 40.0;
+        it.modelled.model = Some(2);
+    });
+    let mut board = counted_leaderboard();
+    let mut report = judge(&state_from(&slower.run()), &board, &request(&["p"]));
+    assert_eq!(report.outcome(), RunOutcome::Success);
+    let text = output::text(&report);
+    assert!(
+        text.contains("not compared: the record has a time of model version 1, the run of version 2"),
+        "{text}"
+    );
+    // The new time replaces the old one; the counts on record stay.
+    assert_eq!(update(&mut report, &mut board), 1);
+    let record = &board.counted()[0];
+    assert_eq!((record.model, record.time_us.0, record.counts), (2, 40.0, COUNTS));
+    // Counts are compared for any version.
+    let report = judged_virtual(&slower.with_counts(|it| it.instructions = 11_000));
+    assert_eq!(report.outcome(), RunOutcome::ProblemFound);
+}
+
+#[test]
+fn a_virtual_run_without_a_right_checked_and_counted_result_does_not_pass() {
+    for (result, outcome) in [
+        (virtual_result().with(|it| it.check = checked(false)), RunOutcome::ProblemFound),
+        (virtual_result().with(|it| it.check.sanitized = false), RunOutcome::Incomplete),
+        (virtual_result().with(|it| it.modelled.counts = None), RunOutcome::Incomplete),
+        (virtual_result().with(|it| it.modelled.model = None), RunOutcome::Incomplete),
+        (virtual_result().with(|it| it.modelled.time_us.0 = 0.0), RunOutcome::Incomplete),
+    ] {
+        for mut board in [counted_leaderboard(), Leaderboard::default()] {
+            let before = board.clone();
+            let mut report = judge(&state_from(&result.run()), &board, &request(&["p"]));
+            if board.counted().is_empty() {
+                assert_ne!(report.outcome(), RunOutcome::Success, "{report:?}");
+            } else {
+                assert_eq!(report.outcome(), outcome, "{report:?}");
+            }
+            assert_eq!(update(&mut report, &mut board), 0, "{report:?}");
+            assert_eq!(board, before);
+        }
+    }
+    // A check of another build does not count.
+    let mut events = virtual_result().run();
+    for event in &mut events {
+        if let Event::Checked { of, .. } = event {
+            of.build = "beef".to_owned();
+        }
+    }
+    let report = judge(&state_from(&events), &counted_leaderboard(), &request(&["p"]));
+    assert_eq!(only_row(&report).gaps, [MissingData::Unchecked { candidate: CANDIDATE.to_owned() }]);
+}
+
+#[test]
+fn every_candidate_on_record_must_be_in_the_run() {
+    let mut board = counted_leaderboard();
+    let mut events = virtual_result().run();
+    events.extend(VirtualResult::new("p", "mma small").events());
+    let mut report = judge(&state_from(&events), &board, &request(&[]));
+    let standings: Vec<_> = report.rows.iter().map(|row| row.standing).collect();
+    assert_eq!(standings, [RowStatus::Passed, RowStatus::Incomplete]);
+    assert_eq!(update(&mut report, &mut board), 1);
+    assert_eq!(judge(&state_from(&events), &board, &request(&[])).outcome(), RunOutcome::Success);
+    // A run without one of the two is incomplete, and one without both too.
+    let report = judge(&state_from(&virtual_result().run()), &board, &request(&[]));
+    assert_eq!(report.outcome(), RunOutcome::Incomplete);
+    assert_eq!(report.rows[1].gaps, [MissingData::NotInRun { candidate: "mma small".to_owned() }]);
+    let nothing = [started_on(VIRTUAL, "virtual:l4")];
+    let report = judge(&state_from(&nothing), &board, &request(&[]));
+    assert_eq!((report.outcome(), report.rows.len()), (RunOutcome::Incomplete, 2));
+    // A slower candidate fails although another one is as before.
+    let slow = VirtualResult::new("p", "mma small").with_counts(|it| it.instructions *= 2);
+    let mut events = virtual_result().run();
+    events.extend(slow.events());
+    let report = judge(&state_from(&events), &board, &request(&[]));
+    assert_eq!(report.outcome(), RunOutcome::ProblemFound);
+    // A failed candidate has a row.
+    let mut events = virtual_result().run();
+    events.push(failed(&ResultId::new("p", "mma small", "77"), FailureKind::Hang));
+    let report = judge(&state_from(&events), &counted_leaderboard(), &request(&[]));
+    assert_eq!((report.outcome(), report.rows.len()), (RunOutcome::ProblemFound, 2));
+    // A candidate that does not support the problem has a row only if it has a record.
+    let mut events = virtual_result().run();
+    events.push(failed(&ResultId::new("p", "mma small", ""), FailureKind::Refused));
+    assert_eq!(
+        judge(&state_from(&events), &counted_leaderboard(), &request(&[])).outcome(),
+        RunOutcome::Success
+    );
+    let report = judge(&state_from(&events), &board, &request(&[]));
+    assert!(matches!(&report.rows[1].gaps[..], [MissingData::Skipped { .. }]), "{report:?}");
+}
+
+#[test]
+fn a_baseline_with_the_name_of_a_candidate_on_record_does_not_pass() {
+    let mut events = virtual_result().with(|it| it.check = checked(false)).run();
+    events.push(Event::Baseline { name: CANDIDATE.to_owned(), version: Fact::Known("1".to_owned()) });
+    let report = judge(&state_from(&events), &counted_leaderboard(), &request(&["p"]));
+    assert_eq!(only_row(&report).gaps, [MissingData::NotInRun { candidate: CANDIDATE.to_owned() }]);
+    assert_eq!(report.outcome(), RunOutcome::Incomplete);
+}
+
+#[test]
+fn records_of_different_devices_never_mix() {
+    let slow = virtual_result().with_counts(|it| it.instructions *= 2);
+    let mut on_another = slow.run();
+    on_another[0] = started_on("virtual a100", "virtual:a100");
+    let board = counted_leaderboard();
+    let report = judge(&state_from(&on_another), &board, &request(&["p"]));
+    assert_eq!(only_row(&report).gaps, [MissingData::NothingOnRecord]);
+    // A GPU does not use the entries of a virtual GPU, even with the same name, and the reverse.
+    let mut events = run(&times_us(10.0, 200, 2));
+    events[0] = started_on(VIRTUAL, "cuda:0");
+    let report = judge(&state_from(&events), &board, &request(&["p"]));
+    assert_eq!(
+        (report.basis, &only_row(&report).gaps[..]),
+        (Basis::Measured, &[MissingData::NothingOnRecord][..])
+    );
+    let mut measured = Leaderboard::default();
+    measured.record(BestOnRecord { device: VIRTUAL.to_owned(), ..best("p", times_us(10.0, 200, 1)) });
+    let report = judge(&state_from(&virtual_result().run()), &measured, &request(&["p"]));
+    assert_eq!(only_row(&report).gaps, [MissingData::NothingOnRecord]);
+    // Samples in the log of a virtual GPU are not used.
+    let mut events = virtual_result().run();
+    events.extend(bench(&of("p"), 0, vec![1000.0; 10]));
+    assert_eq!(only_row(&judge(&state_from(&events), &board, &request(&["p"]))).p50_us, None);
+}
+
+#[test]
+fn update_records_smaller_numbers_and_never_larger_ones() {
+    let mut board = counted_leaderboard();
+    let mut take = |result: &VirtualResult| {
+        let mut report = judge(&state_from(&result.run()), &board, &request(&["p"]));
+        let recorded = update(&mut report, &mut board);
+        (recorded, report.outcome(), board.counted()[0].counts.instructions)
+    };
+    let instructions = |count: u64| virtual_result().with_counts(|it| it.instructions = count);
+    // Larger within the tolerance, larger beyond it, and smaller by less than half of the tolerance.
+    assert_eq!(take(&instructions(10_150)), (0, RunOutcome::Success, 10_000));
+    assert_eq!(take(&instructions(12_000)), (0, RunOutcome::ProblemFound, 10_000));
+    assert_eq!(take(&instructions(9_950)), (0, RunOutcome::Success, 10_000));
+    assert_eq!(take(&instructions(9_000)), (1, RunOutcome::Success, 9_000));
+    // Another quantity is a little larger: the smaller value stays on record.
+    let mixed = instructions(8_000).with_counts(|it| it.global_sectors = 5_040);
+    assert_eq!(take(&mixed), (1, RunOutcome::Success, 8_000));
+    assert_eq!(board.counted()[0].counts.global_sectors, 5_000);
+    // A trade is not an improvement.
+    let traded = instructions(7_000).with_counts(|it| it.global_sectors = 5_090);
+    let mut report = judge(&state_from(&traded.run()), &board, &request(&["p"]));
+    assert_eq!((report.outcome(), update(&mut report, &mut board)), (RunOutcome::Success, 0));
 }

@@ -340,6 +340,9 @@ pub struct CheckRecord {
     /// The times with repeated and with new inputs, measured after the timing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
+    /// Whether launches ran under all checkers of the virtual GPU, without a finding. `false` in old logs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sanitized: bool,
 }
 
 /// The time of a launch with inputs that earlier launches had, and with new inputs.
@@ -464,6 +467,25 @@ pub struct Modelled {
     pub limiter: Option<String>,
     /// The minimum of operations and bytes for the problem.
     pub work: Option<op::Work>,
+    /// The version of the time model ([`vgpu::model::VERSION`]); `None` in old logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<u32>,
+    /// The counts of the launch; `None` in old logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<LaunchCounts>,
+}
+
+/// What the virtual GPU counted in one launch, with the compiler's spills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchCounts {
+    /// Instructions of warps.
+    pub instructions: u64,
+    /// Sectors (32 bytes) that requests to global memory moved.
+    pub global_sectors: u64,
+    /// Sectors that requests to local memory moved.
+    pub local_sectors: u64,
+    /// Passes over shared memory beyond the smallest possible number.
+    pub bank_conflicts: u64,
 }
 
 /// A measured ceiling of the device.

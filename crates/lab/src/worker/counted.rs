@@ -10,7 +10,7 @@ use vgpu::count::Waits;
 use vgpu::model::{self, Modelled, Resource, Shape};
 
 use crate::record::{Fact, HotLine, Metrics, hottest};
-use crate::run::Time;
+use crate::run::{LaunchCounts, Time};
 
 /// A launch with its counters.
 #[derive(Clone, Debug)]
@@ -65,6 +65,17 @@ impl CountedLaunch<'_> {
             shared_per_block: occupancy.map_or(self.shared_bytes, |it| it.shared_per_block),
         };
         model::modelled(&self.counters, shape, self.chip)
+    }
+
+    /// Returns the counts that the gate compares.
+    pub fn counts(&self) -> LaunchCounts {
+        let counters = &self.counters;
+        LaunchCounts {
+            instructions: counters.warp_instructions,
+            global_sectors: counters.global.transactions,
+            local_sectors: counters.local.transactions,
+            bank_conflicts: counters.shared.transactions.saturating_sub(counters.shared.ideal),
+        }
     }
 
     /// Returns the metrics of the launch.
@@ -178,4 +189,40 @@ pub fn hot_lines(counters: &Counters, family: &Family) -> Vec<HotLine> {
         }
     }
     hottest(sums.into_iter().collect(), "slots of issue and memory, counted", family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Modelled times are compared only within one version. If this test fails because the model changed, increase
+    /// `vgpu::model::VERSION` and write the new times here.
+    #[test]
+    fn the_version_of_the_model_belongs_to_its_times() {
+        let mut counters = Counters {
+            warp_instructions: 1_000_000,
+            thread_instructions: 32_000_000,
+            l2_bytes: 50_000_000,
+            dram_footprint: 80_000_000,
+            ..Counters::default()
+        };
+        counters.by_pipe.insert(Pipe::Fp32, 600_000);
+        counters.by_pipe.insert(Pipe::Integer, 300_000);
+        counters.by_pipe.insert(Pipe::LoadStore, 100_000);
+        counters.shared.transactions = 40_000;
+        counters.global.transactions = 1_600_000;
+        counters.blocks.finished = 1000;
+        counters.blocks.busiest = 1200;
+        counters.blocks.chain_clocks = 5_000_000;
+        counters.blocks.longest_chain_clocks = 6000;
+        let shape =
+            Shape { blocks: 1000, threads_per_block: 128, blocks_per_sm: 4, shared_per_block: 16_384 };
+        let time = |name: &str| {
+            let chip = chips::CHIPS.iter().find(|chip| chip.id == name).expect("a known GPU");
+            model::modelled(&counters, shape, chip).time.0
+        };
+        let times = ["l4", "a100", "h200"].map(|name| format!("{name} {:.3}", time(name)));
+        let known = (1, "l4 267.867, a100 40.435, h200 17.867");
+        assert_eq!((model::VERSION, times.join(", ").as_str()), known);
+    }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
 use crate::record::Seen;
-use crate::run::{BuildRecord, Ceiling, FailureKind, Repeats, Timer};
+use crate::run::{BuildRecord, Ceiling, FailureKind, LaunchCounts, Repeats, Timer};
 
 /// A family, a preset and the knobs set on top of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,6 +240,8 @@ pub struct Modelled {
     pub time_us: ModelledMicros,
     /// The resource that limits the kernel according to the model.
     pub limiter: String,
+    /// The counts of the launch.
+    pub counts: LaunchCounts,
 }
 
 /// The measured rate of a large matrix product.

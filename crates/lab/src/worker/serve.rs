@@ -530,7 +530,7 @@ fn launch_replies(
             };
             return Err(CandidateFailure::new(
                 kind,
-                format!("{prefix}[{}] {}", finding.kind, finding.message),
+                format!("{prefix}[{}] {}{}", finding.kind, finding.message, place_text(&finding.place)),
             ));
         }
         let is = |kind: &'static str| move |complaint: &&Complaint| complaint.kind == kind;
@@ -544,6 +544,11 @@ fn launch_replies(
         launches.push(LaunchReply { inputs: step.inputs, count: outputs.len(), outputs, complaints });
     }
     Ok(launches)
+}
+
+/// The innermost source line of a place: ` at attention/mma/kernel.cu:12`; empty if there is none.
+fn place_text(place: &vgpu::Place) -> String {
+    place.frames.first().map_or_else(String::new, |frame| format!(" at {}:{}", frame.file, frame.line))
 }
 
 /// A run on the virtual GPU, with its counters.
@@ -573,11 +578,13 @@ impl VirtualRun<'_> {
     }
 
     fn modelled(&self) -> Result<WorkerReply, CandidateFailure> {
-        let modelled = self.counted(1, 1.0)?.modelled();
+        let counted = self.counted(1, 1.0)?;
+        let modelled = counted.modelled();
         Ok(WorkerReply::Modelled(Modelled {
             gpu: self.device.chip().id.to_owned(),
             time_us: modelled.time,
             limiter: modelled.bottleneck.name().to_owned(),
+            counts: counted.counts(),
         }))
     }
 

@@ -155,6 +155,10 @@ pub struct Modelled {
     pub stalls: Vec<(Stall, f64)>,
 }
 
+/// The version of the model. Modelled times are compared only with times of the same version, so every change that
+/// changes a modelled time (in the model, in what the counters count, or in the table of GPUs) must increase it.
+pub const VERSION: u32 = 1;
+
 /// Overhead of a launch: a tiny kernel in a CUDA graph took 1.2 us on an H200.
 pub const LAUNCH_MICROS: f64 = 1.2;
 

@@ -16,11 +16,13 @@ use lab::check::{
     self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth,
     PlanSize, cut_to_size,
 };
+use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
 use op::{CheckDevice, Op, Refusal};
 use serde::Serialize;
 use vgpu::Checks;
 
 use super::{lend_device, tuned, workbench};
+use crate::ci_output;
 use crate::cli::{CheckOptions, Global, MAX_CASES};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -48,6 +50,7 @@ const MAX_LINES: usize = 40;
 /// Checks kernels on problems.
 pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let op = Attention;
+    ci_output::require_writable(&options.ci)?;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
     let target = device.target();
@@ -116,6 +119,9 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         printer.json("check", &run);
     } else {
         run.print(options, global, &catalog, printer);
+    }
+    if ci_output::is_wanted(&options.ci) {
+        ci_output::write(&run.ci_report(options, global, &catalog), &options.ci, printer)?;
     }
     Ok(match () {
         () if verdicts.iter().any(|verdict| !verdict.passed()) => Exit::ProblemFound,
@@ -415,6 +421,18 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
+    /// The results for CI systems.
+    fn ci_report(&self, options: &CheckOptions, global: &Global, catalog: &Catalog) -> CiReport {
+        let mut cases: Vec<CiCase> =
+            self.verdicts.iter().map(|verdict| ci_case(verdict, options, global, catalog)).collect();
+        let missing = self.extent.verdicts - self.verdicts.len();
+        if missing > 0 {
+            let detail = format!("the check was stopped; {missing} runs were not done");
+            cases.push(CiCase::new("check", CiStatus::Incomplete, detail));
+        }
+        CiReport::new("check", &self.device, cases)
+    }
+
     /// The distinct notes about the kernels.
     fn notes(&self) -> indexmap::IndexSet<String> {
         let of = |verdict: &CaseResult| {
@@ -448,6 +466,43 @@ impl Run<'_> {
 fn title(verdict: &CaseResult) -> String {
     let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
     format!("{family} {kernel} on {problem}, {class}, seed {seed}")
+}
+
+/// One result for CI systems.
+fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalog: &Catalog) -> CiCase {
+    let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
+    let kernel = format!("{family} {kernel}");
+    // The seed is random, so it is shown only if it distinguishes cases.
+    let seed = if options.seeds > 1 { format!(", seed {seed}") } else { String::new() };
+    let name = format!("{kernel} on {problem}, {class}{seed}");
+    let status = if verdict.passed() { CiStatus::Passed } else { CiStatus::Failed };
+    let detail = verdict.judgement().map_or_else(String::new, |judgement| {
+        format!("relative error {:.1e} ({:.1e} allowed)", judgement.error, judgement.limit)
+    });
+    let mut case = CiCase::new(&name, status, detail);
+    let family = catalog.family(family).ok();
+    let sources = |name: &str| family.and_then(|family| family.source_text(name)).map(str::to_owned);
+    let folder = global.kernels.as_deref();
+    let paths = |name: &str| family.and_then(|family| ci_output::family_path(family, folder, name));
+    let findings = verdict.findings.iter();
+    case.findings = findings.map(|it| ci_output::finding(it, &kernel, &sources, &paths)).collect();
+    let own = family.and_then(|family| paths(family.source_name()));
+    let mut add = |kind: &str, message: &str| {
+        let mut finding = CiFinding::new(kind, &name, format!("{name}: {message}"));
+        finding.location = own.as_ref().map(|path| Location::file(lab::ci::display_path(path)));
+        case.findings.push(finding);
+    };
+    match &verdict.outcome {
+        CaseOutcome::Passed { .. } => {}
+        CaseOutcome::Broken { reason } => add("broken", reason),
+        CaseOutcome::Failed { complaints, .. } => {
+            let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.name() == kind);
+            for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
+                add(&complaint.kind, &complaint.message);
+            }
+        }
+    }
+    case
 }
 
 /// A table with one line per result.

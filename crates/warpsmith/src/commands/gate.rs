@@ -1,6 +1,5 @@
 //! `gate`: compares a run with the leaderboard, for CI.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use attention::Attention;
@@ -8,6 +7,7 @@ use lab::gate::{GateRequest, Leaderboard, LeaderboardError, judge, output, updat
 use lab::run::{RunOutcome, RunState, Timer};
 use lab::suite;
 
+use crate::ci_output;
 use crate::cli::{GateOptions, GateTimer};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -15,6 +15,7 @@ use crate::printer::Printer;
 
 /// Judges a run, by default the latest bench, and optionally updates the leaderboard.
 pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandError> {
+    ci_output::require_writable(&options.ci)?;
     let folder = match &options.run_dir {
         Some(folder) => super::report::run_folder(folder),
         None => latest()?,
@@ -37,21 +38,14 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandErro
     if options.update && update(&mut report, &mut board) > 0 {
         board.write(path).map_err(|error| leaderboard_error(&error))?;
     }
-    if let Some(path) = &options.junit {
-        write(path, &output::junit(&report))?;
-    }
     if printer.is_json() {
         let text = output::json(&report).map_err(|error| CommandError::usage(error.to_string()))?;
         printer.json_text(&text);
     } else {
         printer.data(output::text(&report).trim_end());
     }
-    if options.github {
-        let annotations = output::github(&report, &path.to_string_lossy());
-        if !annotations.is_empty() {
-            printer.verbatim_data(annotations.trim_end());
-        }
-    }
+    let converted = output::ci_report(&report, &lab::ci::display_path(path));
+    ci_output::write(&converted, &options.ci, printer)?;
     Ok(match report.outcome() {
         RunOutcome::Success => Exit::Success,
         RunOutcome::ProblemFound => Exit::ProblemFound,
@@ -74,9 +68,4 @@ fn latest() -> Result<PathBuf, CommandError> {
 
 fn leaderboard_error(error: &LeaderboardError) -> CommandError {
     CommandError::usage(error.to_string())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), CommandError> {
-    fs::write(path, text)
-        .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
 }

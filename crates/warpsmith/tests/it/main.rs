@@ -12,6 +12,7 @@ mod common;
 mod corpus;
 mod evolve;
 mod failing_families;
+mod gate;
 mod interruption;
 mod processes;
 mod profile;

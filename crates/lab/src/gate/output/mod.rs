@@ -1,20 +1,24 @@
 //! Writes the gate's report for people and for programs.
 
-mod github;
+mod ci;
 mod json;
-mod junit;
 mod text;
 
-pub use github::github;
+pub use ci::ci_report;
 pub use json::json;
-pub use junit::junit;
 pub use text::text;
 
 use super::GateRow;
 
-/// The times of a row: `10.03 us, best 9.80 us, 2.3% slower`.
-fn times(row: &GateRow) -> String {
+/// The times of a row: `10.03 us, best 9.80 us, 2.3% slower` or `12.30 us (modelled), on record 12.30 us (modelled)`.
+fn values(row: &GateRow) -> String {
     let mut parts = Vec::new();
+    if let Some(time) = row.modelled_us {
+        parts.push(time.to_string());
+    }
+    if let Some(best) = row.best_modelled_us {
+        parts.push(format!("on record {best}"));
+    }
     if let Some(p50) = row.p50_us {
         parts.push(p50.to_string());
     }

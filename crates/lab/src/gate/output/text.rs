@@ -2,22 +2,32 @@
 
 use std::fmt::Write as _;
 
-use super::super::{GateReport, RowStatus};
-use super::times;
+use super::super::{Basis, GateReport, QuantityVerdict, RowStatus};
+use super::values;
 
 /// One line per problem, followed by its reasons, and a last line with the counts.
 pub fn text(report: &GateReport) -> String {
     // Text from the log may contain control characters. Each name must stay on one line.
     let one_line = |text: &str| text.replace(char::is_control, " ");
-    let mut out = format!("{}, {}\n", one_line(&report.device), report.timer);
-    let width = report.rows.iter().map(|row| row.problem.chars().count()).max().unwrap_or(0);
+    let basis = match report.basis {
+        Basis::Measured => report.timer.to_string(),
+        Basis::Counted => "compiled, counted and modelled; nothing was measured".to_owned(),
+    };
+    let mut out = format!("{}, {basis}\n", one_line(&report.device));
+    let width = report.rows.iter().map(|row| row.name().chars().count()).max().unwrap_or(0);
     // Writing to a string cannot fail.
     for row in &report.rows {
-        let (problem, times) = (one_line(&row.problem), one_line(&times(row)));
-        let line = format!("{:<10}  {problem:<width$}  {times}", row.standing);
+        let (name, values) = (one_line(&row.name()), one_line(&values(row)));
+        let line = format!("{:<10}  {name:<width$}  {values}", row.standing);
         let _ = writeln!(out, "{}", line.trim_end());
         for reason in row.reasons() {
             let _ = writeln!(out, "{:12}{}", "", one_line(&reason));
+        }
+        // An exceeded tolerance is a finding, which is shown above.
+        for change in row.quantities.iter().filter(|_| row.best_candidate.is_some()) {
+            if !matches!(change.verdict, QuantityVerdict::Same | QuantityVerdict::Exceeded) {
+                let _ = writeln!(out, "{:12}{}", "", one_line(&change.to_string()));
+            }
         }
         if row.throttled {
             let _ = writeln!(out, "{:12}the GPU throttled its clocks during the measurement", "");
@@ -27,8 +37,9 @@ pub fn text(report: &GateReport) -> String {
     let passed = count(RowStatus::Passed) + count(RowStatus::Improved) + count(RowStatus::Recorded);
     let _ = write!(
         out,
-        "{} problem{}: {passed} passed ({} improved, {} recorded), {} failed, {} incomplete",
+        "{} {}{}: {passed} passed ({} improved, {} recorded), {} failed, {} incomplete",
         report.rows.len(),
+        if report.basis == Basis::Measured { "problem" } else { "result" },
         if report.rows.len() == 1 { "" } else { "s" },
         count(RowStatus::Improved),
         count(RowStatus::Recorded),

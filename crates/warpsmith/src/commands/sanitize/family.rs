@@ -5,10 +5,12 @@ use family::Catalog;
 use family::tuned::is_tuned;
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
+use lab::ci::{CiFinding, CiReport, CiStatus};
 use op::{Addresses, Kernel, Op as _, tuned};
 
 use super::output::Run;
 use super::simulated;
+use crate::ci_output;
 use crate::cli::{Global, SanitizeOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -21,6 +23,7 @@ const SMALL_PROBLEM: &str = "b1h2s200d64-fp16";
 /// Runs one candidate of a family under the checkers and compares its output with the reference.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     refuse_launch_flags(options)?;
+    ci_output::require_writable(&options.ci)?;
     let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let family = catalog.family(&options.file.to_string_lossy())?;
@@ -88,6 +91,13 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
             format!("output: {}, {}", styled(BAD, "wrong"), judgement.complaints[0].message)
         });
     }
+    let paths = |name: &str| ci_output::family_path(family, global.kernels.as_deref(), name);
+    let mut case = super::output::ci_case(&run, &label, &paths);
+    for complaint in &judgement.complaints {
+        case.status = CiStatus::Failed;
+        case.findings.push(CiFinding::new(&complaint.kind, &label, &complaint.message));
+    }
+    ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
     let is_success = report.is_clean() && report.stats.completed && is_correct;
     Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
 }

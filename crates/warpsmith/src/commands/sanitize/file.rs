@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use chips::Target;
 use clap::Parser as _;
 use gpu::accelerator::{Accelerator, Geometry, Image};
-use gpu::build::{Build, BuildError, Request, Source, standard_headers};
+use gpu::build::{Build, BuildError, Diagnostic, Request, Source, standard_headers};
 use gpu::launch::Placed;
+use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
 
 use super::output::{Run, read_back, save};
 use super::simulated::{chip, device, modelled, occupancy};
+use crate::ci_output;
 use crate::cli::{Global, HeaderFlags, LaunchOptions, SanitizeOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -21,6 +23,7 @@ const MAX_SOURCE: u64 = 16 << 20;
 
 /// Runs one kernel of a source file.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
+    ci_output::require_writable(&options.ci)?;
     let text = gpu::paths::read_text_bounded(&options.file, MAX_SOURCE)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", options.file.display())))?;
     let launch = merged(&options.launch, header(&text, &options.file)?);
@@ -76,6 +79,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     } else {
         run.print_text(printer)?;
     }
+    let case = super::output::ci_case(&run, &kernel, &|name| sources.path(name));
+    ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
     // A launch that did not complete is a problem, even without a finding.
     Ok(if report.is_clean() && report.stats.completed { Exit::Success } else { Exit::ProblemFound })
 }
@@ -145,6 +150,7 @@ fn compile(
             for diagnostic in &diagnostics {
                 printer.message(&snippet::diagnostic(diagnostic));
             }
+            write_diagnostics(&diagnostics, options, printer)?;
             let count = diagnostics.len();
             printer.failure(&CommandError {
                 exit: Exit::ProblemFound,
@@ -158,6 +164,29 @@ fn compile(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Writes the errors of the compiler for CI systems.
+fn write_diagnostics(
+    diagnostics: &[Diagnostic],
+    options: &SanitizeOptions,
+    printer: &Printer,
+) -> Result<(), CommandError> {
+    let name = options.file.display().to_string();
+    let mut case = CiCase::new(&name, CiStatus::Failed, "does not compile");
+    for diagnostic in diagnostics {
+        let mut finding = CiFinding::new("does-not-compile", &name, &diagnostic.message);
+        // Only the file itself: the name of another file may come from a `#line` of the source.
+        let own = diagnostic.place.as_ref().filter(|place| Path::new(&place.file) == options.file);
+        finding.location = own.map(|place| Location {
+            file: lab::ci::display_path(&options.file),
+            line: place.line,
+            column: 0,
+            text: diagnostic.message.clone(),
+        });
+        case.findings.push(finding);
+    }
+    ci_output::write(&CiReport::new("sanitize", name.as_str(), vec![case]), &options.ci, printer)
 }
 
 /// The kernel to launch: the named one, or the only one of the file.
@@ -203,9 +232,16 @@ impl<'a> Sources<'a> {
         if Path::new(name) == self.file {
             return Some(self.text.to_owned());
         }
+        gpu::paths::read_text_bounded(&self.path(name)?, MAX_SOURCE).ok()
+    }
+
+    /// The path of a file, if it is allowed and exists.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        if Path::new(name) == self.file {
+            return Some(self.file.to_owned());
+        }
         let path = Path::new(name).canonicalize().ok()?;
-        let is_below = self.folders.iter().any(|folder| path.starts_with(folder));
-        is_below.then(|| gpu::paths::read_text_bounded(&path, MAX_SOURCE).ok())?
+        self.folders.iter().any(|folder| path.starts_with(folder)).then_some(path)
     }
 }
 

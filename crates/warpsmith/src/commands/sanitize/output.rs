@@ -5,10 +5,12 @@ use std::path::Path;
 use chips::Occupancy;
 use gpu::accelerator::{Accelerator, VirtualDevice};
 use gpu::launch::{Dtype, Placed, PlacedBuffer, npy};
+use lab::ci::{CiCase, CiFinding, CiStatus};
 use serde::Serialize;
 use vgpu::model::{self, Modelled};
 use vgpu::{Counters, FidelityReport, LaunchReport, Severity};
 
+use crate::ci_output;
 use crate::cli::SanitizeOptions;
 use crate::error::CommandError;
 use crate::findings;
@@ -85,6 +87,21 @@ pub struct Run<'a> {
     pub buffers: &'a [Contents<'a>],
     /// The source files that findings may show.
     pub sources: &'a findings::Sources<'a>,
+}
+
+/// The result for CI systems. `owner` is the kernel that findings belong to.
+pub fn ci_case(run: &Run<'_>, owner: &str, paths: &ci_output::Paths) -> CiCase {
+    let is_clean = run.report.is_clean() && run.report.stats.completed;
+    let status = if is_clean { CiStatus::Passed } else { CiStatus::Failed };
+    let count = run.report.findings.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let mut case = CiCase::new(run.kernel, status, format!("{count} finding{plural}"));
+    let findings = run.report.findings.iter();
+    case.findings = findings.map(|it| ci_output::finding(it, owner, run.sources, paths)).collect();
+    if !run.report.stats.completed && run.report.is_clean() {
+        case.findings.push(CiFinding::new("incomplete", owner, "the launch did not complete"));
+    }
+    case
 }
 
 impl Run<'_> {
