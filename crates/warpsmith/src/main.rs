@@ -3,6 +3,8 @@
 mod bench_table;
 mod cli;
 mod commands;
+#[cfg(test)]
+mod documentation;
 mod error;
 mod exit;
 mod findings;
