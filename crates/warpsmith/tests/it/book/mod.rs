@@ -101,7 +101,7 @@ fn run_page(path: &Path) -> Result<(), String> {
                     shown.command
                 ));
             }
-            if shown.output.is_empty() {
+            if shown.output.is_empty() || block.mark("output") == Some("varies") {
                 continue;
             }
             let printed = if stdout.trim().is_empty() { stderr } else { stdout };
@@ -139,7 +139,8 @@ fn without_numbers(line: &str) -> String {
         let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len()).max(first.len_utf8());
         let (word, after) = rest.split_at(length);
         let has_digit = word.contains(|c: char| c.is_ascii_digit());
-        let is_hash = word.len() >= 6 && word.chars().all(|c| c.is_ascii_hexdigit());
+        let is_hash =
+            word.len() >= 6 && word.chars().all(|c| c.is_ascii_hexdigit()) || word.starts_with("0x");
         if has_digit && is_hash {
             text.push('#');
         } else {
