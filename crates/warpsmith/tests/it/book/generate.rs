@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use attention::problem;
 use op::Op as _;
 
-use super::items::{Item, items};
+use super::items::{Item, about, items};
 use super::root;
 
 /// Every generated part by its name.
@@ -32,7 +32,6 @@ pub fn parts() -> BTreeMap<&'static str, String> {
         ("finding kinds", finding_kinds(&finding)),
         ("mismatch kinds", variants(&items(&metrics, "pub enum Mismatch"))),
         ("failure kinds", variants(&items(&stage, "pub enum FailureKind"))),
-        ("stages", variants(&items(&stage, "pub enum Stage"))),
         ("stall names", stalls(&model)),
         ("metrics", fields(&items(&record, "pub struct Metrics"))),
         ("diagnosis", fields(&items(&record, "pub struct Diagnosis"))),
@@ -157,7 +156,7 @@ fn families() -> String {
                 cell(&knob.about)
             );
         }
-        text += "\n| preset | knobs that differ from their defaults | meaning |\n|---|---|---|\n";
+        text += "\n| preset | knobs that it sets | meaning |\n|---|---|---|\n";
         for preset in &family.presets {
             let knobs: Vec<String> =
                 preset.knobs.iter().map(|(knob, value)| format!("`{knob}={value}`")).collect();
@@ -184,7 +183,44 @@ fn list(values: &[family::Value]) -> String {
 
 /// Text for a cell of a table.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace("[`", "`").replace("`]", "`")
+    text.replace('|', "\\|").replace("[`", "`").replace("`]", "`").replace("`None`", "`null`")
+}
+
+/// A type of the code in the words of JSON.
+fn plain_type(kind: &str) -> String {
+    let inside = |name: &str| kind.strip_prefix(name)?.strip_prefix('<')?.strip_suffix('>');
+    if let Some(inner) = inside("Box") {
+        return plain_type(inner);
+    }
+    if let Some(inner) = inside("Option") {
+        return format!("{} or `null`", plain_type(inner));
+    }
+    if let Some(inner) = inside("Vec") {
+        return format!("list of {}", plain_type(inner));
+    }
+    if let Some(inner) = inside("IndexMap") {
+        return format!("object of {}", plain_type(inner.rsplit(", ").next().unwrap_or_default()));
+    }
+    if let Some(inner) = inside("Fact").or_else(|| inside("super::Fact")) {
+        return format!("{}, or why it is unavailable", plain_type(inner));
+    }
+    if let Some((good, bad)) = inside("Result").and_then(|inner| inner.split_once(", ")) {
+        return format!("`{{\"Ok\": {}}}` or `{{\"Err\": {}}}`", plain_type(good), plain_type(bad));
+    }
+    if let Some(inner) = kind.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+        return format!("[{}]", inner.split(", ").map(plain_type).collect::<Vec<_>>().join(", "));
+    }
+    if let Some(inner) = kind.strip_prefix('[').and_then(|rest| rest.split_once(';')) {
+        return format!("list of {}", plain_type(inner.0));
+    }
+    match kind.rsplit("::").next().unwrap_or_default() {
+        "String" => "text".to_owned(),
+        "Utc" => "time as text, in UTC".to_owned(),
+        "bool" => "true or false".to_owned(),
+        "u32" | "u64" | "usize" | "f64" => "number".to_owned(),
+        "MeasuredMicros" | "ModelledMicros" => "number, in microseconds".to_owned(),
+        other => format!("`{other}`"),
+    }
 }
 
 fn variants(items: &[Item]) -> String {
@@ -197,7 +233,7 @@ fn variants(items: &[Item]) -> String {
 fn fields(items: &[Item]) -> String {
     let rows = items.iter().map(|item| {
         let name = item.renamed.clone().unwrap_or_else(|| item.name.clone());
-        format!("| `{name}` | `{}` | {} |\n", item.kind.replace('|', "\\|"), cell(&item.about))
+        format!("| `{name}` | {} | {} |\n", plain_type(&item.kind), cell(&item.about))
     });
     format!("| field | type | meaning |\n|---|---|---|\n{}", rows.collect::<String>())
 }
@@ -226,23 +262,59 @@ fn events(source: &str) -> String {
     for event in items(source, "pub enum Event").iter().filter(|event| event.name != "Unknown") {
         text += &format!("\n### {}\n\n{}\n\n{}", event.kebab(), event.about, fields(&event.fields));
     }
-    for (name, head) in [
-        ("ResultId", "pub struct ResultId"),
-        ("BuildRecord", "pub struct BuildRecord"),
-        ("CheckRecord", "pub struct CheckRecord"),
-        ("SampleSet", "pub struct SampleSet"),
-        ("Modelled", "pub struct Modelled"),
-        ("TargetVerdict", "pub struct TargetVerdict"),
-    ] {
-        text += &format!("\n### {name}\n\nA value inside events.\n\n{}", fields(&items(source, head)));
-    }
-    text +=
-        &format!("\n### Timer\n\nA value inside events.\n\n{}", variants(&items(source, "pub enum Timer")));
+    text + &values(source)
+}
+
+/// The types of values inside events.
+fn values(event: &str) -> String {
     let trial = read("crates/lab/src/run/trial.rs");
-    for (name, head) in
-        [("Search", "pub struct Search"), ("Trial", "pub struct Trial"), ("Exchange", "pub struct Exchange")]
-    {
-        text += &format!("\n### {name}\n\nA value inside events.\n\n{}", fields(&items(&trial, head)));
+    let stage = read("crates/lab/src/run/stage.rs");
+    let profile = read("crates/lab/src/record/profile.rs");
+    let inversion = read("crates/lab/src/record/inversion.rs");
+    let contract = read("crates/op/src/contract.rs");
+    let structs = [
+        (event, "ResultId"),
+        (event, "BuildRecord"),
+        (event, "CheckRecord"),
+        (contract.as_str(), "Complaint"),
+        (event, "Repeats"),
+        (event, "SampleSet"),
+        (event, "Telemetry"),
+        (event, "Modelled"),
+        (contract.as_str(), "Work"),
+        (event, "Ceiling"),
+        (event, "TargetVerdict"),
+        (trial.as_str(), "Search"),
+        (trial.as_str(), "Trial"),
+        (trial.as_str(), "ProblemTime"),
+        (trial.as_str(), "Exchange"),
+        (profile.as_str(), "Profile"),
+        (profile.as_str(), "Roofline"),
+        (profile.as_str(), "HotLine"),
+        (inversion.as_str(), "Inversion"),
+    ];
+    let enums = [
+        (stage.as_str(), "Stage"),
+        (event, "StageOutcome"),
+        (event, "Timer"),
+        (event, "Speed"),
+        (event, "RunOutcome"),
+        (trial.as_str(), "TrialResult"),
+        (inversion.as_str(), "InversionResult"),
+    ];
+    let mut text =
+        "\n## Values inside events\n\nA `StageKey` is a `ResultId` with the field `stage`.\n".to_owned();
+    for (source, name) in structs {
+        let head = format!("pub struct {name}");
+        text += &format!("\n### {name}\n\n{}\n\n{}", about(source, &head), fields(&items(source, &head)));
+    }
+    for (source, name) in enums {
+        let head = format!("pub enum {name}");
+        let items = items(source, &head);
+        text += &format!("\n### {name}\n\n{}\n\n{}", about(source, &head), variants(&items));
+        for item in items.iter().filter(|item| !item.fields.is_empty()) {
+            text += &format!("\nFields of `{}`:\n\n{}", item.kebab(), fields(&item.fields));
+        }
     }
     text
 }

@@ -59,6 +59,15 @@ pub fn items(source: &str, head: &str) -> Vec<Item> {
     found
 }
 
+/// The documentation of the item whose declaration starts with `head`, as one line.
+pub fn about(source: &str, head: &str) -> String {
+    let before = source.split(&format!("{head} {{")).next().unwrap_or_default();
+    let lines = before.lines().rev().take_while(|line| line.starts_with("///") || line.starts_with("#["));
+    let mut lines: Vec<&str> = lines.filter_map(|line| line.strip_prefix("///")).map(str::trim).collect();
+    lines.reverse();
+    lines.join(" ").replace("[`", "`").replace("`]", "`")
+}
+
 impl Item {
     /// The name with words joined by `-`, as serde's `kebab-case`.
     pub fn kebab(&self) -> String {
