@@ -22,6 +22,7 @@ pub fn parts() -> BTreeMap<&'static str, String> {
     let manifest = read("crates/lab/src/run/manifest.rs");
     let rows = read("crates/lab/src/run/rows.rs");
     BTreeMap::from([
+        ("glossary", glossary()),
         ("commands", commands()),
         ("exit codes", exit_codes()),
         ("aliases", aliases()),
@@ -57,6 +58,12 @@ fn help(arguments: &[&str]) -> String {
     assert!(output.status.success(), "{arguments:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn glossary() -> String {
+    let style = read("STYLE.md");
+    let (_, glossary) = style.split_once("## Glossary\n").expect("STYLE.md has a glossary");
+    glossary.split("\n## ").next().unwrap_or_default().to_owned()
 }
 
 fn commands() -> String {
@@ -139,13 +146,15 @@ fn families() -> String {
         let family = catalog.family(&name).expect("a built-in family");
         let targets: Vec<&str> = family.targets.iter().map(|target| target.name()).collect();
         text += &format!("\n## {name}\n\n{}.\n\n", sentence(&family.description));
-        text +=
-            &format!("Targets: {}.\n\n| axis | values | compile-time |\n|---|---|---|\n", targets.join(", "));
+        text += &format!(
+            "Targets: {}. Axes of the problem:\n\n| axis | values | compile-time |\n|---|---|---|\n",
+            targets.join(", ")
+        );
         for axis in &family.axes {
             let constant = if axis.specialised { "yes" } else { "no" };
             text += &format!("| `{}` | {} | {constant} |\n", axis.name, list(&axis.values));
         }
-        text += "\n| knob | values | default | searched | meaning |\n|---|---|---|---|---|\n";
+        text += "\nKnobs:\n\n| knob | values | default | searched | meaning |\n|---|---|---|---|---|\n";
         for knob in &family.knobs {
             let searched = if knob.search { "yes" } else { "no" };
             text += &format!(
@@ -156,14 +165,14 @@ fn families() -> String {
                 cell(&knob.about)
             );
         }
-        text += "\n| preset | knobs that it sets | meaning |\n|---|---|---|\n";
+        text += "\nPresets:\n\n| preset | knobs that it sets | meaning |\n|---|---|---|\n";
         for preset in &family.presets {
             let knobs: Vec<String> =
                 preset.knobs.iter().map(|(knob, value)| format!("`{knob}={value}`")).collect();
             text += &format!("| `{}` | {} | {} |\n", preset.name, knobs.join(" "), cell(&preset.about));
         }
         if !family.pathologies.is_empty() {
-            text += "\n| pathology | meaning | what to do instead |\n|---|---|---|\n";
+            text += "\nPathologies:\n\n| pathology | meaning | what to do instead |\n|---|---|---|\n";
             for it in &family.pathologies {
                 text += &format!("| `{}` | {} | {} |\n", it.name, cell(&it.about), cell(&it.advice));
             }
