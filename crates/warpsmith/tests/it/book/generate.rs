@@ -78,105 +78,102 @@ fn commands() -> String {
     text
 }
 
+/// A table. A heading that ends with `:` is of a column of numbers.
+fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let names = head.map(|name| name.trim_end_matches(':').to_owned());
+    let rules = head.map(|name| if name.ends_with(':') { "--:" } else { "---" });
+    let mut text = format!("{}|{}|\n", line(&names), rules.join("|"));
+    for row in rows {
+        text += &line(&row.map(|cell| cell.replace('|', "\\|")));
+    }
+    text
+}
+
 fn exit_codes() -> String {
     let help = help(&[]);
     let lines = help.lines().skip_while(|line| *line != "Exit codes:").skip(1);
     let rows = lines.filter_map(|line| line.trim().split_once("  "));
-    let rows: String = rows.map(|(code, meaning)| format!("| {code} | {meaning} |\n")).collect();
-    format!("| code | meaning |\n|--:|---|\n{rows}")
+    table(["code:", "meaning"], rows.map(|(code, meaning)| [code.to_owned(), meaning.to_owned()]))
+}
+
+/// A name as code.
+fn code(name: impl std::fmt::Display) -> String {
+    format!("`{name}`")
+}
+
+fn joined(names: impl Iterator<Item = String>) -> String {
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn aliases() -> String {
-    let mut text = "| alias | problems |\n|---|---|\n".to_owned();
-    for alias in problem::aliases() {
+    let rows = problem::aliases().into_iter().map(|alias| {
         let problems = problem::expand(&alias).expect("a known alias");
-        let names: Vec<String> = problems.iter().map(|problem| format!("`{problem}`")).collect();
-        text += &format!("| `{alias}` | {} |\n", names.join(", "));
-    }
-    text
+        [code(alias), joined(problems.iter().map(code))]
+    });
+    table(["alias", "problems"], rows)
 }
 
 fn suites() -> String {
     let op = attention::Attention;
-    let mut text =
-        "| suite | problems | baselines | targets | contents |\n|---|--:|---|--:|---|\n".to_owned();
     let mut files = String::new();
-    for suite in op.suites() {
+    let rows = op.suites().iter().map(|suite| {
         let read = lab::suite::read(&op, suite.name, suite.text).expect("a built-in suite");
-        text += &format!(
-            "| `{}` | {} | {} | {} | {} |\n",
-            read.name,
-            read.problems.len(),
-            read.baselines.join(", "),
-            read.targets.len(),
-            read.description
-        );
         files += &format!("\n### {}\n\n```toml\n{}\n```\n", read.name, suite.text.trim());
-    }
-    text + &files
+        let counts = [read.problems.len(), read.targets.len()].map(|count| count.to_string());
+        let [problems, targets] = counts;
+        [code(read.name), problems, read.baselines.join(", "), targets, read.description]
+    });
+    table(["suite", "problems:", "baselines", "targets:", "contents"], rows) + &files
 }
 
 fn devices() -> String {
-    let mut text = "| device | GPU | target | SMs | memory | bandwidth | other names |\n".to_owned();
-    text += "|---|---|---|--:|--:|--:|---|\n";
-    for chip in &chips::CHIPS {
-        let others: Vec<String> = chip.names().skip(2).map(|name| format!("`{name}`")).collect();
-        text += &format!(
-            "| `virtual:{}` | {} | {} | {} | {} GiB | {} GB/s | {} |\n",
-            chip.id,
-            chip.name,
-            chip.target.name(),
-            chip.sms,
-            chip.memory.bytes >> 30,
-            chip.memory.gbs,
-            others.join(", ")
-        );
-    }
-    text
+    let rows = chips::CHIPS.iter().map(|chip| {
+        [
+            code(format!("virtual:{}", chip.id)),
+            chip.name.to_owned(),
+            chip.target.name().to_owned(),
+            chip.sms.to_string(),
+            format!("{} GiB", chip.memory.bytes >> 30),
+            format!("{} GB/s", chip.memory.gbs),
+            joined(chip.names().skip(2).map(code)),
+        ]
+    });
+    table(["device", "GPU", "target", "SMs:", "memory:", "bandwidth:", "other names"], rows)
 }
 
 fn families() -> String {
     let catalog = family::Catalog::load(None).expect("the built-in families");
-    let mut names: Vec<String> = Vec::new();
-    for entry in catalog.entries() {
-        names.push(entry.name.clone());
-    }
-    let mut text = String::new();
-    for name in names {
-        let family = catalog.family(&name).expect("a built-in family");
-        let targets: Vec<&str> = family.targets.iter().map(|target| target.name()).collect();
-        text += &format!("\n## {name}\n\n{}.\n\n", sentence(&family.description));
-        text += &format!(
-            "Targets: {}. Axes of the problem:\n\n| axis | values | compile-time |\n|---|---|---|\n",
-            targets.join(", ")
-        );
-        for axis in &family.axes {
-            let constant = if axis.specialised { "yes" } else { "no" };
-            text += &format!("| `{}` | {} | {constant} |\n", axis.name, list(&axis.values));
-        }
-        text += "\nKnobs:\n\n| knob | values | default | searched | meaning |\n|---|---|---|---|---|\n";
-        for knob in &family.knobs {
-            let searched = if knob.search { "yes" } else { "no" };
-            text += &format!(
-                "| `{}` | {} | {} | {searched} | {} |\n",
-                knob.name,
-                list(&knob.values),
-                knob.default,
-                cell(&knob.about)
-            );
-        }
-        text += "\nPresets:\n\n| preset | knobs that it sets | meaning |\n|---|---|---|\n";
-        for preset in &family.presets {
-            let knobs: Vec<String> =
-                preset.knobs.iter().map(|(knob, value)| format!("`{knob}={value}`")).collect();
-            text += &format!("| `{}` | {} | {} |\n", preset.name, knobs.join(" "), cell(&preset.about));
-        }
-        if !family.pathologies.is_empty() {
-            text += "\nPathologies:\n\n| pathology | meaning | what to do instead |\n|---|---|---|\n";
-            for it in &family.pathologies {
-                text += &format!("| `{}` | {} | {} |\n", it.name, cell(&it.about), cell(&it.advice));
-            }
-        }
+    let families = catalog.entries().iter().map(|entry| entry.family.as_ref().expect("a valid manifest"));
+    families.map(family).collect()
+}
+
+fn family(family: &family::Family) -> String {
+    let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    let axes = family.axes.iter();
+    let axes = axes.map(|axis| [code(&axis.name), list(&axis.values), yes_or_no(axis.specialised)]);
+    let knobs = family.knobs.iter().map(|knob| {
+        let (values, default) = (list(&knob.values), knob.default.to_string());
+        [code(&knob.name), values, default, yes_or_no(knob.search), knob.about.clone()]
+    });
+    let presets = family.presets.iter().map(|preset| {
+        let knobs = joined(preset.knobs.iter().map(|(knob, value)| code(format!("{knob}={value}"))));
+        [code(&preset.name), knobs, preset.about.clone()]
+    });
+    let pathologies = family.pathologies.iter();
+    let pathologies = pathologies.map(|it| [code(&it.name), it.about.clone(), it.advice.clone()]);
+    let mut text = format!(
+        "\n## {}\n\n{}.\n\nTargets: {}. Axes of the problem:\n\n{}\nKnobs:\n\n{}\nPresets:\n\n{}",
+        family.name,
+        sentence(&family.description),
+        joined(family.targets.iter().map(|target| target.name().to_owned())),
+        table(["axis", "values", "compile-time"], axes),
+        table(["knob", "values", "default", "searched", "meaning"], knobs),
+        table(["preset", "knobs that it sets", "meaning"], presets),
+    );
+    if !family.pathologies.is_empty() {
+        let pathologies = table(["pathology", "meaning", "what to do instead"], pathologies);
+        text += &format!("\nPathologies:\n\n{pathologies}");
     }
     text
 }
@@ -187,12 +184,12 @@ fn sentence(text: &str) -> String {
 }
 
 fn list(values: &[family::Value]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    joined(values.iter().map(ToString::to_string))
 }
 
-/// Text for a cell of a table.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace("[`", "`").replace("`]", "`").replace("`None`", "`null`")
+/// The documentation of an item as text for readers of JSON.
+fn meaning(item: &Item) -> String {
+    item.about.replace("[`", "`").replace("`]", "`").replace("`None`", "`null`")
 }
 
 /// A type of the code in the words of JSON.
@@ -234,17 +231,15 @@ fn plain_type(kind: &str) -> String {
 
 fn variants(items: &[Item]) -> String {
     let known = items.iter().filter(|item| !matches!(item.name.as_str(), "Other" | "Unknown"));
-    let rows: String =
-        known.map(|item| format!("| `{}` | {} |\n", item.kebab(), cell(&item.about))).collect();
-    format!("| name | meaning |\n|---|---|\n{rows}")
+    table(["name", "meaning"], known.map(|item| [code(item.kebab()), meaning(item)]))
 }
 
 fn fields(items: &[Item]) -> String {
     let rows = items.iter().map(|item| {
-        let name = item.renamed.clone().unwrap_or_else(|| item.name.clone());
-        format!("| `{name}` | {} | {} |\n", plain_type(&item.kind), cell(&item.about))
+        let name = item.renamed.as_ref().unwrap_or(&item.name);
+        [code(name), plain_type(&item.kind), meaning(item)]
     });
-    format!("| field | type | meaning |\n|---|---|---|\n{}", rows.collect::<String>())
+    table(["field", "type", "meaning"], rows)
 }
 
 fn finding_kinds(source: &str) -> String {
@@ -252,18 +247,17 @@ fn finding_kinds(source: &str) -> String {
     let names: Vec<&str> = vgpu::Kind::ALL.iter().map(|kind| kind.name()).collect();
     let documented: Vec<String> = items.iter().map(Item::kebab).collect();
     assert_eq!(names, documented, "every kind has a row");
-    let rows: String = items
-        .iter()
-        .map(|item| format!("| <a id=\"{0}\"></a>`{0}` | {1} |\n", item.kebab(), cell(&item.about)))
-        .collect();
-    format!("| kind | meaning |\n|---|---|\n{rows}")
+    // The anchors let other pages and tools link to a kind.
+    let rows = items.iter().map(|item| {
+        let name = item.kebab();
+        [format!("<a id=\"{name}\"></a>`{name}`"), meaning(item)]
+    });
+    table(["kind", "meaning"], rows)
 }
 
 fn stalls(source: &str) -> String {
     let items = items(source, "pub enum Stall");
-    let rows: String =
-        items.iter().map(|item| format!("| `{}` | {} |\n", item.snake(), cell(&item.about))).collect();
-    format!("| name | what the warp does |\n|---|---|\n{rows}")
+    table(["name", "what the warp does"], items.iter().map(|item| [code(item.snake()), meaning(item)]))
 }
 
 fn events(source: &str) -> String {
@@ -363,11 +357,8 @@ extern \"C\" __global__ void set(int* y) { y[threadIdx.x] = 1; }
             serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{line}: {error}\n{ran}"));
         let name = line.split(" --").next().unwrap_or_default();
         text += &format!("\n### {}\n\n{about} Schema: `{}`.\n\n", title(name), document["schema"]);
-        text += "| field | type |\n|---|---|\n";
-        for (field, value) in document.as_object().into_iter().flatten().filter(|(name, _)| *name != "schema")
-        {
-            text += &format!("| `{field}` | {} |\n", json_type(value));
-        }
+        let fields = document.as_object().into_iter().flatten().filter(|(name, _)| *name != "schema");
+        text += &table(["field", "type"], fields.map(|(name, value)| [code(name), json_type(value)]));
     }
     text
 }
@@ -381,9 +372,7 @@ fn title(command: &str) -> String {
 }
 
 fn json_type(value: &serde_json::Value) -> String {
-    let names = |object: &serde_json::Map<String, serde_json::Value>| {
-        object.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-    };
+    let names = |object: &serde_json::Map<String, serde_json::Value>| joined(object.keys().map(code));
     match value {
         serde_json::Value::Null => "null here".to_owned(),
         serde_json::Value::Bool(_) => "true or false".to_owned(),

@@ -40,16 +40,16 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Compares a page with what it should contain, or writes it.
-fn settle(path: &Path, old: &str, new: &str, compare: impl Fn(&str) -> Vec<String>) -> Result<(), String> {
-    if std::env::var_os(WRITE).is_some() {
-        fs::write(path, new).unwrap();
-        return Ok(());
-    }
-    let (old, new) = (compare(old), compare(new));
+/// Compares a page with what it should contain. If they differ, the page is written or the difference is an error.
+fn settle(path: &Path, old: &str, text: &str, compare: impl Fn(&str) -> Vec<String>) -> Result<(), String> {
+    let (old, new) = (compare(old), compare(text));
     let Some(at) = (0..old.len().max(new.len())).find(|&at| old.get(at) != new.get(at)) else {
         return Ok(());
     };
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(path, text).unwrap();
+        return Ok(());
+    }
     Err(format!(
         "{} is not up to date; `cargo xtask docs` writes it\n  page: {:?}\n  now:  {:?}",
         path.display(),
@@ -157,7 +157,7 @@ fn without_numbers(line: &str) -> String {
         }
         rest = after;
     }
-    let text = text.replace("#-#", "#").replace("-#", "#").replace('^', "").replace('+', "");
+    let text = text.replace("#-#", "#").replace("-#", "#").replace(['^', '+'], "");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -181,7 +181,7 @@ fn generated_parts_match_the_code() {
                 page::mark(line).as_ref().map(|(a, b)| (a.as_str(), b.as_str()))
             {
                 let part = parts.get(name).unwrap_or_else(|| panic!("{}: no part {name}", path.display()));
-                lines.extend(["".to_owned(), part.trim().to_owned(), "".to_owned()]);
+                lines.extend([String::new(), part.trim().to_owned(), String::new()]);
                 used.push(name.to_owned());
                 skipping = true;
             }
