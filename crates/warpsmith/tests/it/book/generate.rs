@@ -21,6 +21,7 @@ pub fn parts() -> BTreeMap<&'static str, String> {
     let inputs = read("crates/attention/src/inputs.rs");
     let manifest = read("crates/lab/src/run/manifest.rs");
     let rows = read("crates/lab/src/run/rows.rs");
+    let leaderboard = read("crates/lab/src/gate/leaderboard.rs");
     BTreeMap::from([
         ("glossary", glossary()),
         ("commands", commands()),
@@ -39,6 +40,7 @@ pub fn parts() -> BTreeMap<&'static str, String> {
         ("finding", fields(&items(&finding, "pub struct Finding"))),
         ("run manifest", fields(&items(&manifest, "pub struct Manifest"))),
         ("row", fields(&items(&rows, "pub struct Row"))),
+        ("leaderboard entry", fields(&items(&leaderboard, "pub struct BestOnRecord"))),
         ("events", events(&event)),
         ("json documents", json_documents()),
     ])
