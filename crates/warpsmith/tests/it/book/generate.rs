@@ -204,7 +204,9 @@ fn plain_type(kind: &str) -> String {
         return format!("{} or `null`", plain_type(inner));
     }
     if let Some(inner) = inside("Vec") {
-        return format!("list of {}", plain_type(inner));
+        let inner = plain_type(inner);
+        let plural = if matches!(inner.as_str(), "number" | "text") { "s" } else { "" };
+        return format!("list of {inner}{plural}");
     }
     if let Some(inner) = inside("IndexMap") {
         return format!("object of {}", plain_type(inner.rsplit(", ").next().unwrap_or_default()));
