@@ -1,5 +1,6 @@
-//! Tools for developers: `cargo run --release -p xtask -- TOOL [ARGUMENTS]`.
+//! Tools for developers: `cargo run --release -p xtask -- TOOL [ARGUMENTS]`, or `cargo xtask TOOL`.
 
+mod docs;
 mod model_rank;
 mod notices;
 mod occupancy_grid;
@@ -11,6 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 const TOOLS: &str = "tools:
+  docs                write the generated parts of the book and the outputs of its commands
   model-rank TIMES.csv [--device h200] [--blocks N] [--parts]
                       how well modelled times rank kernels, compared with measured times
   notices FILE.ptx... the notices of every kernel of PTX files
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
+        Some("docs") => docs::run(),
         Some("model-rank") => model_rank::run(arguments),
         Some("notices") => notices::run(arguments),
         Some("occupancy-grid") => occupancy_grid::run(arguments),

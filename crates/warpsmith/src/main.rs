@@ -4,6 +4,8 @@ mod bench_table;
 mod ci_output;
 mod cli;
 mod commands;
+#[cfg(test)]
+mod documentation;
 mod error;
 mod exit;
 mod findings;

@@ -303,7 +303,7 @@ fn every_honest_twin_passes() {
     complain_each(&parts, |(group, twins)| twins_pass(group, twins));
 }
 
-/// Every folder is in `cheats.toml` and in `docs/CHEATS.md`, and every source begins with its name.
+/// Every folder is in `cheats.toml` and in `docs/src/explanation/cheats.md`, and every source begins with its name.
 #[test]
 fn the_table_and_the_folders_agree() {
     let table = table();
@@ -315,17 +315,17 @@ fn the_table_and_the_folders_agree() {
         assert!(folders.remove(other), "no folder {other}");
     }
     assert_eq!(folders, table.cheats.keys().cloned().collect());
-    let book = fs::read_to_string(folder().join("../../docs/CHEATS.md")).unwrap();
+    let book = fs::read_to_string(folder().join("../../docs/src/explanation/cheats.md")).unwrap();
     for (name, cheat) in &table.cheats {
         let text = fs::read_to_string(folder().join(name).join("cheat.cu")).unwrap();
         assert!(text.starts_with(&format!("// {name}. ")), "{name}");
         assert!(!cheat.reported.is_empty() && !cheat.kinds.is_empty(), "{name}");
-        assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/CHEATS.md");
+        assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/src/explanation/cheats.md");
         assert!(folder().join(name).join("honest.cu").is_file(), "{name}");
     }
     for name in table.proposals.keys() {
         assert!(folder().join("proposals").join(format!("{name}.sh")).is_file(), "{name}");
-        assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/CHEATS.md");
+        assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/src/explanation/cheats.md");
     }
 }
 

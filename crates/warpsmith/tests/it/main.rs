@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
 mod bench;
+mod book;
 mod browser;
 mod cheats;
 mod check;
