@@ -109,6 +109,24 @@ fn tuned_is_the_pick_for_the_problem_on_the_device() {
 }
 
 #[test]
+fn bench_best_runs_the_choice_for_each_problem_and_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = ["bench", "best", "--device", "virtual:l4", "--baseline", "none"];
+    let bench = |arguments: &[&str]| run(warpsmith().args(line).args(arguments).current_dir(folder.path()));
+    // The table has neither problem, and no problem of the second one's kind.
+    let outcome = bench(&["--problem", "b1h2s128d64-fp16", "--problem", "b1h1s40d96-bf16"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    for name in ["b1h2s128d64-fp16", "b1h1s40d96-bf16"] {
+        assert!(outcome.stderr.contains(&format!("best on {name}: mma ")), "{outcome}");
+        let row = outcome.stdout.lines().find(|line| line.starts_with(name));
+        assert!(row.is_some_and(|row| row.contains("best")), "{outcome}");
+    }
+    let refused = bench(&["--preset", "d64"]);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.stderr.contains("`best` chooses the setting itself"), "{refused}");
+}
+
+#[test]
 fn every_command_that_runs_kernels_accepts_preset_tuned() {
     let folder = table();
     let one = ["mma", "--preset", "tuned", "--problem", "b1h2s128d64-fp16", "--device", "virtual:l4"];
