@@ -20,8 +20,9 @@ use crate::worker::{BuildReply, CandidateName, Limits, Worker, WorkerError, Work
 
 /// Operations of the run under the checkers, which takes one or two seconds.
 const CHECK_FLOPS: f64 = 5.0e7;
-/// Operations of the confirmation run, which has no checkers, for a candidate that is about to become an elite.
-const CONFIRM_FLOPS: f64 = 1.0e8;
+/// Operations of the confirmation run with fresh inputs, for a candidate that is about to become an elite. It has no
+/// checkers. The launches at full size are additional.
+const CONFIRM_FLOPS: f64 = 2.0e7;
 /// How much longer a plain kernel takes for the same number of operations.
 const PLAIN_COST: f64 = 16.0;
 /// Labels of the seeds that are derived from the search's secret.
