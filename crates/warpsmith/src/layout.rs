@@ -7,7 +7,7 @@ use std::io::{stderr, stdout};
 
 use terminal_size::terminal_size_of;
 
-use crate::printer::{Piece, pieces, restyled};
+use crate::style::{Piece, pieces, restyled};
 
 /// The narrowest width that is respected.
 const NARROWEST: usize = 40;
@@ -145,7 +145,7 @@ fn lines_of(words: &[Word], first: usize, next: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::{GOOD, styled, unstyled};
+    use crate::style::{GOOD, styled, unstyled};
 
     #[test]
     fn long_lines_are_broken_between_words() {

@@ -16,6 +16,7 @@ mod progress;
 mod quote;
 mod sandboxed;
 mod snippet;
+mod style;
 mod tables;
 
 use std::io::Write as _;

@@ -1,7 +1,7 @@
 //! Text tables without lines: columns are two spaces apart and as wide as the visible text of their cells.
 
 use crate::layout::{self, cell_lines};
-use crate::printer::{STRONG, flat, styled, unstyled, visible};
+use crate::style::{STRONG, flat, styled, unstyled, visible};
 
 /// The space between columns.
 const GAP: &str = "  ";
@@ -101,7 +101,7 @@ fn visible_width(cell: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printer::{BAD, GOOD};
+    use crate::style::{BAD, GOOD};
 
     #[test]
     fn styles_do_not_change_the_column_width() {

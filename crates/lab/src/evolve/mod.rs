@@ -16,7 +16,7 @@
 //! * [`tuned`]: extracts the entries for the tuned table that a library reads.
 
 mod driver;
-pub mod elites;
+
 mod error;
 mod evaluator;
 pub mod knobs;
@@ -26,6 +26,7 @@ pub mod space;
 pub mod tuned;
 mod untrusted;
 
+pub use crate::run::elites;
 pub use driver::run;
 pub use error::EvolveError;
 pub use plan::{EvolvePlan, Progress};

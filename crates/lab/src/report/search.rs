@@ -73,7 +73,7 @@ fn score<'s>(state: &'s RunState, trial: &'s Trial) -> Option<Scored<'s>> {
 /// The elites, the best first, at most as many as the search keeps.
 pub fn elites(state: &RunState) -> Vec<Scored<'_>> {
     let count = state.search.as_ref().map_or(usize::MAX, |search| search.elites as usize);
-    let best = crate::evolve::elites::best(state.trials.values(), count);
+    let best = crate::run::elites::best(state.trials.values(), count);
     best.into_iter().filter_map(|timed| score(state, timed.trial)).collect()
 }
 

@@ -84,7 +84,7 @@ fn headline(state: &RunState) -> String {
             counted(problems, "problem")
         );
     }
-    if let Some(best) = crate::evolve::elites::winner(state.trials.values()) {
+    if let Some(best) = super::elites::winner(state.trials.values()) {
         let trials = counted(state.trials.len().saturating_sub(1), "trial");
         return format!("{trials}, best {:.2}x", best.score);
     }

@@ -40,6 +40,7 @@
 //! process writes at a time; it holds a lock that the system releases when the process ends.
 
 mod compare;
+pub mod elites;
 mod event;
 mod exporter;
 mod folder;

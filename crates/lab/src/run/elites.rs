@@ -1,6 +1,6 @@
 //! Selects the elites of a search.
 
-use crate::run::{ProblemTime, Trial, TrialResult};
+use super::{ProblemTime, Trial, TrialResult};
 
 /// The speedup that a child needs over its parent.
 pub const GAIN: f64 = 1.03;
