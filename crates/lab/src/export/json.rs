@@ -8,7 +8,7 @@ use vgpu::model::ModelledMicros;
 
 use crate::run::{
     Ceiling, Control, Exporter, Fact, FailureRecord, Manifest, MeanSpeedup, ResultId, Row, RunOutcome,
-    RunState, SCHEMA, TargetVerdict, rows,
+    RunState, TargetVerdict, rows,
 };
 
 /// Writes `bench.json`.
@@ -17,7 +17,7 @@ pub struct Json;
 
 #[derive(Serialize)]
 struct File<'s> {
-    schema: u32,
+    schema: &'static str,
     manifest: &'s Option<Manifest>,
     complete: bool,
     outcome: Option<RunOutcome>,
@@ -55,7 +55,7 @@ impl Exporter for Json {
             limiter: modelled.limiter.as_deref(),
         });
         let file = File {
-            schema: SCHEMA,
+            schema: "warpsmith.bench/1",
             manifest: &state.manifest,
             complete: state.is_complete(),
             outcome: state.outcome,

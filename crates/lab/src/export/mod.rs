@@ -119,7 +119,7 @@ mod tests {
     fn json_separates_measured_and_modelled_times() {
         let json: serde_json::Value =
             serde_json::from_str(&text(&json::Json, &state_from(&bench_log()))).unwrap();
-        assert_eq!(json["schema"], 1);
+        assert_eq!(json["schema"], "warpsmith.bench/1");
         assert_eq!(json["complete"], true);
         let measured = json["measured"].as_array().unwrap();
         assert_eq!(measured.len(), 2);
@@ -232,7 +232,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&text(&topk::TopK, &state)).unwrap();
         assert_eq!(
             (&json["schema"], &json["device"], &json["commit"]),
-            (&1.into(), &"cuda:0".into(), &"unavailable".into())
+            (&"warpsmith.topk/1".into(), &"cuda:0".into(), &"unavailable".into())
         );
         assert_eq!(json["search"]["family"], "attention/mma");
         let elites = json["elites"].as_array().unwrap();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::record::{Inversion, Profile};
-use crate::run::{Exporter, Manifest, ResultId, RunState, SCHEMA};
+use crate::run::{Exporter, Manifest, ResultId, RunState};
 
 /// Writes `profile.json`.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Profiles;
 
 #[derive(Serialize)]
 struct File<'s> {
-    schema: u32,
+    schema: &'static str,
     manifest: &'s Option<Manifest>,
     complete: bool,
     profiles: Vec<Profiled<'s>>,
@@ -39,7 +39,7 @@ impl Exporter for Profiles {
 
     fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         let file = File {
-            schema: SCHEMA,
+            schema: "warpsmith.profile/1",
             manifest: &state.manifest,
             complete: state.is_complete(),
             profiles: state.profiles.iter().map(|(of, profile)| Profiled { of, profile }).collect(),

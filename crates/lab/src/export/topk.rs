@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use crate::report::search::elites;
-use crate::run::{Commit, Exporter, Fact, ProblemTime, RunState, SCHEMA, Search, TrialResult};
+use crate::run::{Commit, Exporter, Fact, ProblemTime, RunState, Search, TrialResult};
 
 /// Writes `topk.json`.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct TopK;
 
 #[derive(Serialize)]
 struct File<'s> {
-    schema: u32,
+    schema: &'static str,
     complete: bool,
     commit: Fact<Commit>,
     device: Fact<String>,
@@ -75,7 +75,7 @@ impl Exporter for TopK {
         }
         let manifest = state.manifest.as_ref();
         let file = File {
-            schema: SCHEMA,
+            schema: "warpsmith.topk/1",
             complete: state.is_complete(),
             commit: manifest.map_or(Fact::default(), |manifest| manifest.commit.clone()),
             device: manifest.map_or(Fact::default(), |manifest| manifest.device.clone()),

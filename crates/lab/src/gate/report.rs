@@ -10,13 +10,13 @@ use super::{BestOnRecord, Change, CountedRecord, Leaderboard};
 use crate::run::{FailureKind, MeasuredMicros, ResultId, RunOutcome, Timer, Utc};
 use crate::stats::Interval;
 
-const SCHEMA: u32 = 1;
+const SCHEMA: &str = "warpsmith.gate/1";
 
 /// The result of comparing a run with the leaderboard.
 #[derive(Clone, Debug, Serialize)]
 pub struct GateReport {
     /// The version of the report's format.
-    pub schema: u32,
+    pub schema: &'static str,
     /// The GPU of the run.
     pub device: String,
     /// What is compared.

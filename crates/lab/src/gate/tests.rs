@@ -514,7 +514,7 @@ fn annotations_are_one_line_each_and_escaped() {
 fn json_has_the_rows_and_the_outcome() {
     let report = mixed_report();
     let json: serde_json::Value = serde_json::from_str(&output::json(&report).unwrap()).unwrap();
-    assert_eq!((&json["outcome"], &json["schema"]), (&"finding".into(), &1.into()));
+    assert_eq!((&json["outcome"], &json["schema"]), (&"finding".into(), &"warpsmith.gate/1".into()));
     assert_eq!(json["rows"].as_array().unwrap().len(), report.rows.len());
     let standing = |problem: &str| {
         let rows = json["rows"].as_array().unwrap();

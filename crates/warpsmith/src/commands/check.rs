@@ -453,10 +453,10 @@ impl Run<'_> {
         (launches > 0).then(|| match smallest {
             None => format!("{launches} launches judged; every element was compared"),
             Some(smallest) => format!(
-                "{launches} launches judged; {} runs on large problems compared at least {:.1}% of the elements, \
+                "{launches} launches judged; {} runs on large problems compared at least one element in {:.0}, \
                  different rows in every launch",
                 shares.len(),
-                100.0 * smallest
+                (1.0 / smallest).ceil()
             ),
         })
     }
