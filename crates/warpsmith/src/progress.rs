@@ -82,3 +82,17 @@ fn download_bar(total: u64) -> ProgressBar {
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
+
+#[cfg(test)]
+mod tests {
+    use super::rough;
+
+    #[test]
+    fn durations_are_rounded_for_people() {
+        let words =
+            [(7.6, "8 s"), (89.0, "89 s"), (90.0, "2 min"), (3540.0, "59 min"), (7500.0, "2 h 5 min")];
+        for (seconds, text) in words {
+            assert_eq!(rough(seconds), text);
+        }
+    }
+}

@@ -79,7 +79,7 @@ impl Problem {
         Problem { batch, heads, kv_heads: heads, seq_q: seq, seq_k: seq, head_dim, mask: Mask::None, dtype }
     }
 
-    /// The problem in words: `1 batch, 8 heads, 512 tokens, head dimension 64, causal mask, fp16`.
+    /// The problem in words: `1 sequence, 8 heads, 512 tokens, head dimension 64, causal mask, fp16`.
     pub fn in_words(&self) -> String {
         let plural = |number: usize, one: &str, several: &str| {
             format!("{number} {}", if number == 1 { one } else { several })
@@ -87,7 +87,7 @@ impl Problem {
         let heads = plural(self.heads, "head", "heads");
         let heads = match self.kv_heads {
             own if own == self.heads => heads,
-            fewer => format!("{heads} that share {fewer} of keys and values"),
+            fewer => format!("{heads}, {} of keys and values", plural(fewer, "head", "heads")),
         };
         let length = if self.seq_q == self.seq_k {
             plural(self.seq_q, "token", "tokens")

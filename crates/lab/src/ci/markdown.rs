@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::escape::code_span;
 use super::{CiReport, CiStatus, Location};
+use crate::words::count;
 
 /// The most lines of a table.
 const MAX_LINES: usize = 50;
@@ -12,17 +13,15 @@ const MAX_LINES: usize = 50;
 pub fn summary(report: &CiReport) -> String {
     let CiReport { command, cases, .. } = report;
     let mut out = format!("### warpsmith {command}: {}\n\n", report.status().name());
-    let count = |status| report.count(status);
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "{}: {} result{}, {} passed, {} failed, {} incomplete",
+        "{}: {}, {} passed, {} failed, {} incomplete",
         code_span(&report.subject),
-        cases.len(),
-        if cases.len() == 1 { "" } else { "s" },
-        count(CiStatus::Passed),
-        count(CiStatus::Failed),
-        count(CiStatus::Incomplete)
+        count(cases.len(), "result"),
+        report.count(CiStatus::Passed),
+        report.count(CiStatus::Failed),
+        report.count(CiStatus::Incomplete)
     );
     let mut lines = Vec::new();
     for case in cases {

@@ -1,5 +1,7 @@
 //! Compares the times of runs: two runs with each other, or one problem over many runs.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::{Fact, ResultId, RunState, RunSummary, Time, Timer, Utc, rows};
@@ -20,6 +22,15 @@ pub struct SubjectTime {
     pub time: Time,
     /// The 95% interval of a measured median.
     pub interval: Option<Interval>,
+    /// The version of the model that computed a modelled time.
+    pub model: Option<u32>,
+}
+
+impl SubjectTime {
+    /// Whether both times are measured, or modelled by the same version of the model.
+    fn is_comparable(&self, other: &SubjectTime) -> bool {
+        self.time.is_modelled() == other.time.is_modelled() && self.model == other.model
+    }
 }
 
 /// The times of a run: the last hot measurement of each subject on each problem, and the modelled times.
@@ -31,11 +42,12 @@ pub fn times(state: &RunState) -> Vec<SubjectTime> {
     };
     for row in rows(state).into_iter().filter(|row| row.timer == Timer::GraphHot) {
         let (time, interval) = (Time::Measured(row.p50_us), Some(row.interval_us));
-        keep(SubjectTime { of: row.of, is_baseline: row.is_baseline, time, interval });
+        keep(SubjectTime { of: row.of, is_baseline: row.is_baseline, time, interval, model: None });
     }
     for (of, modelled) in &state.modelled {
         let time = Time::Modelled(modelled.time_us);
-        keep(SubjectTime { of: of.clone(), is_baseline: false, time, interval: None });
+        let model = modelled.model;
+        keep(SubjectTime { of: of.clone(), is_baseline: false, time, interval: None, model });
     }
     times
 }
@@ -55,7 +67,7 @@ pub enum TimeChange {
     Slower,
     /// The intervals overlap, or the modelled times are equal.
     NoClearDifference,
-    /// One time is measured and the other modelled, or the GPUs differ.
+    /// The GPUs differ, one time is measured and the other modelled, or the versions of the model differ.
     NotComparable,
 }
 
@@ -96,8 +108,7 @@ pub fn compare(first: &RunState, second: &RunState) -> RunComparison {
     let same_gpu = gpus[0].known().is_some() && gpus[0] == gpus[1];
     let both = before.iter().filter_map(|one| {
         let other = after.iter().find(|other| is_same(&other.of, &one.of))?;
-        let comparable = same_gpu && one.time.is_modelled() == other.time.is_modelled();
-        let speedup = comparable.then(|| one.time.micros() / other.time.micros());
+        let speedup = (same_gpu && one.is_comparable(other)).then(|| one.time.micros() / other.time.micros());
         let change = speedup.map_or(TimeChange::NotComparable, |speedup| change(one, other, speedup));
         Some(ComparedTime { of: one.of.clone(), first: one.time, second: other.time, speedup, change })
     });
@@ -135,14 +146,14 @@ pub struct TrendPoint {
     pub subject: String,
     /// Its time.
     pub time: Time,
-    /// The time of the previous point on the same GPU, divided by this one. `None` for the first, and after a change
-    /// between measured and modelled times.
+    /// The time of the previous point on the same GPU, divided by this one. `None` if they are not comparable.
     pub speedup: Option<f64>,
 }
 
 /// The fastest kernel on a problem in each run that timed it, oldest first. Runs that cannot be read are skipped.
 pub fn trend(runs: &[RunSummary], problem: &str) -> Vec<TrendPoint> {
     let mut points: Vec<TrendPoint> = Vec::new();
+    let mut latest: HashMap<String, SubjectTime> = HashMap::new();
     for run in runs.iter().rev() {
         let Ok(log) = super::read(&run.folder) else { continue };
         let state = RunState::from_log(&log);
@@ -155,9 +166,9 @@ pub fn trend(runs: &[RunSummary], problem: &str) -> Vec<TrendPoint> {
             let short: String = commit.hash.chars().take(9).collect();
             short + if commit.dirty { "+" } else { "" }
         });
-        let before = points.iter().rev().find(|point| point.gpu == gpu);
-        let before = before.filter(|point| point.time.is_modelled() == fastest.time.is_modelled());
-        let speedup = before.map(|point| point.time.micros() / fastest.time.micros());
+        let before = latest.get(&gpu).filter(|before| before.is_comparable(&fastest));
+        let speedup = before.map(|before| before.time.micros() / fastest.time.micros());
+        latest.insert(gpu.clone(), fastest.clone());
         points.push(TrendPoint {
             run: run.folder.clone(),
             started: run.started.clone(),
@@ -174,7 +185,7 @@ pub fn trend(runs: &[RunSummary], problem: &str) -> Vec<TrendPoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bench_log, state_from};
+    use crate::testing::{bench_log, full_log, state_from};
 
     #[test]
     fn a_run_does_not_differ_from_itself() {
@@ -200,12 +211,26 @@ mod tests {
     }
 
     #[test]
+    fn times_of_different_versions_of_the_model_are_not_comparable() {
+        let state = state_from(&full_log());
+        assert!(!state.modelled.is_empty());
+        let mut other = state.clone();
+        for (_, modelled) in &mut other.modelled {
+            modelled.model = Some(u32::MAX);
+        }
+        let compared = compare(&state, &other);
+        let modelled: Vec<_> = compared.both.iter().filter(|it| it.first.is_modelled()).collect();
+        assert!(!modelled.is_empty() && modelled.iter().all(|it| it.change == TimeChange::NotComparable));
+    }
+
+    #[test]
     fn a_change_is_clear_only_without_overlap() {
         let time = |micros: f64, half: Option<f64>| SubjectTime {
             of: ResultId { problem: "p".to_owned(), subject: "s".to_owned(), build: String::new() },
             is_baseline: false,
             time: Time::Measured(super::super::MeasuredMicros(micros)),
             interval: half.map(|half| Interval { low: micros - half, high: micros + half }),
+            model: None,
         };
         let change =
             |a: &SubjectTime, b: &SubjectTime| super::change(a, b, a.time.micros() / b.time.micros());

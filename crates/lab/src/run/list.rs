@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::state::MeanSpeedup;
 use super::{Fact, RunState, Timer, Utc, log};
+use crate::words::count;
 
 /// The summary of a run for `warpsmith runs`.
 #[derive(Clone, Debug, Serialize)]
@@ -72,7 +73,6 @@ fn summary(folder: &Path) -> RunSummary {
 }
 
 fn headline(state: &RunState) -> String {
-    let counted = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     // The comparison with the most problems, preferably of kernel time; of these, the highest speedup.
     let rank = |mean: &MeanSpeedup| (mean.problems, mean.timer == Timer::GraphHot);
     let best =
@@ -81,22 +81,22 @@ fn headline(state: &RunState) -> String {
         let MeanSpeedup { candidate, baseline, speedup, standing, problems, .. } = mean;
         return format!(
             "{candidate} {speedup:.2}x over {baseline}, {standing}, {}",
-            counted(problems, "problem")
+            count(problems, "problem")
         );
     }
     if let Some(best) = super::elites::winner(state.trials.values()) {
-        let trials = counted(state.trials.len().saturating_sub(1), "trial");
+        let trials = count(state.trials.len().saturating_sub(1), "trial");
         return format!("{trials}, best {:.2}x", best.score);
     }
     let failed = state.checks.values().filter(|check| !check.passed).count();
     if !state.measurements.is_empty() {
-        counted(state.measurements.len(), "measurement")
+        count(state.measurements.len(), "measurement")
     } else if !state.modelled.is_empty() {
-        counted(state.modelled.len(), "modelled time")
+        count(state.modelled.len(), "modelled time")
     } else if !state.checks.is_empty() {
-        format!("{}, {failed} failed", counted(state.checks.len(), "check"))
+        format!("{}, {failed} failed", count(state.checks.len(), "check"))
     } else {
-        counted(state.builds.len(), "build")
+        count(state.builds.len(), "build")
     }
 }
 

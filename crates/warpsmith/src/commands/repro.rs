@@ -341,40 +341,27 @@ fn verdict(state: &RunState, strict: bool) -> Exit {
 fn fastest_kernels(state: &RunState) -> Option<String> {
     let mut table =
         tables::Table::new(&["problem", "fastest kernel", "time", "over the fastest baseline"], &["time"]);
-    let rows = lab::run::rows(state);
-    let measured = |problem: &str| {
-        let of_problem = rows.iter().filter(|row| row.of.problem == problem && row.timer == Timer::GraphHot);
-        of_problem.clone().filter(|row| !row.is_baseline).min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0))
-    };
-    let modelled = |problem: &str| {
-        let of_problem = state.modelled.iter().filter(|(of, _)| of.problem == problem);
-        of_problem.min_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0))
-    };
+    let (rows, times) = (lab::run::rows(state), lab::run::times(state));
     let mut problems: Vec<&str> = Vec::new();
-    for of in rows.iter().map(|row| &row.of).chain(state.modelled.iter().map(|(of, _)| of)) {
-        if !problems.contains(&of.problem.as_str()) {
-            problems.push(&of.problem);
+    for time in &times {
+        if !problems.contains(&time.of.problem.as_str()) {
+            problems.push(&time.of.problem);
         }
     }
     for problem in &problems {
-        let cells = match (measured(problem), modelled(problem)) {
-            (Some(row), _) => {
-                let over = row
-                    .over
-                    .iter()
-                    .min_by(|a, b| a.comparison.speedup.ratio.total_cmp(&b.comparison.speedup.ratio));
-                let over = over.map_or(String::new(), |over| {
-                    format!("{:.2}x over {}", over.comparison.speedup.ratio, over.baseline)
-                });
-                [row.of.subject.clone(), row.p50_us.to_string(), over]
-            }
-            (None, Some((of, modelled))) => {
-                let over = "not compared: modelled".to_owned();
-                [of.subject.clone(), format!("{:.2} us", modelled.time_us.0), over]
-            }
-            (None, None) => continue,
+        let kernels = times.iter().filter(|it| !it.is_baseline && it.of.problem == *problem);
+        let fastest = kernels.min_by(|a, b| a.time.micros().total_cmp(&b.time.micros()));
+        let Some(fastest) = fastest else { continue };
+        let over = if fastest.time.is_modelled() {
+            "not compared: modelled".to_owned()
+        } else {
+            let row = rows.iter().rfind(|row| row.of == fastest.of && row.timer == Timer::GraphHot);
+            let ratio = |over: &lab::run::RowSpeedup| over.comparison.speedup.ratio;
+            let least = row.and_then(|row| row.over.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))));
+            least.map_or(String::new(), |over| format!("{:.2}x over {}", ratio(over), over.baseline))
         };
-        table.row([(*problem).to_owned()].into_iter().chain(cells));
+        let time = format!("{:.2} us", fastest.time.micros());
+        table.row([(*problem).to_owned(), fastest.of.subject.clone(), time, over]);
     }
     (!problems.is_empty()).then(|| table.text())
 }

@@ -129,32 +129,37 @@ impl<'g> Workbench<'g> {
         problems: &[Problem],
     ) -> Result<(), CommandError> {
         for name in families.iter().filter(|name| *name != CHOSEN) {
-            let family = self.catalog.family(name)?;
-            let mut first: Option<CommandError> = None;
-            let is_supported = subjects.iter().any(|subject| {
-                let SubjectKind::Kernel { family: own, preset, knobs } = &subject.kind else { return false };
-                own.full_name() == family.full_name()
-                    && problems.iter().any(|problem| {
-                        let place = (problem, &self.device);
-                        let candidate =
-                            op::tuned::candidate(&Attention, family, preset.as_deref(), knobs, place);
-                        let supported = candidate.map_err(CommandError::from).and_then(|candidate| {
-                            match family.check_target(&candidate, self.device.target()) {
-                                // Too large is a failure of this kernel, which the run reports.
-                                Err(SettingError::SharedMemory { .. } | SettingError::Threads { .. }) => {
-                                    Ok(())
-                                }
-                                other => Ok(other?),
-                            }
-                        });
-                        supported.map_err(|error| first.get_or_insert(error)).is_ok()
-                    })
-            });
-            if let (false, Some(error)) = (is_supported, first) {
+            let full_name = self.catalog.family(name)?.full_name();
+            let mut first_error = None;
+            let mut is_supported = false;
+            for (subject, problem) in subjects.iter().flat_map(|it| problems.iter().map(move |of| (it, of))) {
+                if matches!(&subject.kind, SubjectKind::Kernel { family, .. } if family.full_name() == full_name)
+                {
+                    match self.check_support(subject, problem) {
+                        Ok(()) => is_supported = true,
+                        Err(error) => {
+                            first_error.get_or_insert(error);
+                        }
+                    }
+                }
+            }
+            if let (false, Some(error)) = (is_supported, first_error) {
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// Refuses a kernel that does not support a problem or the device. A kernel that is too large is not refused: that is
+    /// a failure which the run reports.
+    fn check_support(&self, subject: &Subject<'_>, problem: &Problem) -> Result<(), CommandError> {
+        let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
+        let place = (problem, &self.device);
+        let candidate = op::tuned::candidate(&Attention, family, preset.as_deref(), knobs, place)?;
+        match family.check_target(&candidate, self.device.target()) {
+            Err(SettingError::SharedMemory { .. } | SettingError::Threads { .. }) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     /// The command lines that start the run's worker processes.
