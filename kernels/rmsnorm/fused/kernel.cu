@@ -103,7 +103,7 @@ __device__ void store(Element* to, const Chunk& chunk) {
 
 }  // namespace fused
 
-extern "C" __global__ void __launch_bounds__(fused::ROW_THREADS * fused::ROWS)
+extern "C" __global__ void __launch_bounds__(fused::ROW_THREADS * fused::ROWS, knob::RESIDENT)
 rmsnorm_fused(const fused::Element* x, const fused::Element* residual, const fused::Element* weight, fused::Element* y,
               fused::Element* h, float eps, int rows, int cols) {
     using namespace fused;
