@@ -33,7 +33,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             collect(&path, files);
         } else if path
             .extension()
-            .is_some_and(|kind| ["cu", "cuh", "toml"].iter().any(|known| kind == *known))
+            .is_some_and(|kind| ["cu", "cuh", "toml", "py"].iter().any(|known| kind == *known))
         {
             files.push(path);
         }

@@ -1,89 +1,13 @@
 //! Shows where an output is wrong: a picture of the worst head, and a description of the pattern of rows and columns.
-//! The pattern often shows the fault: one tile, every eighth column, the rows after the diagonal.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
-use serde::Serialize;
+use op::error_map::{ErrorMap, Level, describe};
 
 use crate::metrics::Tolerance;
 use crate::oracle::Reference;
 use crate::problem::Dtype;
 use crate::tensor::Tensor;
-
-/// The worst error of a cell's elements, mildest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Level {
-    /// The oracle did not compute any element of the cell.
-    NotCompared,
-    /// The error is explained by rounding.
-    Right,
-    /// More than rounding explains, but within the element-wise tolerance.
-    Off,
-    /// Beyond the element-wise tolerance.
-    Wrong,
-    /// Infinite or NaN.
-    NotFinite,
-    /// Still the poison from before the launch.
-    Unwritten,
-}
-
-impl Level {
-    /// The character in the text picture.
-    pub fn symbol(self) -> char {
-        match self {
-            Level::NotCompared => ' ',
-            Level::Right => '.',
-            Level::Off => 'o',
-            Level::Wrong => '#',
-            Level::NotFinite => '!',
-            Level::Unwritten => '?',
-        }
-    }
-
-    fn colour(self) -> &'static str {
-        match self {
-            Level::NotCompared => "#e8e8e8",
-            Level::Right => "#7bb661",
-            Level::Off => "#e9c46a",
-            Level::Wrong => "#c8352b",
-            Level::NotFinite => "#1d1d1d",
-            Level::Unwritten => "#7b4fa6",
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Level::NotCompared => "not compared",
-            Level::Right => "right",
-            Level::Off => "off",
-            Level::Wrong => "wrong",
-            Level::NotFinite => "not finite",
-            Level::Unwritten => "unwritten",
-        }
-    }
-}
-
-/// Largest number of cells in each direction.
-pub const CELLS: usize = 16;
-
-/// A picture of one head and a description of all heads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ErrorMap {
-    /// The head with the most wrong elements.
-    pub batch: usize,
-    /// The head of the picture.
-    pub head: usize,
-    /// Number of queries that one cell covers.
-    pub rows_per_cell: usize,
-    /// Number of columns of the head dimension that one cell covers.
-    pub columns_per_cell: usize,
-    /// Rows of cells: queries from top to bottom, columns from left to right.
-    pub cells: Vec<Vec<Level>>,
-    /// The heads, query tiles, queries and columns that are wrong.
-    pub notes: Vec<String>,
-}
 
 /// Draws the errors of an output; `None` if there are none. `tile` is the height of the kernel's query tiles, if it
 /// is known.
@@ -99,17 +23,10 @@ pub fn draw(
     if errors.per_head[worst] == 0 {
         return None;
     }
-    let rows_per_cell = problem.seq_q.div_ceil(CELLS);
-    let columns_per_cell = problem.head_dim.div_ceil(CELLS);
-    let mut cells = vec![
-        vec![Level::NotCompared; problem.head_dim.div_ceil(columns_per_cell)];
-        problem.seq_q.div_ceil(rows_per_cell)
-    ];
     let (batch, head) = (worst / problem.heads, worst % problem.heads);
-    errors.of_head(worst, |query, column, level| {
-        let cell = &mut cells[query / rows_per_cell][column / columns_per_cell];
-        *cell = level.max(*cell);
-    });
+    let title = format!("batch {batch}, head {head}");
+    let mut map = ErrorMap::new(title, ["query", "queries"], (problem.seq_q, problem.head_dim));
+    errors.of_head(worst, |query, column, level| map.mark(query, column, level));
 
     let mut notes = vec![format!(
         "heads: {}",
@@ -126,7 +43,8 @@ pub fn draw(
     if errors.queries.iter().all(masked) {
         notes.push("only rows that see no key are wrong".to_owned());
     }
-    Some(ErrorMap { batch, head, rows_per_cell, columns_per_cell, cells, notes })
+    map.notes = notes;
+    Some(map)
 }
 
 /// The level of every element, and the positions of those that are not right.
@@ -222,126 +140,6 @@ impl Noise {
     }
 }
 
-/// Describes a set of indices briefly: all, some ranges, those with certain remainders, or a count.
-fn describe(set: &BTreeSet<usize>, extent: usize, of_what: &str) -> String {
-    const RANGES: usize = 4;
-    let of_what = if of_what.is_empty() { String::new() } else { format!(" ({of_what})") };
-    if set.len() == extent {
-        return format!("all {extent}{of_what}");
-    }
-    let ranges = ranges(set);
-    if ranges.len() <= RANGES {
-        return format!("only {} of 0-{}{of_what}", words(&ranges), extent - 1);
-    }
-    for modulus in [2, 4, 8, 16, 32, 64, 128] {
-        let remainders: BTreeSet<usize> = set.iter().map(|index| index % modulus).collect();
-        let same = (0..extent).filter(|index| remainders.contains(&(index % modulus))).count() == set.len();
-        if same && extent >= 2 * modulus {
-            return format!(
-                "every index with remainder {} modulo {modulus}{of_what}",
-                words(&self::ranges(&remainders))
-            );
-        }
-    }
-    format!("{} of {extent}, between {} and {}{of_what}", set.len(), ranges[0].0, ranges[ranges.len() - 1].1)
-}
-
-/// For example `3, 8-15`.
-fn words(ranges: &[(usize, usize)]) -> String {
-    let words = ranges.iter().map(|&(first, last)| match last - first {
-        0 => first.to_string(),
-        _ => format!("{first}-{last}"),
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
-
-/// The runs of consecutive indices, each with its first and last.
-fn ranges(set: &BTreeSet<usize>) -> Vec<(usize, usize)> {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for &index in set {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == index => *last = index,
-            _ => ranges.push((index, index)),
-        }
-    }
-    ranges
-}
-
-impl ErrorMap {
-    /// The picture as SVG, readable on light and dark pages, with the notes as its description.
-    pub fn svg(&self) -> String {
-        const CELL: usize = 18;
-        const LEFT: usize = 56;
-        const TOP: usize = 40;
-        let columns = self.cells.first().map_or(0, Vec::len);
-        let width = LEFT + columns * CELL + 12;
-        let legend = TOP + self.cells.len() * CELL + 20;
-        let height = legend + 16 * self.notes.len() + 16;
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {height}\" width=\"{w}\" height=\"{height}\" \
-             font-family=\"system-ui, sans-serif\" font-size=\"11\" role=\"img\">\n\
-             <title>errors of batch {}, head {}</title>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-             <text x=\"8\" y=\"16\" font-weight=\"600\">batch {}, head {}: queries down, columns right</text>\n\
-             <text x=\"8\" y=\"31\" fill=\"#555\">a cell is {} x {}; green right, yellow off, red wrong, black not finite, violet unwritten</text>\n",
-            self.batch,
-            self.head,
-            self.batch,
-            self.head,
-            self.rows_per_cell,
-            self.columns_per_cell,
-            w = width.max(560),
-        );
-        for (index, row) in self.cells.iter().enumerate() {
-            let y = TOP + index * CELL;
-            let label = index * self.rows_per_cell;
-            svg += &format!(
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#555\">{label}</text>\n",
-                LEFT - 6,
-                y + 13
-            );
-            for (column, level) in row.iter().enumerate() {
-                let first = column * self.columns_per_cell;
-                svg += &format!(
-                    "<rect x=\"{}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" fill=\"{}\"><title>queries from {label}, \
-                     columns from {first}: {}</title></rect>\n",
-                    LEFT + column * CELL,
-                    level.colour(),
-                    level.name(),
-                    side = CELL - 1,
-                );
-            }
-        }
-        for (index, note) in self.notes.iter().enumerate() {
-            svg += &format!("<text x=\"8\" y=\"{}\">{note}</text>\n", legend + 16 * index);
-        }
-        svg + "</svg>\n"
-    }
-}
-
-impl fmt::Display for ErrorMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural =
-            |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
-        writeln!(
-            f,
-            "batch {}, head {}; a cell is {} by {}; . right, o off, # wrong, ! not finite, ? unwritten",
-            self.batch,
-            self.head,
-            plural(self.rows_per_cell, "query").replace("querys", "queries"),
-            plural(self.columns_per_cell, "column"),
-        )?;
-        for (index, row) in self.cells.iter().enumerate() {
-            let symbols: String = row.iter().map(|level| level.symbol()).collect();
-            writeln!(f, "{:>6} {symbols}", index * self.rows_per_cell)?;
-        }
-        for (index, note) in self.notes.iter().enumerate() {
-            write!(f, "{}{note}", if index == 0 { "" } else { "\n" })?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,7 +179,7 @@ mod tests {
             }
         })
         .expect("wrong");
-        assert_eq!((map.head, map.rows_per_cell, map.columns_per_cell), (1, 5, 4));
+        assert_eq!((map.title.as_str(), map.rows_per_cell, map.columns_per_cell), ("batch 0, head 1", 5, 4));
         let text = map.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(

@@ -1,93 +1,15 @@
 //! Inputs: Q, K and V from a seed, by class. Each class reveals a fault that the others do not.
 
 use std::fmt;
-use std::str::FromStr;
 
 use gpu::launch::Random;
+pub use op::Class;
+use op::values;
 use serde::{Deserialize, Serialize};
 
-use crate::cores;
 use crate::problem::{Dtype, Problem};
 use crate::quantise;
 use crate::tensor::{Layout, Tensor, Values};
-
-/// The kind of input values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// Mean 0, variance 1, as in benchmarks and papers.
-    Normal,
-    /// Uniform over [-1, 1).
-    Uniform,
-    /// All zero: equal weights and zero output. Reveals divisions by a zero maximum.
-    Zeros,
-    /// One element per row is not zero: 16 in Q and K, 1 in V. A query attends only to the keys with its own column,
-    /// so a misplaced column or key gives a large error.
-    OneHot,
-    /// All elements of a tensor are equal. The output is V for any weights; reveals weights whose sum is not 1.
-    Constant,
-    /// Normal times 1e-4: below fp16's normal numbers. Reveals flushing to zero.
-    Tiny,
-    /// Normal times 60: scores in the thousands. A softmax without its maximum overflows.
-    Large,
-    /// Normal with one element in 500 times 64. One key dominates a row, early or late; reveals wrong rescaling.
-    Outliers,
-    /// Normal with every other element a zero of either sign: codes 0x80 and 0x8000 must be zeros.
-    SignedZeros,
-}
-
-impl Class {
-    /// All classes.
-    pub const ALL: [Class; 9] = [
-        Class::Normal,
-        Class::Uniform,
-        Class::Zeros,
-        Class::OneHot,
-        Class::Constant,
-        Class::Tiny,
-        Class::Large,
-        Class::Outliers,
-        Class::SignedZeros,
-    ];
-
-    /// The name, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Normal => "normal",
-            Class::Uniform => "uniform",
-            Class::Zeros => "zeros",
-            Class::OneHot => "one-hot",
-            Class::Constant => "constant",
-            Class::Tiny => "tiny",
-            Class::Large => "large",
-            Class::Outliers => "outliers",
-            Class::SignedZeros => "signed-zeros",
-        }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The name of an input class is unknown.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not an input class; expected one of {known}", known = Class::ALL.map(Class::name).join(", "))]
-pub struct UnknownClass {
-    /// The name that is not an input class.
-    pub name: String,
-}
-
-impl FromStr for Class {
-    type Err = UnknownClass;
-
-    fn from_str(text: &str) -> Result<Self, UnknownClass> {
-        let found = Class::ALL.into_iter().find(|class| class.name() == text);
-        found.ok_or_else(|| UnknownClass { name: text.to_owned() })
-    }
-}
 
 /// One of the three input tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -150,9 +72,9 @@ impl Inputs {
     /// Inputs with the given magnitudes and the opposite signs of these inputs.
     #[must_use]
     pub fn opposite(&self, mut magnitudes: Inputs) -> Self {
-        opposite(&self.q, &mut magnitudes.q);
-        opposite(&self.k, &mut magnitudes.k);
-        opposite(&self.v, &mut magnitudes.v);
+        values::oppose(&mut magnitudes.q.data, &self.q.data);
+        values::oppose(&mut magnitudes.k.data, &self.k.data);
+        values::oppose(&mut magnitudes.v.data, &self.v.data);
         magnitudes
     }
 
@@ -162,15 +84,6 @@ impl Inputs {
         let [q, k, v] = [q, k, v].map(|values| encode(values, dtype, layout));
         Encoded { q, k, v }
     }
-}
-
-fn opposite(signs: &Values, values: &mut Values) {
-    let pieces = values.data.chunks_mut(PIECE).zip(signs.data.chunks(PIECE)).collect();
-    cores::each(pieces, |(into, signs): (&mut [f32], &[f32])| {
-        for (number, sign) in into.iter_mut().zip(signs) {
-            *number = number.abs().copysign(-*sign);
-        }
-    });
 }
 
 fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Tensor {
@@ -210,60 +123,15 @@ impl Encoded {
     }
 }
 
-/// Number of elements that one thread draws at a time.
-const PIECE: usize = 1 << 16;
-
 fn generate(problem: &Problem, class: Class, seed: u64, which: Input) -> Values {
     // Each tensor has its own stream, so that a longer Q does not change K.
     let mut seeds = Random::new(seed).after(which as u64);
     let mut random = Random::new(seeds.bits());
     let shape = if which == Input::Q { problem.query_shape() } else { problem.key_shape() };
     let mut data = vec![0.0; shape.elements()];
-    match class {
-        Class::Normal => draw(&mut data, &random, 1, Random::normal),
-        Class::Uniform => draw(&mut data, &random, 1, |random| 2.0 * random.uniform() - 1.0),
-        Class::Zeros => {}
-        Class::Tiny => draw(&mut data, &random, 1, |random| 1e-4 * random.normal()),
-        Class::Large => draw(&mut data, &random, 1, |random| 60.0 * random.normal()),
-        Class::Outliers => draw(&mut data, &random, 2, |random| {
-            const OUTLIERS: f64 = 1.0 / 500.0;
-            let factor = if random.uniform() < OUTLIERS { 64.0 } else { 1.0 };
-            factor * random.normal()
-        }),
-        Class::SignedZeros => draw(&mut data, &random, 2, |random| {
-            let (draw, number) = (random.uniform(), random.normal());
-            if draw < 0.25 {
-                0.0
-            } else if draw < 0.5 {
-                -0.0
-            } else {
-                number
-            }
-        }),
-        Class::Constant => {
-            // Multiples of 1/8 up to 2, never 0: exact in every format.
-            let magnitude = random.integer(1, 17) as f32 / 8.0;
-            data.fill(if random.uniform() < 0.5 { -magnitude } else { magnitude });
-        }
-        Class::OneHot => {
-            let peak = if which == Input::V { 1.0 } else { 16.0 };
-            for row in data.chunks_exact_mut(shape.head_dim) {
-                row[random.integer(0, shape.head_dim as i64) as usize] = peak;
-            }
-        }
-    }
+    let peak = if which == Input::V { 1.0 } else { 16.0 };
+    values::fill(&mut data, class, (shape.head_dim, peak), &mut random);
     Values { shape, data, scales: None }
-}
-
-/// Fills a tensor on all cores with the numbers that one thread would draw. `draws` is the number of draws per
-/// element.
-fn draw(data: &mut [f32], random: &Random, draws: usize, number: impl Fn(&mut Random) -> f64 + Sync) {
-    cores::each(data.chunks_mut(PIECE).enumerate().collect(), |(index, piece)| {
-        let mut random = random.after((index * PIECE * draws) as u64);
-        for element in piece {
-            *element = number(&mut random) as f32;
-        }
-    });
 }
 
 #[cfg(test)]

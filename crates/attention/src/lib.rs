@@ -45,7 +45,6 @@
 //! ```
 
 pub mod arguments;
-mod cores;
 pub mod error_map;
 pub mod inputs;
 pub mod metrics;

@@ -1,10 +1,11 @@
-//! Implements the [`Op`] trait for attention with the parts of this crate.
+//! Implements the parts of an [`op::Op`] for attention with the parts of this crate.
 
 use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
 use op::Similarity;
 use op::{
-    Addresses, Arrangement, Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
+    Addresses, Arrangement, Complaint, Judgement, LaunchParameters, OpInputs, OpJudgement, OpPeers,
+    OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
 };
 
 use crate::error_map;
@@ -42,13 +43,13 @@ pub struct AttentionReference {
 /// samples rows.
 const ORACLE_BUDGET: u64 = 600_000_000;
 
-const SUITES: &[SuiteText] = &[
-    SuiteText { name: "headline", text: include_str!("../suites/headline.toml") },
-    SuiteText { name: "v3", text: include_str!("../suites/v3.toml") },
-    SuiteText { name: "canonical", text: include_str!("../suites/canonical.toml") },
-    SuiteText { name: "paper", text: include_str!("../suites/paper.toml") },
-    SuiteText { name: "parity", text: include_str!("../suites/parity.toml") },
-    SuiteText { name: "fuzz27", text: include_str!("../suites/fuzz27.toml") },
+const SUITES: [(&str, &str); 6] = [
+    ("headline", include_str!("../suites/headline.toml")),
+    ("v3", include_str!("../suites/v3.toml")),
+    ("canonical", include_str!("../suites/canonical.toml")),
+    ("paper", include_str!("../suites/paper.toml")),
+    ("parity", include_str!("../suites/parity.toml")),
+    ("fuzz27", include_str!("../suites/fuzz27.toml")),
 ];
 
 /// Problems at the edges of tiles, masks and groups. A dtype is appended to each.
@@ -174,12 +175,10 @@ fn judgement(
     }
 }
 
-impl Op for Attention {
+impl OpProblems for Attention {
     type Problem = Problem;
-    type Inputs = AttentionInputs;
-    type Reference = AttentionReference;
 
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "attention"
     }
 
@@ -187,12 +186,27 @@ impl Op for Attention {
         Ok(problem::expand(text)?)
     }
 
+    fn aliases(&self) -> Vec<String> {
+        problem::aliases()
+    }
+
     fn problem_from_fields(&self, fields: &toml::Table) -> Result<Problem, Refusal> {
         problem::from_fields(fields)
     }
 
-    fn suites(&self) -> &'static [SuiteText] {
-        SUITES
+    fn in_words(&self, problem: &Problem) -> String {
+        problem.in_words()
+    }
+
+    fn name_help(&self) -> String {
+        "b is the number of sequences, h of heads, s of tokens, d the head dimension. A name means fp16 unless a dtype \
+         follows it: mission-e4m3."
+            .to_owned()
+    }
+
+    fn suites(&self) -> Vec<SuiteText> {
+        let suite = |(name, text): (&str, &str)| SuiteText { name: name.to_owned(), text: text.to_owned() };
+        SUITES.map(suite).to_vec()
     }
 
     fn default_problems(&self) -> Vec<String> {
@@ -201,6 +215,11 @@ impl Op for Attention {
             .into_iter()
             .flat_map(|dtype| problem::aliases().into_iter().map(move |alias| format!("{alias}-{dtype}")))
             .collect()
+    }
+
+    /// It has a partial last tile, two heads and several loop steps of every preset.
+    fn small_problem(&self) -> String {
+        "b1h2s200d64-fp16".to_owned()
     }
 
     fn edge_problems(&self) -> Vec<String> {
@@ -226,6 +245,10 @@ impl Op for Attention {
         }
     }
 
+    fn cut(&self, problem: &Problem, flops: f64) -> Problem {
+        problem.cut(flops)
+    }
+
     fn candidate(
         &self,
         family: &Family,
@@ -247,6 +270,10 @@ impl Op for Attention {
         Work { flops: problem.flops(), bytes: problem.minimal_bytes() }
     }
 
+    fn matrix_type(&self, problem: &Problem) -> Option<&str> {
+        Some(problem.dtype.name())
+    }
+
     /// The best tiles and the cost of a tile depend on dtype, head dimension and mask; the number of tiles depends on
     /// the pairs of queries and keys. The mask is part of the kind, so hidden pairs need not be subtracted.
     fn similarity(&self, problem: &Problem) -> Similarity {
@@ -255,19 +282,23 @@ impl Op for Attention {
         Similarity { kind: kind(head_dim, mask, dtype), related: related_kinds(head_dim, mask, dtype), size }
     }
 
-    fn preferred_families(&self) -> &'static [&'static str] {
+    fn preferred_families(&self) -> &[&str] {
         &["hopper", "mma", "wmma", "reference"]
     }
 
-    fn cut(&self, problem: &Problem, flops: f64) -> Problem {
-        problem.cut(flops)
+    fn default_family(&self) -> Option<&str> {
+        Some("mma")
     }
+}
 
-    fn classes(&self) -> Vec<&'static str> {
+impl OpInputs for Attention {
+    type Inputs = AttentionInputs;
+
+    fn classes(&self) -> Vec<&str> {
         Class::ALL.iter().map(|class| class.name()).collect()
     }
 
-    fn hard_classes(&self) -> Vec<&'static str> {
+    fn hard_classes(&self) -> Vec<&str> {
         vec![Class::Large.name(), Class::Outliers.name()]
     }
 
@@ -302,32 +333,8 @@ impl Op for Attention {
         Ok(AttentionInputs { problem: *problem, class, original, encoded })
     }
 
-    fn matrix_type(&self, problem: &Problem) -> &'static str {
-        problem.dtype.name()
-    }
-
-    fn peers(&self) -> Option<Peers> {
-        Some(peers::PYTORCH)
-    }
-
-    fn peer_problem(&self, problem: &Problem, inputs: &AttentionInputs) -> PeerProblem {
-        peers::problem(problem, &inputs.encoded)
-    }
-
-    fn judge_peer(
-        &self,
-        inputs: &AttentionInputs,
-        reference: &AttentionReference,
-        output: Vec<u8>,
-    ) -> Judgement {
-        let problem = &inputs.problem;
-        // A peer's output is in the layout by head, whatever layout the kernels use.
-        let (output, _) = run::answer(problem, Layout::Bhsd, vec![output]);
-        judgement(problem, reference, &output, None, Tolerance::new(problem.dtype, Weights::Half))
-    }
-
-    fn input_names(&self) -> &'static [&'static str] {
-        &["Q", "K", "V"]
+    fn input_names(&self) -> Vec<&str> {
+        vec!["Q", "K", "V"]
     }
 
     fn redraw(&self, problem: &Problem, inputs: &AttentionInputs, which: &str, seed: u64) -> AttentionInputs {
@@ -341,17 +348,36 @@ impl Op for Attention {
         run::arrange(problem, &inputs.encoded, wants_lse(family))
     }
 
-    fn parameters(&self, problem: &Problem, inputs: &AttentionInputs, addresses: &Addresses) -> Vec<Vec<u8>> {
-        run::parameters(problem, inputs.encoded.q.layout, addresses)
+    fn parameters(
+        &self,
+        family: &Family,
+        problem: &Problem,
+        inputs: &AttentionInputs,
+        addresses: &Addresses,
+    ) -> Vec<LaunchParameters> {
+        let parameters = run::parameters(problem, inputs.encoded.q.layout, addresses);
+        vec![parameters; family.entries().count()]
     }
+}
 
-    fn reference(&self, problem: &Problem, inputs: &AttentionInputs, sample: u64) -> AttentionReference {
+impl OpReference for Attention {
+    type Reference = AttentionReference;
+
+    fn reference(
+        &self,
+        problem: &Problem,
+        inputs: &AttentionInputs,
+        sample: u64,
+    ) -> Result<AttentionReference, Refusal> {
         let rows = || Rows::within(problem, ORACLE_BUDGET, sample);
         let original =
             (problem.dtype == Dtype::E4m3).then(|| oracle::attention(problem, &inputs.original, rows()));
-        AttentionReference { decoded: oracle::attention(problem, &inputs.encoded.decode(), rows()), original }
+        let decoded = oracle::attention(problem, &inputs.encoded.decode(), rows());
+        Ok(AttentionReference { decoded, original })
     }
+}
 
+impl OpJudgement for Attention {
     fn extra_tolerance(&self, family: &Family, problem: &Problem, ptx: &str) -> Option<String> {
         if problem.dtype != Dtype::E4m3 || Weights::declared_by(family, problem.dtype) != Weights::Fp8 {
             return None;
@@ -410,6 +436,28 @@ impl Op for Attention {
         let tile = candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());
         let map = error_map::draw(&reference.decoded, &output, tolerance(extra, problem), tile)?;
         Some(Picture { text: map.to_string(), svg: map.svg() })
+    }
+}
+
+impl OpPeers for Attention {
+    fn peers(&self) -> Option<Peers> {
+        Some(peers::pytorch())
+    }
+
+    fn peer_problem(&self, problem: &Problem, inputs: &AttentionInputs) -> PeerProblem {
+        peers::problem(problem, &inputs.encoded)
+    }
+
+    fn judge_peer(
+        &self,
+        inputs: &AttentionInputs,
+        reference: &AttentionReference,
+        outputs: Vec<Vec<u8>>,
+    ) -> Judgement {
+        let problem = &inputs.problem;
+        // A peer's output is in the layout by head, whatever layout the kernels use.
+        let (output, _) = run::answer(problem, Layout::Bhsd, outputs);
+        judgement(problem, reference, &output, None, Tolerance::new(problem.dtype, Weights::Half))
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vgpu::num::codec;
 
-use crate::cores;
 use crate::problem::Dtype;
+use op::cores;
 
 /// `[batch, heads, seq, head_dim]`, independent of the order in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

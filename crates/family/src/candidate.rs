@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Value;
 use crate::expression::{EvalError, Expression, Scope};
 use crate::layout::{BufferRequest, Layout};
-use crate::manifest::{BufferRule, Family, TensorMapRule, list};
+use crate::manifest::{BufferRule, Constraint, Family, LaunchRule, TensorMapRule, list};
 use crate::suggest::nearest;
 
 /// A complete setting of a family. It can only be created if its names and values are valid and its constraints hold.
@@ -255,17 +255,9 @@ impl Family {
         for constraint in self.constraints.iter().filter(|constraint| applies(&constraint.on)) {
             let holds = constraint.require.boolean(&scope).map_err(|error| self.failed(error))?;
             if !holds {
-                let value = |name: &String| candidate.knobs.get(name).or_else(|| candidate.axes.get(name));
-                let mut names = constraint.require.variables();
-                names.sort();
-                let numbers: Vec<String> =
-                    names.iter().filter_map(|name| Some(format!("{name} = {}", value(name)?))).collect();
-                return Err(SettingError::Constraint {
-                    family: self.name.clone(),
-                    constraint: constraint.text().to_owned(),
-                    numbers: numbers.join(", "),
-                    because: constraint.because.clone(),
-                });
+                let value =
+                    |name: &String| candidate.knobs.get(name).or_else(|| candidate.axes.get(name)).cloned();
+                return Err(self.violated(constraint, value));
             }
         }
         Ok(())
@@ -311,9 +303,22 @@ impl Family {
         Layout::place(requests).ok_or_else(|| SettingError::Overflow { family: self.name.clone() })
     }
 
-    /// The threads of a block.
+    /// The threads of a block of the main launch.
     pub fn block(&self, candidate: &Candidate) -> Result<[u32; 3], SettingError> {
-        let block = self.dimensions(&self.launch.block, &candidate.scope())?;
+        self.block_of(self.main_launch(), candidate)
+    }
+
+    fn main_launch(&self) -> &LaunchRule {
+        // The manifest has a launch of the family's entry.
+        self.launches.iter().find(|launch| launch.entry == self.entry).unwrap_or(&self.launches[0])
+    }
+
+    pub(crate) fn block_of(
+        &self,
+        launch: &LaunchRule,
+        candidate: &Candidate,
+    ) -> Result<[u32; 3], SettingError> {
+        let block = self.dimensions(&launch.block, &candidate.scope())?;
         let threads = product(block);
         if threads > 1024 || threads == 0 {
             return Err(SettingError::Threads { family: self.name.clone(), threads });
@@ -321,19 +326,67 @@ impl Family {
         Ok(block.map(|extent| extent as u32))
     }
 
-    /// The launch of the candidate on a problem of these sizes.
+    /// The main launch of the candidate on a problem of these sizes.
     pub fn launch(&self, candidate: &Candidate, sizes: &Sizes) -> Result<Launch, SettingError> {
-        let cluster = self.dimensions(&self.launch.cluster, &candidate.scope())?;
+        self.launch_of(self.main_launch(), candidate, sizes)
+    }
+
+    /// All launches of the candidate in their order, each with the name of its function.
+    pub fn launch_sequence(
+        &self,
+        candidate: &Candidate,
+        sizes: &Sizes,
+    ) -> Result<Vec<(&str, Launch)>, SettingError> {
+        let launch =
+            |rule: &'_ LaunchRule| -> Result<_, SettingError> { self.launch_of(rule, candidate, sizes) };
+        self.launches.iter().map(|rule| Ok((rule.entry.as_str(), launch(rule)?))).collect()
+    }
+
+    fn launch_of(
+        &self,
+        rule: &LaunchRule,
+        candidate: &Candidate,
+        sizes: &Sizes,
+    ) -> Result<Launch, SettingError> {
+        let cluster = self.dimensions(&rule.cluster, &candidate.scope())?;
         let blocks = product(cluster);
         if blocks > MOST_CLUSTERED || blocks == 0 {
             return Err(SettingError::Cluster { family: self.name.clone(), blocks });
         }
         Ok(Launch {
-            grid: self.dimensions(&self.launch.grid, &candidate.scope_with(sizes))?,
-            block: self.block(candidate)?,
+            grid: self.dimensions(&rule.grid, &candidate.scope_with(sizes))?,
+            block: self.block_of(rule, candidate)?,
             cluster: cluster.map(|extent| extent as u32),
             shared_bytes: self.layout(candidate)?.total_bytes,
         })
+    }
+
+    /// Refuses a problem of sizes that the candidate does not support.
+    pub fn check_sizes(&self, candidate: &Candidate, sizes: &Sizes) -> Result<(), SettingError> {
+        let scope = candidate.scope_with(sizes);
+        for constraint in &self.size_constraints {
+            if !constraint.require.boolean(&scope).map_err(|error| self.failed(error))? {
+                let value = |name: &String| {
+                    let setting = candidate.knobs.get(name).or_else(|| candidate.axes.get(name)).cloned();
+                    setting.or_else(|| sizes.get(name).copied().map(Value::Int))
+                };
+                return Err(self.violated(constraint, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn violated(&self, constraint: &Constraint, value: impl Fn(&String) -> Option<Value>) -> SettingError {
+        let mut names = constraint.require.variables();
+        names.sort();
+        let numbers: Vec<String> =
+            names.iter().filter_map(|name| Some(format!("{name} = {}", value(name)?))).collect();
+        SettingError::Constraint {
+            family: self.name.clone(),
+            constraint: constraint.text().to_owned(),
+            numbers: numbers.join(", "),
+            because: constraint.because.clone(),
+        }
     }
 
     /// Every combination of values of the compile-time axes, in the form that [`Family::candidate`] takes.
@@ -353,9 +406,21 @@ impl Family {
         settings
     }
 
+    /// The values of those knobs that the grid depends on: mostly extents of tiles.
+    pub fn tile_sizes(&self) -> Vec<i64> {
+        let names: Vec<String> =
+            self.launches.iter().flat_map(|launch| &launch.grid).flat_map(Expression::variables).collect();
+        let knobs = self.knobs.iter().filter(|knob| names.contains(&knob.name));
+        let sizes = knobs.flat_map(|knob| &knob.values).filter_map(|value| match value {
+            Value::Int(size) if *size > 1 => Some(*size),
+            _ => None,
+        });
+        sizes.collect()
+    }
+
     /// The names of the sizes that a launch needs.
     pub fn size_names(&self) -> &[String] {
-        &self.launch.sizes
+        &self.sizes
     }
 
     fn dimensions(&self, list: &[Expression], scope: &Scope) -> Result<[u64; 3], SettingError> {
@@ -373,7 +438,9 @@ impl Family {
             return Err(SettingError::Target { family: self.name.clone(), target, targets });
         }
         self.check_constraints(candidate, Some(target))?;
-        self.block(candidate)?;
+        for launch in &self.launches {
+            self.block_of(launch, candidate)?;
+        }
         let layout = self.layout(candidate)?;
         let available = u64::from(target.limits().shared_per_block_opt_in);
         if layout.total_bytes > available {

@@ -1,4 +1,4 @@
-//! All families: those embedded in the program, and those in a folder that the user names.
+//! All ops and families: those embedded in the program, and those in a folder that the user names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::{self, Family, Place};
 use crate::suggest::nearest;
-use crate::text::ManifestError;
+use crate::text::{ManifestError, Reader};
 use crate::tuned::{self, Table};
 
 /// Largest size of a manifest, a source or a header, in bytes.
@@ -26,7 +26,28 @@ mod embedded {
 #[derive(Debug)]
 pub struct Catalog {
     entries: Vec<Entry>,
+    ops: BTreeMap<String, OpFiles>,
 }
+
+/// The files of an op that is declared by an `op.toml`.
+#[derive(Clone, Debug, Default)]
+pub struct OpFiles {
+    /// The op's name, which is the name of its folder.
+    pub name: String,
+    /// The path of `op.toml`, for messages.
+    pub label: String,
+    /// The folder, if it is one of the user's. The files of a built-in op are only in memory.
+    pub folder: Option<PathBuf>,
+    /// The text of `op.toml`.
+    pub manifest: String,
+    /// Its Python files, as (name, text).
+    pub scripts: Vec<(String, String)>,
+    /// Its suites, as (name, text).
+    pub suites: Vec<(String, String)>,
+}
+
+/// The file that declares an op.
+pub const OP_FILE: &str = "op.toml";
 
 /// A family, or the error in its manifest.
 #[derive(Debug)]
@@ -102,6 +123,7 @@ impl CatalogError {
 /// The files below a `kernels/` folder by their relative path, with the folder's name in messages.
 struct Tree {
     label: String,
+    folder: Option<PathBuf>,
     files: BTreeMap<String, String>,
 }
 
@@ -112,9 +134,11 @@ impl Catalog {
     pub fn load(folder: Option<&Path>) -> Result<Self, CatalogError> {
         let own = Tree {
             label: "kernels".to_owned(),
+            folder: None,
             files: embedded::FILES.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect(),
         };
         let mut families: BTreeMap<(String, String), Entry> = BTreeMap::new();
+        let mut ops = own.ops();
         if let Some(folder) = folder {
             let theirs = Tree::read(folder)?;
             if theirs.families().next().is_none() {
@@ -123,20 +147,32 @@ impl Catalog {
             for (op, name) in theirs.families() {
                 families.insert((op.clone(), name.clone()), entry(op, name, &[&theirs, &own]));
             }
+            ops.extend(theirs.ops());
         }
         for (op, name) in own.families() {
             families.entry((op.clone(), name.clone())).or_insert_with(|| entry(op, name, &[&own]));
         }
-        Ok(Catalog { entries: families.into_values().collect() })
+        Ok(Catalog { entries: families.into_values().collect(), ops })
     }
 
     /// The families of files in memory, given by their path below a `kernels/` folder. `label` is the folder's name
     /// in messages.
     pub fn from_files(label: &str, files: impl IntoIterator<Item = (String, String)>) -> Self {
-        let tree = Tree { label: label.to_owned(), files: files.into_iter().collect() };
+        let tree = Tree { label: label.to_owned(), folder: None, files: files.into_iter().collect() };
         let mut families: Vec<(String, String)> = tree.families().collect();
         families.dedup();
-        Catalog { entries: families.into_iter().map(|(op, name)| entry(op, name, &[&tree])).collect() }
+        let entries = families.into_iter().map(|(op, name)| entry(op, name, &[&tree])).collect();
+        Catalog { entries, ops: tree.ops() }
+    }
+
+    /// The files of a declared op.
+    pub fn op(&self, name: &str) -> Option<&OpFiles> {
+        self.ops.get(name)
+    }
+
+    /// The declared ops, by name.
+    pub fn ops(&self) -> impl Iterator<Item = &OpFiles> {
+        self.ops.values()
     }
 
     /// All families, sorted by op and name.
@@ -171,11 +207,12 @@ impl Family {
     /// The family's files with another source, by their path below a `kernels/` folder. [`Catalog::load`] can read
     /// them.
     pub fn files_with(&self, source: &str) -> Vec<(String, String)> {
-        let Family { op, name, manifest, headers, .. } = self;
+        let Family { op, name, manifest, headers, op_manifest, .. } = self;
         let headers = headers.iter().map(|(name, text)| (format!("{op}/{name}"), text.clone()));
         let own = [("kernel.cu", source), ("kernel.toml", manifest.as_str())];
         let own = own.map(|(file, text)| (format!("{op}/{name}/{file}"), text.to_owned()));
-        own.into_iter().chain(headers).collect()
+        let declared = op_manifest.iter().map(|text| (format!("{op}/{OP_FILE}"), text.clone()));
+        own.into_iter().chain(headers).chain(declared).collect()
     }
 }
 
@@ -183,7 +220,36 @@ impl Tree {
     fn read(folder: &Path) -> Result<Self, CatalogError> {
         let mut files = BTreeMap::new();
         collect(folder, folder, &mut files)?;
-        Ok(Tree { label: folder.display().to_string(), files })
+        Ok(Tree { label: folder.display().to_string(), folder: Some(folder.to_owned()), files })
+    }
+
+    /// The ops that have an `op.toml`.
+    fn ops(&self) -> BTreeMap<String, OpFiles> {
+        let mut ops = BTreeMap::new();
+        for (path, text) in &self.files {
+            let Some((name, OP_FILE)) = path.split_once('/') else { continue };
+            let below = |folder: &str, extension: &str| {
+                let start = format!("{name}/{folder}");
+                let files = self.files.iter().filter_map(|(path, text)| {
+                    let file = path.strip_prefix(&start)?.strip_suffix(extension)?;
+                    (!file.contains('/')).then(|| (file.to_owned(), text.clone()))
+                });
+                files.collect::<Vec<_>>()
+            };
+            let scripts = below("", ".py").into_iter().map(|(file, text)| (format!("{file}.py"), text));
+            ops.insert(
+                name.to_owned(),
+                OpFiles {
+                    name: name.to_owned(),
+                    label: format!("{}/{path}", self.label),
+                    folder: self.folder.as_ref().map(|folder| folder.join(name)),
+                    manifest: text.clone(),
+                    scripts: scripts.collect(),
+                    suites: below("suites/", ".toml"),
+                },
+            );
+        }
+        ops
     }
 
     /// The op and family of every manifest and every tuned table. A folder may replace only the tuned table.
@@ -209,7 +275,10 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
             if depth < MOST_DEEP {
                 collect(root, &path, files)?;
             }
-        } else if path.extension().is_some_and(|kind| kind == "cu" || kind == "cuh" || kind == "toml") {
+        } else if path
+            .extension()
+            .is_some_and(|kind| ["cu", "cuh", "toml", "py"].iter().any(|known| kind == *known))
+        {
             if files.len() == MOST_FILES {
                 return Err(CatalogError::TooMany { path: root.to_owned() });
             }
@@ -249,7 +318,13 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
         let text = tree.files.get(&format!("{folder}/{}", tuned::FILE))?;
         Some(Table::parse(&file(tree, tuned::FILE), text))
     });
+    let op_manifest = find(&format!("{op}/{OP_FILE}"));
+    let op_sizes = op_manifest.map_or(Ok(Vec::new()), |(tree, text)| {
+        declared_sizes(&format!("{}/{op}/{OP_FILE}", tree.label), text)
+    })?;
     let place = Place {
+        op_manifest: op_manifest.map(|(_, text)| text.clone()),
+        op_sizes,
         op: op.to_owned(),
         name: name.to_owned(),
         file: file(tree, "kernel.toml"),
@@ -258,6 +333,17 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
         tuned: table.transpose()?.unwrap_or_default(),
     };
     manifest::read(text, place)
+}
+
+/// The names of the sizes in an `op.toml`. Whoever loads the op checks the rest of the file.
+fn declared_sizes(file: &str, text: &str) -> Result<Vec<String>, ManifestError> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| {
+        let reader = Reader { file, text };
+        let message = error.message().replace('\n', " ");
+        reader.error(error.span().unwrap_or(0..0), OP_FILE, message)
+    })?;
+    let sizes = table.get("sizes").and_then(toml::Value::as_table);
+    Ok(sizes.map(|sizes| sizes.keys().cloned().collect()).unwrap_or_default())
 }
 
 /// The op's headers that a source includes, directly or indirectly: `common/x.cuh` is `<op>/common/x.cuh` in a tree.

@@ -16,7 +16,7 @@ const MOST_OPERATORS: usize = 128;
 
 /// A parsed expression with its text.
 #[derive(Debug)]
-pub(crate) struct Expression {
+pub struct Expression {
     text: String,
     root: Node,
 }
@@ -106,6 +106,7 @@ enum Function {
 }
 
 impl Expression {
+    /// Parses a text. The error says what is wrong and where.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MOST_BYTES {
             return Err(format!("has {} bytes, but at most {MOST_BYTES} are allowed", text.len()));
@@ -119,6 +120,7 @@ impl Expression {
         }
     }
 
+    /// The text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -130,6 +132,7 @@ impl Expression {
         names
     }
 
+    /// The value as true or false.
     pub fn boolean(&self, scope: &Scope) -> Result<bool, EvalError> {
         match self.value(scope)? {
             Value::Bool(value) => Ok(value),
@@ -139,10 +142,14 @@ impl Expression {
 
     /// The value as a size: a non-negative integer.
     pub fn size(&self, scope: &Scope) -> Result<u64, EvalError> {
+        let value = self.integer(scope)?;
+        u64::try_from(value).map_err(|_| self.error(format!("is negative ({value})")))
+    }
+
+    /// The value as a whole number.
+    pub fn integer(&self, scope: &Scope) -> Result<i64, EvalError> {
         match self.value(scope)? {
-            Value::Int(value) => {
-                u64::try_from(value).map_err(|_| self.error(format!("is negative ({value})")))
-            }
+            Value::Int(value) => Ok(value),
             other => Err(self.error(format!("is {}, not a whole number", described(&other)))),
         }
     }
@@ -447,17 +454,19 @@ impl<'t> Parser<'t> {
 }
 
 /// The names that an expression may use, with their values.
-#[derive(Debug)]
-pub(crate) struct Scope {
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
     values: Vec<(String, Value)>,
 }
 
 impl Scope {
+    /// A scope with these values.
     pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Self {
         let values = values.into_iter().map(|(name, value)| (name.to_owned(), value.clone()));
         Scope { values: values.collect() }
     }
 
+    /// Adds a name.
     pub fn add(&mut self, name: &str, value: &Value) {
         self.values.push((name.to_owned(), value.clone()));
     }

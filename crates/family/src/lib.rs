@@ -30,11 +30,11 @@ pub mod tuned;
 mod value;
 
 pub use candidate::{Candidate, Launch, SettingError, Sizes, TensorBox, setting_name};
-pub use catalog::{Catalog, CatalogError, Entry};
-pub use expression::EvalError;
+pub use catalog::{Catalog, CatalogError, Entry, OP_FILE, OpFiles};
+pub use expression::{EvalError, Expression, Scope};
 pub use layout::{Buffer, Layout};
-pub use manifest::{Axis, Constraint, Family, Knob, Limits, Pathology, Preset, Weights};
+pub use manifest::{Axis, Constraint, Family, Knob, Limits, Parameter, Pathology, Preset, Weights};
 pub use rules::Rule;
 pub use suggest::nearest;
-pub use text::ManifestError;
+pub use text::{ManifestError, Reader};
 pub use value::Value;

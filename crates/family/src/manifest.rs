@@ -25,7 +25,7 @@ pub struct Family {
     pub description: String,
     /// Written to be obvious, not fast. It is the baseline of its op on any machine.
     pub plain: bool,
-    /// The kernel's function name.
+    /// The kernel's function name. Of several launches, this one is profiled and its resources are listed.
     pub entry: String,
     /// The targets that the source can be compiled for.
     pub targets: Vec<Target>,
@@ -46,7 +46,12 @@ pub struct Family {
     /// The type to which the weights of a sum of values (attention's P) are rounded, by the dtype of the inputs. Only
     /// those that differ from [`Weights::Half`] are listed.
     pub(crate) weights: IndexMap<String, Weights>,
-    pub(crate) launch: LaunchRule,
+    /// Conditions on the sizes of a problem.
+    pub(crate) size_constraints: Vec<Constraint>,
+    /// The names of the run-time sizes that expressions may use.
+    pub(crate) sizes: Vec<String>,
+    /// The launches in their order. The one of [`Family::entry`] is the main launch.
+    pub(crate) launches: Vec<LaunchRule>,
     pub(crate) shared: Vec<BufferRule>,
     pub(crate) workspace: Vec<BufferRule>,
     pub(crate) tensor_maps: Vec<TensorMapRule>,
@@ -56,6 +61,8 @@ pub struct Family {
     pub(crate) headers: Vec<(String, String)>,
     /// The text of the manifest.
     pub(crate) manifest: String,
+    /// The text of the op's `op.toml`, if it has one.
+    pub(crate) op_manifest: Option<String>,
 }
 
 /// A property of a problem and the values that the family supports. The first value is the default.
@@ -163,10 +170,22 @@ pub struct Limits {
 
 #[derive(Debug)]
 pub(crate) struct LaunchRule {
-    pub sizes: Vec<String>,
+    /// The name of the launched function.
+    pub entry: String,
+    /// Names of the parameters in order, for ops that declare their arguments.
+    pub parameters: Vec<Parameter>,
     pub grid: Vec<Expression>,
     pub block: Vec<Expression>,
     pub cluster: Vec<Expression>,
+}
+
+/// A kernel parameter by the name of an argument, of a size, or `workspace`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Parameter {
+    /// The name.
+    pub name: String,
+    /// The type of a size: `i32` or `i64`.
+    pub dtype: Option<String>,
 }
 
 #[derive(Debug)]
@@ -219,7 +238,11 @@ struct File {
     presets: Spanned<IndexMap<String, Spanned<PresetTable>>>,
     #[serde(default)]
     pathologies: IndexMap<String, Spanned<PathologyTable>>,
-    launch: LaunchTable,
+    #[serde(default)]
+    size_constraints: Vec<ConstraintTable>,
+    launch: Option<Spanned<LaunchTable>>,
+    #[serde(default)]
+    launches: Vec<Spanned<LaunchTable>>,
     #[serde(default)]
     shared: Vec<Spanned<BufferTable>>,
     #[serde(default)]
@@ -238,6 +261,8 @@ struct FamilyTable {
     plain: bool,
     entry: Spanned<String>,
     targets: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    parameters: Vec<Spanned<String>>,
     #[serde(default)]
     weights: IndexMap<String, Spanned<String>>,
 }
@@ -284,9 +309,12 @@ struct PathologyTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaunchTable {
-    /// Names of the problem's run-time sizes that `grid` and workspaces may use.
+    /// Names of the problem's run-time sizes that `grid` and workspaces may use. An op that declares its sizes has all
+    /// of them.
     #[serde(default)]
     sizes: Vec<String>,
+    entry: Option<Spanned<String>>,
+    parameters: Option<Vec<Spanned<String>>>,
     grid: Spanned<Vec<Spanned<String>>>,
     block: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
@@ -329,6 +357,10 @@ pub(crate) struct Place {
     pub source: (String, String),
     pub headers: Vec<(String, String)>,
     pub tuned: Table,
+    /// The text of the op's `op.toml`, if it has one.
+    pub op_manifest: Option<String>,
+    /// The sizes of an op that declares them.
+    pub op_sizes: Vec<String>,
 }
 
 /// Reads a manifest and checks everything that can be checked without compiling.
@@ -346,32 +378,18 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         .map(|knob| knob.name.clone())
         .chain(axes.iter().filter(|axis| axis.specialised).map(|axis| axis.name.clone()))
         .collect();
-    let with_sizes: Vec<String> = compile_time.iter().chain(&file.launch.sizes).cloned().collect();
-
-    let mut constraints = Vec::new();
-    for table in file.constraints {
-        let require = reader.expression(&table.require, "constraints.require", &compile_time)?;
-        let on =
-            table.on.iter().map(|name| reader.target(name, "constraints.on")).collect::<Result<_, _>>()?;
-        constraints.push(Constraint { require, because: table.because, on });
-    }
-    let dimensions = |list: &[Spanned<String>], field: &str, names: &[String]| {
-        list.iter().map(|text| reader.expression(text, field, names)).collect::<Result<Vec<_>, _>>()
-    };
-    let launch = LaunchRule {
-        grid: dimensions(file.launch.grid.get_ref(), "launch.grid", &with_sizes)?,
-        block: dimensions(file.launch.block.get_ref(), "launch.block", &compile_time)?,
-        cluster: dimensions(&file.launch.cluster, "launch.cluster", &compile_time)?,
-        sizes: file.launch.sizes,
-    };
-    for (list, span, field) in [
-        (&launch.grid, file.launch.grid.span(), "launch.grid"),
-        (&launch.block, file.launch.block.span(), "launch.block"),
-    ] {
-        if !(1..=3).contains(&list.len()) {
-            return Err(reader.error(span, field, "must have one to three dimensions".to_owned()));
+    let tables: Vec<&Spanned<LaunchTable>> = file.launch.iter().chain(&file.launches).collect();
+    let mut sizes = place.op_sizes.clone();
+    for name in tables.iter().flat_map(|table| &table.get_ref().sizes) {
+        if !sizes.contains(name) {
+            sizes.push(name.clone());
         }
     }
+    let with_sizes: Vec<String> = compile_time.iter().chain(&sizes).cloned().collect();
+
+    let constraints = reader.constraints(&file.constraints, "constraints", &compile_time)?;
+    let size_constraints = reader.constraints(&file.size_constraints, "size_constraints", &with_sizes)?;
+    let launches = reader.launches(&file, &place.source, &compile_time, &with_sizes)?;
 
     let targets = file
         .family
@@ -384,10 +402,6 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         return Err(reader.error(file.family.targets.span(), "family.targets", "is empty".to_owned()));
     }
     let entry = file.family.entry.get_ref().clone();
-    if !place.source.1.contains(&entry) {
-        let message = format!("there is no `{entry}` in {}", place.source.0);
-        return Err(reader.error(file.family.entry.span(), "family.entry", message));
-    }
     let weights = reader.weights(&file.family.weights, &axes)?;
     let shared = reader.buffers(&file.shared, "shared", &compile_time)?;
     let workspace = reader.buffers(&file.workspace, "workspace", &with_sizes)?;
@@ -409,13 +423,16 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
         limits: file.limits,
         tuned: place.tuned,
         weights,
-        launch,
+        size_constraints,
+        sizes,
+        launches,
         shared,
         workspace,
         tensor_maps,
         source: place.source,
         headers: place.headers,
         manifest: text.to_owned(),
+        op_manifest: place.op_manifest,
     };
     // A preset that violates the family's constraints is an error of the manifest, not of its user.
     for (name, table) in file.presets.get_ref() {
@@ -431,6 +448,66 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
 }
 
 impl Reader<'_> {
+    fn constraints(
+        &self,
+        tables: &[ConstraintTable],
+        field: &str,
+        names: &[String],
+    ) -> Result<Vec<Constraint>, ManifestError> {
+        let constraint = |table: &ConstraintTable| {
+            let require = self.expression(&table.require, &format!("{field}.require"), names)?;
+            let on = table.on.iter().map(|name| self.target(name, &format!("{field}.on")));
+            Ok(Constraint { require, because: table.because.clone(), on: on.collect::<Result<_, _>>()? })
+        };
+        tables.iter().map(constraint).collect()
+    }
+
+    /// `[launch]`, or the `[[launches]]` in their order.
+    fn launches(
+        &self,
+        file: &File,
+        source: &(String, String),
+        compile_time: &[String],
+        with_sizes: &[String],
+    ) -> Result<Vec<LaunchRule>, ManifestError> {
+        let family = &file.family;
+        if file.launch.is_some() == !file.launches.is_empty() {
+            let message = "a family has either [launch] or [[launches]]".to_owned();
+            return Err(self.error(family.entry.span(), "launch", message));
+        }
+        let mut rules = Vec::new();
+        for table in file.launch.iter().chain(&file.launches).map(Spanned::get_ref) {
+            let entry = table.entry.as_ref().unwrap_or(&family.entry);
+            let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if !source.1.split(|c| !is_word(c)).any(|word| word == entry.get_ref()) {
+                let message = format!("there is no `{}` in {}", entry.get_ref(), source.0);
+                return Err(self.error(entry.span(), "family.entry", message));
+            }
+            let dimensions = |list: &[Spanned<String>], field: &str, names: &[String]| {
+                list.iter().map(|text| self.expression(text, field, names)).collect::<Result<Vec<_>, _>>()
+            };
+            for (list, field) in [(&table.grid, "launch.grid"), (&table.block, "launch.block")] {
+                if !(1..=3).contains(&list.get_ref().len()) {
+                    let message = "must have one to three dimensions".to_owned();
+                    return Err(self.error(list.span(), field, message));
+                }
+            }
+            let parameters = table.parameters.as_ref().unwrap_or(&family.parameters);
+            rules.push(LaunchRule {
+                entry: entry.get_ref().clone(),
+                parameters: parameters.iter().map(|name| Parameter::read(name.get_ref())).collect(),
+                grid: dimensions(table.grid.get_ref(), "launch.grid", with_sizes)?,
+                block: dimensions(table.block.get_ref(), "launch.block", compile_time)?,
+                cluster: dimensions(&table.cluster, "launch.cluster", compile_time)?,
+            });
+        }
+        if !rules.iter().any(|rule| rule.entry == *family.entry.get_ref()) {
+            let message = format!("no launch has the entry `{}`", family.entry.get_ref());
+            return Err(self.error(family.entry.span(), "family.entry", message));
+        }
+        Ok(rules)
+    }
+
     fn target(&self, name: &Spanned<String>, field: &str) -> Result<Target, ManifestError> {
         name.get_ref()
             .parse()
@@ -707,7 +784,25 @@ impl Reader<'_> {
     }
 }
 
+impl Parameter {
+    /// Reads `rows` or `rows:i64`.
+    fn read(text: &str) -> Self {
+        let (name, dtype) = text.split_once(':').map_or((text, None), |(name, dtype)| (name, Some(dtype)));
+        Parameter { name: name.trim().to_owned(), dtype: dtype.map(|dtype| dtype.trim().to_owned()) }
+    }
+}
+
 impl Family {
+    /// The parameters of every launch, by name. Empty lists if the op does not name its arguments.
+    pub fn parameters(&self) -> impl Iterator<Item = &[Parameter]> {
+        self.launches.iter().map(|launch| launch.parameters.as_slice())
+    }
+
+    /// The names of the functions that are launched, in order.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.launches.iter().map(|launch| launch.entry.as_str())
+    }
+
     /// The variables of compile-time expressions for one setting.
     pub(crate) fn scope<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Scope {
         Scope::new(values.into_iter().map(|(name, value)| (name.as_str(), value)))

@@ -58,8 +58,10 @@ impl Family {
                 rule(&[&constraint.require], Box::new(holds))
             })
             .collect();
-        let block: Vec<&Expression> = self.launch.block.iter().collect();
-        rules.push(rule(&block, Box::new(|candidate| self.block(candidate).is_ok())));
+        for launch in &self.launches {
+            let block: Vec<&Expression> = launch.block.iter().collect();
+            rules.push(rule(&block, Box::new(|candidate| self.block_of(launch, candidate).is_ok())));
+        }
         let shared: Vec<&Expression> =
             self.shared.iter().flat_map(|buffer| buffer.shape.iter().chain(&buffer.when)).collect();
         let available = u64::from(target.limits().shared_per_block_opt_in);

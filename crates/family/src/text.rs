@@ -19,12 +19,16 @@ pub struct ManifestError {
 }
 
 /// A file's text, used to turn spans into lines.
-pub(crate) struct Reader<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// The file's path, for messages.
     pub file: &'a str,
+    /// Its contents.
     pub text: &'a str,
 }
 
 impl Reader<'_> {
+    /// The error at a span of the text.
     pub fn error(&self, span: Range<usize>, field: &str, message: String) -> ManifestError {
         let before = &self.text[..span.start.min(self.text.len())];
         let line = before.matches('\n').count() + 1;

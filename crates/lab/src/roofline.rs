@@ -16,9 +16,9 @@ pub struct Roofs {
 }
 
 /// Returns the rates that were measured in the run if both were, otherwise those of the data sheet. `None` if the
-/// device has no data sheet in the GPU table.
-pub fn roofs(device: &Device, ceilings: &[Ceiling], matrix: &str) -> Option<Roofs> {
-    measured(ceilings, matrix).or_else(|| {
+/// device has no data sheet in the GPU table. An op without matrix products is compared with the fp32 rate.
+pub fn roofs(device: &Device, ceilings: &[Ceiling], matrix: Option<&str>) -> Option<Roofs> {
+    matrix.and_then(|matrix| measured(ceilings, matrix)).or_else(|| {
         let chip = match device {
             Device::Virtual { chip } => chip,
             Device::Cuda { name, .. } => Chip::by_name(name).ok()?,
@@ -52,10 +52,15 @@ pub fn tensor_type(matrix: &str) -> Option<TensorType> {
     })
 }
 
-fn data_sheet(chip: &Chip, matrix: &str) -> Option<Roofs> {
-    let kind = tensor_type(matrix)?;
-    // A chip without a rate for FP8 decodes FP8 and multiplies in fp16.
-    let tflops = chip.tensor_tflops(kind).or_else(|| chip.tensor_tflops(TensorType::Fp16))?;
+fn data_sheet(chip: &Chip, matrix: Option<&str>) -> Option<Roofs> {
+    let tflops = match matrix {
+        None => chip.fp32_tflops(),
+        // A chip without a rate for FP8 decodes FP8 and multiplies in fp16.
+        Some(matrix) => {
+            let kind = tensor_type(matrix)?;
+            chip.tensor_tflops(kind).or_else(|| chip.tensor_tflops(TensorType::Fp16))?
+        }
+    };
     Some(Roofs { tflops, gb_per_s: chip.memory.gbs, peaks: "data sheet" })
 }
 

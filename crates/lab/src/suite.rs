@@ -83,13 +83,13 @@ struct File {
 /// Finds a suite by its built-in name or by the path of its file.
 pub fn find<O: Op>(op: &O, text: &str) -> Result<Suite<O::Problem>, Refusal> {
     if let Some(own) = op.suites().iter().find(|suite| suite.name == text) {
-        return read(op, own.name, own.text);
+        return read(op, &own.name, &own.text);
     }
     let path = Path::new(text);
     let is_path = path.extension().is_some_and(|extension| extension == "toml") || path.exists();
     if !is_path {
-        let names: Vec<&str> = op.suites().iter().map(|suite| suite.name).collect();
-        let suggestion = family::nearest(text, names.iter().copied())
+        let names: Vec<String> = op.suites().into_iter().map(|suite| suite.name).collect();
+        let suggestion = family::nearest(text, names.iter().map(String::as_str))
             .map(|suggestion| format!("did you mean `{suggestion}`? "));
         let all = format!("suites: {}; or the path of a .toml file", names.join(", "));
         return Err(Refusal::new(format!("there is no suite `{text}`"))

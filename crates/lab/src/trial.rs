@@ -150,14 +150,13 @@ pub fn launch_complaints(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<v
     let mut complain = |kind: &str, message: String| {
         complaints.push(Complaint { kind: kind.to_owned(), message });
     };
-    let report = observed.report.as_ref();
     let serious = |finding: &&vgpu::Finding| finding.severity != vgpu::Severity::Note;
     let findings: Vec<vgpu::Finding> =
-        report.into_iter().flat_map(|report| report.findings.iter().filter(serious)).cloned().collect();
+        observed.reports.iter().flat_map(|report| report.findings.iter().filter(serious)).cloned().collect();
     for finding in &findings {
         complain(&finding.kind.to_string(), finding.message.clone());
     }
-    if report.is_some_and(|report| !report.stats.completed) && findings.is_empty() {
+    if observed.reports.iter().any(|report| !report.stats.completed) && findings.is_empty() {
         complain("incomplete", "the launch did not complete".to_owned());
     }
     for name in &observed.changed_inputs {

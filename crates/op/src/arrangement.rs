@@ -8,7 +8,7 @@ use vgpu::tensor_map::{Element, Fill, Swizzle};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
     /// The input's name: `q`.
-    pub name: &'static str,
+    pub name: String,
     /// The contents.
     pub bytes: Vec<u8>,
     /// Size in bits of an element whose sign may be flipped: 8, 16 or 32, with the sign in the top bit. 0 if the bytes
@@ -21,14 +21,21 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// The output's name: `o`.
-    pub name: &'static str,
+    pub name: String,
     /// One word, repeated.
     pub blank: Vec<u8>,
     /// Size of an element in bits; the sign is the top bit.
     pub sign_bits: u32,
+    /// What the kernel reads from the buffer before it writes it; `None` if it only writes it.
+    pub initial: Option<Vec<u8>>,
 }
 
 impl Output {
+    /// What the buffer holds before a launch.
+    pub(crate) fn contents(&self) -> &[u8] {
+        self.initial.as_ref().unwrap_or(&self.blank)
+    }
+
     /// The word that `blank` repeats.
     pub(crate) fn blank_word(&self) -> u32 {
         let mut word = [0; 4];
@@ -48,7 +55,7 @@ impl Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorShape {
     /// The name of the buffer.
-    pub name: &'static str,
+    pub name: String,
     /// The type of the elements.
     pub element: Element,
     /// Extents, innermost first.
@@ -100,9 +107,9 @@ impl Arrangement {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// The name and the device address of each input.
-    pub inputs: Vec<(&'static str, u64)>,
+    pub inputs: Vec<(String, u64)>,
     /// The name and the device address of each output.
-    pub outputs: Vec<(&'static str, u64)>,
+    pub outputs: Vec<(String, u64)>,
     /// 0 if the family needs no workspace.
     pub workspace: u64,
 }
@@ -111,7 +118,7 @@ impl Addresses {
     /// The address of a buffer, or 0 (a null pointer) if the arrangement has no buffer of that name.
     pub fn address(&self, name: &str) -> u64 {
         let all = self.inputs.iter().chain(&self.outputs);
-        all.into_iter().find(|(known, _)| *known == name).map_or(0, |(_, address)| *address)
+        all.into_iter().find(|(known, _)| known == name).map_or(0, |(_, address)| *address)
     }
 }
 
@@ -122,7 +129,7 @@ mod tests {
     #[test]
     fn a_tensor_map_has_the_box_that_the_family_wants() {
         let shape = TensorShape {
-            name: "k",
+            name: "k".to_owned(),
             element: Element::F16,
             dims: vec![128, 70, 2, 3],
             strides: vec![256, 70 * 256, 140 * 256],
@@ -138,7 +145,7 @@ mod tests {
 
     #[test]
     fn flipping_signs_changes_only_the_sign_of_every_element() {
-        let output = |sign_bits| Output { name: "o", blank: Vec::new(), sign_bits };
+        let output = |sign_bits| Output { name: "o".to_owned(), blank: Vec::new(), sign_bits, initial: None };
         assert_eq!(output(16).with_flipped_signs(&[1, 2, 3, 0x84]), [1, 0x82, 3, 0x04]);
         assert_eq!(output(32).with_flipped_signs(&1.5_f32.to_le_bytes()), (-1.5_f32).to_le_bytes());
         assert_eq!(output(8).with_flipped_signs(&[0x38]), [0xb8]);

@@ -4,7 +4,9 @@ use std::fmt;
 
 use chips::Target;
 use family::{Candidate, Family, SettingError, Sizes, TensorBox};
-use gpu::accelerator::{Accelerator, AcceleratorError, Buffer, Geometry, Image, ModuleId, Variable};
+use gpu::accelerator::{
+    Accelerator, AcceleratorError, Buffer, Geometry, Image, LaunchStep, ModuleId, Variable,
+};
 use gpu::build::{BuildError, Compiler};
 
 use crate::arrangement::{Addresses, Arrangement};
@@ -54,13 +56,13 @@ impl fmt::Debug for Kernel<'_> {
 pub struct LaunchObservation {
     /// The outputs, in the arrangement's order. Elements that were not written still hold the blank.
     pub outputs: Vec<Vec<u8>>,
-    /// The report of the virtual GPU. `None` on a device that does not check, which does not mean that nothing was
-    /// found.
-    pub report: Option<vgpu::LaunchReport>,
+    /// The reports of the virtual GPU, one for each launch of the family. Empty on a device that does not check, which
+    /// does not mean that nothing was found.
+    pub reports: Vec<vgpu::LaunchReport>,
     /// Writes outside every buffer, if the device does not detect them itself ([`CheckDevice::guard_bytes`]).
     pub stray_writes: Vec<StrayWrite>,
     /// Inputs that the kernel changed.
-    pub changed_inputs: Vec<&'static str>,
+    pub changed_inputs: Vec<String>,
     /// Module variables that differ from their contents after loading. They have been restored.
     pub changed_state: Vec<String>,
 }
@@ -69,7 +71,7 @@ impl LaunchObservation {
     /// Whether the launch completed and did not change its inputs. Otherwise a trial ends: the next launch would not be
     /// this kernel's answer to the next inputs.
     fn is_sound(&self) -> bool {
-        self.changed_inputs.is_empty() && self.report.as_ref().is_none_or(|report| report.stats.completed)
+        self.changed_inputs.is_empty() && self.reports.iter().all(|report| report.stats.completed)
     }
 }
 
@@ -77,8 +79,8 @@ impl LaunchObservation {
 pub struct Inputs<'a> {
     /// The buffers and their contents.
     pub arrangement: &'a Arrangement,
-    /// Makes the kernel's parameters from the addresses of the buffers.
-    pub parameters: &'a dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+    /// Makes the parameters of every launch from the addresses of the buffers.
+    pub parameters: &'a dyn Fn(&Addresses) -> Vec<LaunchParameters>,
 }
 
 impl fmt::Debug for Inputs<'_> {
@@ -122,20 +124,15 @@ impl<'f> Kernel<'f> {
         self.module
     }
 
-    /// The geometry of the launch for a problem of these sizes, and the size of its workspace in bytes.
-    pub fn geometry(&self, sizes: &Sizes) -> Result<(Geometry, u64), RunError> {
-        let launch = self.family.launch(&self.candidate, sizes)?;
-        let mut grid = [0; 3];
-        for (extent, wanted) in grid.iter_mut().zip(launch.grid) {
-            *extent = u32::try_from(wanted).map_err(|_| RunError::Grid { grid: launch.grid })?;
-        }
-        let geometry = Geometry {
-            grid,
-            block: launch.block,
-            cluster: launch.cluster,
-            shared_bytes: launch.shared_bytes as u32,
-        };
-        Ok((geometry, self.family.workspace(&self.candidate, sizes)?.total_bytes))
+    /// The geometry of the main launch for a problem of these sizes.
+    pub fn geometry(&self, sizes: &Sizes) -> Result<Geometry, RunError> {
+        geometry(self.family.launch(&self.candidate, sizes)?)
+    }
+
+    /// The function and the geometry of every launch, in their order.
+    pub fn geometries(&self, sizes: &Sizes) -> Result<Vec<(String, Geometry)>, RunError> {
+        let sequence = self.family.launch_sequence(&self.candidate, sizes)?.into_iter();
+        sequence.map(|(entry, launch)| Ok((entry.to_owned(), geometry(launch)?))).collect()
     }
 
     /// Places inputs on a device, so that the kernel can be launched once or repeatedly.
@@ -156,7 +153,8 @@ impl<'f> Kernel<'f> {
         inputs: &Inputs<'a>,
         shift: u64,
     ) -> Result<PreparedLaunch<'a>, RunError> {
-        let (geometry, workspace_bytes) = self.geometry(sizes)?;
+        let geometries = self.geometries(sizes)?;
+        let workspace_bytes = self.family.workspace(&self.candidate, sizes)?.total_bytes;
         let boxes = self.family.tensor_boxes(&self.candidate)?;
         let arrangement = inputs.arrangement;
         let placement = Placement { band: device.guard_bytes(), shift };
@@ -174,7 +172,7 @@ impl<'f> Kernel<'f> {
                 return Err(error.into());
             }
         };
-        Ok(PreparedLaunch { memory, arrangement, placed, boxes, geometry, parameters })
+        Ok(PreparedLaunch { memory, arrangement, placed, boxes, geometries, parameters })
     }
 
     /// Launches the kernel once for every step, each in a different environment that is derived from the seed. Stops
@@ -240,8 +238,8 @@ impl<'f> Kernel<'f> {
         device: &mut dyn CheckDevice,
         prepared: &PreparedLaunch<'_>,
     ) -> Result<LaunchObservation, AcceleratorError> {
-        let report = self.launch(device, prepared)?;
-        self.observe_memory(device, prepared, report)
+        let reports = self.launch(device, prepared)?;
+        self.observe_memory(device, prepared, reports)
     }
 
     /// Observes what previous launches did: reads the outputs, and compares everything that must not change.
@@ -249,7 +247,7 @@ impl<'f> Kernel<'f> {
         &self,
         device: &mut dyn CheckDevice,
         prepared: &PreparedLaunch<'_>,
-        report: Option<vgpu::LaunchReport>,
+        reports: Vec<vgpu::LaunchReport>,
     ) -> Result<LaunchObservation, AcceleratorError> {
         let PreparedLaunch { memory, arrangement, placed, .. } = prepared;
         let snapshot = memory.snapshot(device)?;
@@ -257,13 +255,13 @@ impl<'f> Kernel<'f> {
         let mut changed_inputs = Vec::new();
         for (input, &buffer) in arrangement.inputs.iter().zip(&placed.inputs) {
             if !snapshot.holds(device, buffer, &input.bytes)? {
-                changed_inputs.push(input.name);
+                changed_inputs.push(input.name.clone());
             }
         }
         let stray_writes = memory.stray_writes(device, &snapshot)?;
         Ok(LaunchObservation {
             outputs,
-            report,
+            reports,
             stray_writes,
             changed_inputs,
             changed_state: self.restore(device)?,
@@ -282,16 +280,26 @@ impl<'f> Kernel<'f> {
         Ok(changed)
     }
 
+    /// Makes every launch of the family in its order. Stops after a launch that did not complete.
     fn launch(
         &self,
         device: &mut dyn CheckDevice,
         prepared: &PreparedLaunch<'_>,
-    ) -> Result<Option<vgpu::LaunchReport>, AcceleratorError> {
-        let PreparedLaunch { placed, geometry, parameters, .. } = prepared;
-        device.declare_outputs(&placed.outputs);
-        let launched = device.launch(self.module, &self.family.entry, *geometry, parameters);
-        device.declare_outputs(&[]);
-        Ok(launched?.report)
+    ) -> Result<Vec<vgpu::LaunchReport>, AcceleratorError> {
+        let mut reports = Vec::new();
+        let last = prepared.geometries.len() - 1;
+        for (index, launch) in prepared.launches().enumerate() {
+            // Only after the last launch must the outputs be complete.
+            let outputs = if index == last { prepared.written_only() } else { Vec::new() };
+            device.declare_outputs(&outputs);
+            let launched = device.launch(self.module, launch.entry, launch.geometry, launch.parameters);
+            device.declare_outputs(&[]);
+            reports.extend(launched?.report);
+            if reports.last().is_some_and(|report| !report.stats.completed) {
+                break;
+            }
+        }
+        Ok(reports)
     }
 
     /// Runs the kernel once. `parameters` makes the kernel's parameters from the addresses of the buffers.
@@ -300,7 +308,7 @@ impl<'f> Kernel<'f> {
         device: &mut dyn CheckDevice,
         sizes: &Sizes,
         arrangement: &Arrangement,
-        parameters: &dyn Fn(&Addresses) -> Vec<Vec<u8>>,
+        parameters: &dyn Fn(&Addresses) -> Vec<LaunchParameters>,
     ) -> Result<LaunchObservation, RunError> {
         let prepared = self.prepare(device, sizes, &Inputs { arrangement, parameters })?;
         let observed = self.launch_and_observe(device, &prepared);
@@ -336,13 +344,51 @@ pub struct PreparedLaunch<'a> {
     placed: PlacedBuffers,
     /// The boxes of the tensor maps among the parameters.
     boxes: Vec<TensorBox>,
-    /// Grid, block and dynamic shared memory of the launch.
-    pub geometry: Geometry,
-    /// The kernel's parameters, each as bytes.
-    pub parameters: Vec<Vec<u8>>,
+    /// The function, and grid, block and dynamic shared memory, of every launch.
+    geometries: Vec<(String, Geometry)>,
+    /// The parameters of every launch.
+    parameters: Vec<LaunchParameters>,
+}
+
+/// The parameters of one launch, each as bytes.
+pub type LaunchParameters = Vec<Vec<u8>>;
+
+fn geometry(launch: family::Launch) -> Result<Geometry, RunError> {
+    let mut grid = [0; 3];
+    for (extent, wanted) in grid.iter_mut().zip(launch.grid) {
+        *extent = u32::try_from(wanted).map_err(|_| RunError::Grid { grid: launch.grid })?;
+    }
+    let shared_bytes = launch.shared_bytes as u32;
+    Ok(Geometry { grid, block: launch.block, cluster: launch.cluster, shared_bytes })
+}
+
+/// Pairs the launches with their parameters.
+fn launches<'l>(
+    geometries: &'l [(String, Geometry)],
+    parameters: &'l [LaunchParameters],
+) -> impl Iterator<Item = LaunchStep<'l>> {
+    let step = |((entry, geometry), parameters): (&'l (String, Geometry), &'l LaunchParameters)| LaunchStep {
+        entry,
+        geometry: *geometry,
+        parameters,
+    };
+    geometries.iter().zip(parameters).map(step)
 }
 
 impl<'a> PreparedLaunch<'a> {
+    /// The launches in their order.
+    pub fn launches(&self) -> impl Iterator<Item = LaunchStep<'_>> {
+        launches(&self.geometries, &self.parameters)
+    }
+
+    /// The same launches on the second inputs.
+    pub fn second_launches<'s>(
+        &'s self,
+        second: &'s SecondInputs<'_>,
+    ) -> impl Iterator<Item = LaunchStep<'s>> {
+        launches(&self.geometries, &second.parameters)
+    }
+
     /// Prepares for other inputs of the same problem, or for the same inputs again. Poisons the workspace, with a
     /// different poison for each seed.
     pub fn refill(
@@ -359,8 +405,10 @@ impl<'a> PreparedLaunch<'a> {
                 device.write(buffer, &input.bytes)?;
             }
         }
-        if outputs == OutputState::Poisoned {
-            for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
+        for (output, &buffer) in arrangement.outputs.iter().zip(&self.placed.outputs) {
+            if let Some(initial) = &output.initial {
+                device.write(buffer, initial)?;
+            } else if outputs == OutputState::Poisoned {
                 device.fill(buffer, output.blank_word())?;
                 device.undefine(buffer)?;
             }
@@ -382,7 +430,7 @@ impl<'a> PreparedLaunch<'a> {
         answer: &[Vec<u8>],
     ) -> Result<(), AcceleratorError> {
         let outputs = self.arrangement.outputs.iter().zip(answer).zip(&self.placed.outputs);
-        for ((output, bytes), &buffer) in outputs {
+        for ((output, bytes), &buffer) in outputs.filter(|((output, _), _)| output.initial.is_none()) {
             device.write(buffer, &output.with_flipped_signs(bytes))?;
         }
         Ok(())
@@ -420,8 +468,20 @@ impl<'a> PreparedLaunch<'a> {
     /// The words that fill outputs and workspace before a launch.
     pub fn poisoned(&self, seed: u64) -> Vec<(Buffer, u32)> {
         let outputs = self.arrangement.outputs.iter().zip(&self.placed.outputs);
+        let outputs = outputs.filter(|(output, _)| output.initial.is_none());
         let outputs = outputs.map(|(output, &buffer)| (buffer, output.blank_word()));
         outputs.chain(self.placed.workspace.map(|buffer| (buffer, poison(seed)))).collect()
+    }
+
+    /// The outputs that the kernel does not read.
+    fn written_only(&self) -> Vec<Buffer> {
+        let outputs = self.arrangement.outputs.iter().zip(&self.placed.outputs);
+        outputs.filter(|(output, _)| output.initial.is_none()).map(|(_, &buffer)| buffer).collect()
+    }
+
+    /// Whether the kernel changes a buffer that it also reads, so that a second launch has another result.
+    pub fn is_in_place(&self) -> bool {
+        self.arrangement.outputs.iter().any(|output| output.initial.is_some())
     }
 
     /// Its inputs and their buffers.
@@ -436,8 +496,8 @@ pub struct SecondInputs<'a> {
     memory: Memory,
     inputs: Vec<Buffer>,
     arrangement: &'a Arrangement,
-    /// The kernel's parameters for these inputs, each as bytes.
-    pub parameters: Vec<Vec<u8>>,
+    /// The parameters of every launch for these inputs.
+    parameters: Vec<LaunchParameters>,
 }
 
 impl<'a> SecondInputs<'a> {
@@ -463,7 +523,7 @@ impl<'a> SecondInputs<'a> {
         let snapshot = self.memory.snapshot(device)?;
         for (input, &buffer) in self.arrangement.inputs.iter().zip(&self.inputs) {
             if !snapshot.holds(device, buffer, &input.bytes)? {
-                observed.changed_inputs.push(input.name);
+                observed.changed_inputs.push(input.name.clone());
             }
         }
         observed.stray_writes.extend(self.memory.stray_writes(device, &snapshot)?);
@@ -501,13 +561,13 @@ struct PlacedBuffers {
 }
 
 impl PlacedBuffers {
-    /// The kernel's parameters: those of the op, then the tensor maps that the family asks for.
+    /// The parameters of every launch: those of the op, then the tensor maps that the family asks for.
     fn parameters(
         &self,
         device: &mut dyn CheckDevice,
         inputs: &Inputs<'_>,
         boxes: &[TensorBox],
-    ) -> Result<Vec<Vec<u8>>, AcceleratorError> {
+    ) -> Result<Vec<LaunchParameters>, AcceleratorError> {
         let addresses = self.addresses(inputs.arrangement);
         let mut parameters = (inputs.parameters)(&addresses);
         for wanted in boxes {
@@ -516,15 +576,16 @@ impl PlacedBuffers {
                 let reason = format!("the op has no tensor `{}`", wanted.tensor);
                 return Err(AcceleratorError::Launch { kernel: "tensor map".to_owned(), reason });
             };
-            let map = tensor.map(addresses.address(tensor.name), wanted);
-            parameters.push(device.encode_tensor_map(&map)?);
+            let map = tensor.map(addresses.address(&tensor.name), wanted);
+            let map = device.encode_tensor_map(&map)?;
+            parameters.iter_mut().for_each(|launch| launch.push(map.clone()));
         }
         Ok(parameters)
     }
 
     fn addresses(&self, arrangement: &Arrangement) -> Addresses {
-        let inputs = arrangement.inputs.iter().map(|input| input.name);
-        let outputs = arrangement.outputs.iter().map(|output| output.name);
+        let inputs = arrangement.inputs.iter().map(|input| input.name.clone());
+        let outputs = arrangement.outputs.iter().map(|output| output.name.clone());
         let addresses = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.address).collect::<Vec<_>>();
         Addresses {
             inputs: inputs.zip(addresses(&self.inputs)).collect(),
@@ -536,7 +597,7 @@ impl PlacedBuffers {
 
 fn input_items(arrangement: &Arrangement) -> Vec<BufferItem<'_>> {
     let items = arrangement.inputs.iter();
-    items.map(|input| BufferItem { name: input.name, contents: Contents::These(&input.bytes) }).collect()
+    items.map(|input| BufferItem { name: &input.name, contents: Contents::These(&input.bytes) }).collect()
 }
 
 /// Inputs, outputs, and the workspace if it has a size.
@@ -544,7 +605,7 @@ fn items(arrangement: &Arrangement, workspace_bytes: u64) -> Vec<BufferItem<'_>>
     let outputs = arrangement
         .outputs
         .iter()
-        .map(|output| BufferItem { name: output.name, contents: Contents::These(&output.blank) });
+        .map(|output| BufferItem { name: &output.name, contents: Contents::These(output.contents()) });
     let workspace = BufferItem { name: "workspace", contents: Contents::Any(workspace_bytes) };
     let inputs = input_items(arrangement).into_iter();
     inputs.chain(outputs).chain((workspace_bytes > 0).then_some(workspace)).collect()

@@ -1,6 +1,6 @@
 //! The op trait, and how a kernel of an op's family is run.
 //!
-//! An [`Op`] defines its problems, inputs, reference and tolerances. It depends on neither devices nor files. This
+//! An [`Op`] has five parts: problems, inputs, reference, judgement and peers. It depends on neither devices nor files. This
 //! crate places the buffers of an op on a device ([`Arrangement`]) with guard bands and poison, launches kernels
 //! ([`Kernel`]), and returns what each launch did ([`LaunchObservation`]). It also selects the tuned setting for a
 //! problem ([`tuned`]). The workbench (`lab`) depends only on this crate, so a second op needs no change there, and the
@@ -18,16 +18,23 @@
 mod arrangement;
 mod check_device;
 mod contract;
+pub mod cores;
+pub mod error_map;
 mod kernel;
 mod memory;
 mod trial;
 pub mod tuned;
+pub mod values;
 
 pub use arrangement::{Addresses, Arrangement, Input, Output, TensorShape};
 pub use check_device::CheckDevice;
 pub use contract::{
-    Complaint, Judgement, Op, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,
+    Complaint, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems, OpReference, PeerProblem, Peers,
+    Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
 };
-pub use kernel::{Inputs, Kernel, LaunchObservation, PreparedLaunch, RunError, SecondInputs};
+pub use kernel::{
+    Inputs, Kernel, LaunchObservation, LaunchParameters, PreparedLaunch, RunError, SecondInputs,
+};
 pub use memory::StrayWrite;
 pub use trial::{DrawMode, InputDraw, OutputState, TrialStep, derive_seed};
+pub use values::{Class, UnknownClass};

@@ -15,7 +15,7 @@ const PATTERN_WORD: u32 = u32::from_ne_bytes([PATTERN; 4]);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StrayWrite {
     /// The nearest buffer.
-    pub buffer: &'static str,
+    pub buffer: String,
     /// Position of the first changed byte relative to the buffer's start: negative before the buffer, at least its size
     /// after it.
     pub offset: i64,
@@ -36,7 +36,7 @@ const MAPPING_BYTES: u64 = 2 << 20;
 /// A buffer to be placed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BufferItem<'a> {
-    pub name: &'static str,
+    pub name: &'a str,
     pub contents: Contents<'a>,
 }
 
@@ -60,7 +60,7 @@ impl Contents<'_> {
 /// A buffer with its guard bands.
 #[derive(Debug)]
 struct GuardedBuffer {
-    name: &'static str,
+    name: String,
     before: Buffer,
     inner: Buffer,
     after: Buffer,
@@ -71,11 +71,17 @@ struct GuardedBuffer {
 
 impl GuardedBuffer {
     /// Starts at `address`, with bands of the given sizes before and after the buffer.
-    fn new(name: &'static str, address: u64, (before, after): (u64, u64), bytes: u64) -> Self {
+    fn new(name: &str, address: u64, (before, after): (u64, u64), bytes: u64) -> Self {
         let before = Buffer { address, bytes: before };
         let inner = Buffer { address: end(before), bytes };
         let after = Buffer { address: end(inner), bytes: after };
-        GuardedBuffer { name, before, inner, after, far: Buffer { address: end(after), bytes: 0 } }
+        GuardedBuffer {
+            name: name.to_owned(),
+            before,
+            inner,
+            after,
+            far: Buffer { address: end(after), bytes: 0 },
+        }
     }
 }
 
@@ -84,7 +90,7 @@ impl GuardedBuffer {
     fn stray_write(&self, band: Buffer, bytes: &[u8]) -> Option<StrayWrite> {
         let first = bytes.iter().position(|&byte| byte != PATTERN)?;
         Some(StrayWrite {
-            buffer: self.name,
+            buffer: self.name.clone(),
             offset: (band.address + first as u64).wrapping_sub(self.inner.address).cast_signed(),
             bytes: bytes.iter().filter(|&&byte| byte != PATTERN).count(),
         })
@@ -316,13 +322,15 @@ mod tests {
             write(q, 10);
             write(q, -3);
             write(o, 67);
-            let stray_write = |buffer, offset| StrayWrite { buffer, offset, bytes: 2 };
+            let stray_write =
+                |buffer: &str, offset| StrayWrite { buffer: String::from(buffer), offset, bytes: 2 };
             let expected = vec![stray_write("q", -3), stray_write("q", 10), stray_write("o", 67)];
             assert_eq!(inspect(&mut device).1, Ok(expected));
             assert_eq!(memory.far_stray_writes(&mut device), Ok(Vec::new()));
             let beyond = Buffer { address: last.address + last.bytes + 4096, bytes: 2 };
             device.write(beyond, &[0, 0]).expect("inside the allocation");
-            let expected = StrayWrite { buffer: "large", offset: last.bytes as i64 + 4096, bytes: 2 };
+            let expected =
+                StrayWrite { buffer: "large".to_owned(), offset: last.bytes as i64 + 4096, bytes: 2 };
             assert_eq!(memory.far_stray_writes(&mut device), Ok(vec![expected]));
             memory.release(&mut device);
             assert!(device.read(q).is_err());

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use attention::Problem;
 use indexmap::IndexMap;
 use lab::bench::BenchPlan;
 use lab::run::{MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
+use crate::ops::Problem;
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, flat, one_line, styled};
 use crate::tables::Table;
 

@@ -60,9 +60,12 @@ pub struct Global {
     /// CUDA toolkit to use, instead of searching for one
     #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA", hide_env_values = true, help_heading = DEVICE)]
     pub cuda: Option<PathBuf>,
-    /// Folder with more kernel families; a family with the name of a built-in one replaces it
+    /// Folder with more ops and kernel families; one with the name of a built-in one replaces it
     #[arg(long, global = true, value_name = "DIR", help_heading = DEVICE)]
     pub kernels: Option<PathBuf>,
+    /// Op, if no family names it (default: attention)
+    #[arg(long, global = true, value_name = "NAME", help_heading = DEVICE)]
+    pub op: Option<String>,
 }
 
 impl Global {

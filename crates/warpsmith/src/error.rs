@@ -3,6 +3,7 @@
 use family::{CatalogError, SettingError};
 use gpu::build::BuildError;
 use gpu::toolchain::ToolchainError;
+use lab::StageError;
 use lab::profile::ncu::NcuError;
 use op::Refusal;
 
@@ -44,7 +45,21 @@ impl CommandError {
 
 impl From<Refusal> for CommandError {
     fn from(refusal: Refusal) -> Self {
-        CommandError { hint: refusal.hint, ..CommandError::usage(refusal.message) }
+        let error = if refusal.is_missing {
+            CommandError::missing(refusal.message)
+        } else {
+            CommandError::usage(refusal.message)
+        };
+        CommandError { hint: refusal.hint, ..error }
+    }
+}
+
+impl From<StageError> for CommandError {
+    fn from(error: StageError) -> Self {
+        match error {
+            StageError::Refused(refusal) => refusal.into(),
+            other => CommandError::missing(other.to_string()),
+        }
     }
 }
 

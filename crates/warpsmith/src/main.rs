@@ -10,6 +10,7 @@ mod error;
 mod exit;
 mod findings;
 mod layout;
+mod ops;
 mod printer;
 mod profile_table;
 mod progress;
@@ -41,8 +42,8 @@ fn main() -> ExitCode {
     let outcome = match cli.selected() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
-        Command::Problems(options) => commands::problems::run(options, &printer),
-        Command::Suites(options) => commands::suites::run(options, &printer),
+        Command::Problems(options) => commands::problems::run(options, &cli.global, &printer),
+        Command::Suites(options) => commands::suites::run(options, &cli.global, &printer),
         Command::Devices => commands::devices::run(&cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
@@ -52,10 +53,10 @@ fn main() -> ExitCode {
         Command::Evolve(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),
         Command::Profile(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),
         Command::Invert(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),
-        Command::Gate(options) => commands::gate::run(options, &printer),
+        Command::Gate(options) => commands::gate::run(options, &cli.global, &printer),
         Command::Replay(options) => commands::replay::run(options, &printer),
         Command::Report(options) => commands::report::run(options, &printer),
-        Command::Runs(options) => commands::runs::run(options, &printer),
+        Command::Runs(options) => commands::runs::run(options, &cli.global, &printer),
         Command::Worker { asks, .. } => commands::worker::run(asks.as_deref(), &cli.global),
         Command::LendDevice => commands::lend_device::run(&cli.global),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),

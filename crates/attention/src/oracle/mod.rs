@@ -7,10 +7,10 @@ mod rows;
 
 pub use rows::{Row, Rows};
 
-use crate::cores;
 use crate::inputs::Inputs;
 use crate::problem::{Dtype, Problem};
 use crate::tensor::Values;
+use op::cores;
 
 /// The reference for some rows.
 #[derive(Clone, Debug, PartialEq)]

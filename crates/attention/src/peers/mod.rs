@@ -8,11 +8,14 @@ use crate::problem::{Dtype, Problem};
 use crate::tensor::{Layout, Tensor, Values};
 
 /// PyTorch's `scaled_dot_product_attention`, by backend; `auto` is PyTorch's own choice.
-pub(crate) const PYTORCH: Peers = Peers {
-    package: "pytorch",
-    names: &["auto", "math", "flash", "mem_efficient", "cudnn"],
-    script: include_str!("pytorch.py"),
-};
+pub(crate) fn pytorch() -> Peers {
+    let names = ["auto", "math", "flash", "mem_efficient", "cudnn"];
+    Peers {
+        package: "pytorch".to_owned(),
+        names: names.map(str::to_owned).to_vec(),
+        script: op::pytorch_script(include_str!("pytorch.py")),
+    }
+}
 
 /// The problem in the form of the script. PyTorch has no attention for E4M3, so it gets the decoded numbers in fp16.
 pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
@@ -31,7 +34,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
     let tensors = [("q", &inputs.q), ("k", &inputs.k), ("v", &inputs.v)];
     let inputs = tensors.map(|(name, tensor)| {
         let bytes = Tensor::encode(&unscaled(tensor.decode()), dtype, Layout::Bhsd).bytes;
-        Input { name, bytes, sign_bits: 0 }
+        Input { name: name.to_owned(), bytes, sign_bits: 0 }
     });
     let untimed_conversion = if problem.dtype == Dtype::E4m3 { "E4M3 decoded to fp16" } else { "" };
     PeerProblem { fields, inputs: inputs.into(), untimed_conversion }

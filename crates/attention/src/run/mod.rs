@@ -62,7 +62,7 @@ pub struct Run {
     /// Writes outside every buffer, on devices that do not detect them themselves ([`CheckDevice::guard_bytes`]).
     pub stray_writes: Vec<StrayWrite>,
     /// Inputs that the kernel changed.
-    pub changed_inputs: Vec<&'static str>,
+    pub changed_inputs: Vec<String>,
     /// Module variables that the kernel changed.
     pub changed_state: Vec<String>,
 }
@@ -80,10 +80,12 @@ pub fn run(
     check_inputs(problem, inputs)?;
     let arrangement = arrange(problem, inputs, want_lse);
     let layout = inputs.q.layout;
-    let parameters = |addresses: &Addresses| parameters(problem, layout, addresses);
-    let LaunchObservation { outputs, report, stray_writes, changed_inputs, changed_state } =
+    let parameters =
+        |addresses: &Addresses| vec![parameters(problem, layout, addresses); kernel.family.entries().count()];
+    let LaunchObservation { outputs, mut reports, stray_writes, changed_inputs, changed_state } =
         kernel.observe(device, &sizes(problem), &arrangement, &parameters)?;
     let (output, lse) = answer(problem, layout, outputs);
+    let report = reports.pop();
     Ok(Run { output, lse, report, stray_writes, changed_inputs, changed_state })
 }
 
@@ -93,18 +95,18 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
     let mut arranged = Vec::new();
     for (name, scale_name, tensor) in tensors {
         let sign_bits = 8 * problem.dtype.bytes() as u32;
-        arranged.push(Input { name, bytes: tensor.bytes.clone(), sign_bits });
+        arranged.push(Input { name: name.to_owned(), bytes: tensor.bytes.clone(), sign_bits });
         if let Some(scales) = &tensor.scales {
             let bytes = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
-            arranged.push(Input { name: scale_name, bytes, sign_bits: 0 });
+            arranged.push(Input { name: scale_name.to_owned(), bytes, sign_bits: 0 });
         }
     }
     let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), inputs.q.layout).bytes;
     let sign_bits = 8 * problem.dtype.output().bytes() as u32;
-    let mut outputs = vec![Output { name: "o", blank, sign_bits }];
+    let mut outputs = vec![Output { name: "o".to_owned(), blank, sign_bits, initial: None }];
     if want_lse {
         let blank = poison(problem.query_shape().rows() * size_of::<f32>());
-        outputs.push(Output { name: "lse", blank, sign_bits: 32 });
+        outputs.push(Output { name: "lse".to_owned(), blank, sign_bits: 32, initial: None });
     }
     Arrangement { inputs: arranged, outputs, tensors: tensor_shapes(problem, inputs.q.layout) }
 }
@@ -117,13 +119,13 @@ fn tensor_shapes(problem: &Problem, layout: Layout) -> Vec<TensorShape> {
         Dtype::Bf16 => Element::Bf16,
         Dtype::E4m3 => Element::U8,
     };
-    let tensor = |name, shape: Shape, dtype: Dtype| {
+    let tensor = |name: &str, shape: Shape, dtype: Dtype| {
         let strides = layout.strides(shape);
         let bytes = |elements: usize| (elements * dtype.bytes()) as u64;
         // A map has no empty dimension; no kernel copies keys that do not exist.
         let dims = [shape.head_dim, shape.seq, shape.heads, shape.batch].map(|extent| extent.max(1) as u64);
         TensorShape {
-            name,
+            name: name.to_owned(),
             element: element(dtype),
             dims: dims.to_vec(),
             strides: vec![bytes(strides.sequence), bytes(strides.head), bytes(strides.batch)],
@@ -194,9 +196,9 @@ mod tests {
         let problem: Problem = "b2h8kv2sq17sk129d64-e4m3".parse().expect("a valid name");
         let shapes = |layout| tensor_shapes(&problem, layout);
         let [_, k, _, o] = &shapes(Layout::Bshd)[..] else { panic!("four tensors") };
-        assert_eq!((k.name, k.element, &k.dims[..]), ("k", Element::U8, &[64, 129, 2, 2][..]));
+        assert_eq!((k.name.as_str(), k.element, &k.dims[..]), ("k", Element::U8, &[64, 129, 2, 2][..]));
         assert_eq!(k.strides, [2 * 64, 64, 129 * 2 * 64]);
-        assert_eq!((o.name, o.element), ("o", Element::F16));
+        assert_eq!((o.name.as_str(), o.element), ("o", Element::F16));
         let [q, ..] = &shapes(Layout::Bhsd)[..] else { panic!("four tensors") };
         assert_eq!((&q.dims[..], &q.strides[..]), (&[64, 17, 8, 2][..], &[64, 17 * 64, 8 * 17 * 64][..]));
     }

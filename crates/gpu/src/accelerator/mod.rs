@@ -61,6 +61,17 @@ pub struct Geometry {
     pub shared_bytes: u32,
 }
 
+/// One of several launches: a kernel of a module with its geometry and its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchStep<'l> {
+    /// The name of the kernel.
+    pub entry: &'l str,
+    /// The shape of the launch.
+    pub geometry: Geometry,
+    /// The parameters, each as bytes.
+    pub parameters: &'l [Vec<u8>],
+}
+
 /// An error of a device or of a kernel that ran on it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum AcceleratorError {

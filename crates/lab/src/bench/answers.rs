@@ -52,7 +52,7 @@ impl<O: Op> AnswerCache<O> {
         let make = || -> Result<_, Refusal> {
             let inputs = draw_inputs(op, problem, draw)?;
             let sample = derive_seed(draw.seed, ROWS + draw.way as u64);
-            let reference = op.reference(problem, &inputs, sample);
+            let reference = op.reference(problem, &inputs, sample)?;
             Ok(Arc::new(InputsWithAnswer { inputs, reference }))
         };
         let Some(kept) = &self.kept else { return make() };

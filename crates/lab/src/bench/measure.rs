@@ -156,7 +156,7 @@ impl<O: Op> Bench<'_, O> {
                 warmup: self.plan.warmup,
                 stopped,
                 work: Some(self.op.work(given.problem)),
-                matrix: Some(self.op.matrix_type(given.problem).to_owned()),
+                matrix: self.op.matrix_type(given.problem).map(str::to_owned),
                 apart_ns: Vec::new(),
                 telemetry: telemetry.clone(),
             };

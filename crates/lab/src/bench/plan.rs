@@ -57,7 +57,7 @@ pub enum SubjectKind<'f> {
     /// Another project's implementation.
     Peer {
         /// The name within its package: `flash`.
-        name: &'static str,
+        name: String,
     },
 }
 
@@ -81,8 +81,8 @@ impl<'f> Subject<'f> {
     }
 
     /// Returns a peer, which is a baseline.
-    pub fn peer(package: &str, name: &'static str) -> Self {
-        let kind = SubjectKind::Peer { name };
+    pub fn peer(package: &str, name: &str) -> Self {
+        let kind = SubjectKind::Peer { name: name.to_owned() };
         let name = format!("{package} {name}");
         Subject { name, kind, is_baseline: true, is_candidate: false, check: SubjectCheck::Whole }
     }
@@ -96,7 +96,7 @@ impl<'f> Subject<'f> {
                     family.name == name || preset.as_deref() == Some(name)
                 }
                 SubjectKind::Chosen { .. } => false,
-                SubjectKind::Peer { name: own } => *own == name,
+                SubjectKind::Peer { name: own } => own == name,
             }
     }
 }

@@ -220,7 +220,8 @@ impl<O: Op> Bench<'_, O> {
                 Err(error) => self.run.record(&note(&error, "copy bandwidth and launch floor are"))?,
             }
         }
-        let mut types: Vec<&str> = self.plan.problems.iter().map(|it| self.op.matrix_type(it)).collect();
+        let mut types: Vec<&str> =
+            self.plan.problems.iter().filter_map(|it| self.op.matrix_type(it)).collect();
         types.sort_unstable();
         types.dedup();
         for dtype in types {
@@ -631,8 +632,7 @@ impl<O: Op> Bench<'_, O> {
         let TrialLaunch { outputs, mut complaints } =
             launches.into_iter().next().ok_or_else(no_launch_error)?;
         let InputsWithAnswer { inputs, reference } = &*given.answers[0];
-        let output = outputs.into_iter().next().unwrap_or_default();
-        let judgement = self.op.judge_peer(inputs, reference, output);
+        let judgement = self.op.judge_peer(inputs, reference, outputs);
         complaints.extend(judgement.complaints.iter().cloned());
         let wrong = (!judgement.complaints.is_empty()).then_some(0);
         Ok(JudgedTrial { judgement, complaints, wrong, launches: 1 })

@@ -39,7 +39,7 @@ struct CaseInputs<O: Op> {
     inputs: O::Inputs,
     reference: O::Reference,
     /// The one input that differs from the case's own inputs.
-    redrawn: Option<&'static str>,
+    redrawn: Option<String>,
 }
 
 /// Why a kernel gave no answer.
@@ -130,7 +130,9 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             case_inputs.iter().map(|it| op.arrange(family, &case.problem, &it.inputs)).collect();
         let parameters: Vec<_> = case_inputs
             .iter()
-            .map(|it| move |addresses: &Addresses| op.parameters(&case.problem, &it.inputs, addresses))
+            .map(|it| {
+                move |addresses: &Addresses| op.parameters(family, &case.problem, &it.inputs, addresses)
+            })
             .collect();
         let inputs: Vec<op::Inputs<'_>> = arranged
             .iter()
@@ -187,16 +189,18 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             vec![(None, op.opposite(&case.problem, &own, class, derive_seed(case.seed, OPPOSITE))?)];
         if case.depth == Depth::Full {
             let seed = derive_seed(case.seed, REDRAWN);
-            let redraw = |which: &&'static str| (Some(*which), op.redraw(&case.problem, &own, which, seed));
+            let redraw =
+                |which: &&str| (Some((*which).to_owned()), op.redraw(&case.problem, &own, which, seed));
             sets.extend(op.input_names().iter().map(redraw));
         }
         sets.insert(0, (None, own));
-        let case_inputs = |(index, (redrawn, inputs)): (usize, (Option<&'static str>, O::Inputs))| {
+        let case_inputs = |(index, (redrawn, inputs)): (usize, (Option<String>, O::Inputs))| {
             // If only some rows are compared, each reference samples different rows.
-            let reference = op.reference(&case.problem, &inputs, derive_seed(case.seed, ROWS + index as u64));
-            CaseInputs { inputs, reference, redrawn }
+            let sample = derive_seed(case.seed, ROWS + index as u64);
+            let reference = op.reference(&case.problem, &inputs, sample)?;
+            Ok(CaseInputs { inputs, reference, redrawn })
         };
-        Ok(sets.into_iter().enumerate().map(case_inputs).collect())
+        sets.into_iter().enumerate().map(case_inputs).collect()
     }
 
     /// Reports inputs that do not affect the answer although they should.
@@ -210,7 +214,7 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         let (Some(own), Some(first)) = (case_inputs.first(), launches.first()) else { return complaints };
         for (step, launch) in self.steps.iter().zip(launches) {
             let other = &case_inputs[step.inputs];
-            if let Some(which) = other.redrawn {
+            if let Some(which) = &other.redrawn {
                 let before = (&own.reference, first.outputs.as_slice());
                 let after = (&other.reference, launch.outputs.as_slice());
                 complaints.extend(self.op.ignored_input(extra, which, before, after));

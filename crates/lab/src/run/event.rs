@@ -488,6 +488,19 @@ pub struct LaunchCounts {
     pub bank_conflicts: u64,
 }
 
+impl LaunchCounts {
+    /// The counts of two launches together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        LaunchCounts {
+            instructions: self.instructions + other.instructions,
+            global_sectors: self.global_sectors + other.global_sectors,
+            local_sectors: self.local_sectors + other.local_sectors,
+            bank_conflicts: self.bank_conflicts + other.bank_conflicts,
+        }
+    }
+}
+
 /// A measured ceiling of the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {

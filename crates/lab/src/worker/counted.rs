@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use vgpu::Counters;
 use vgpu::Pipe;
 use vgpu::count::Waits;
-use vgpu::model::{self, Modelled, Resource, Shape};
+use vgpu::model::{self, Modelled, ModelledMicros, Resource, Shape};
 
 use crate::record::{Fact, HotLine, Metrics, hottest};
 use crate::run::{LaunchCounts, Time};
@@ -150,6 +150,21 @@ impl CountedLaunch<'_> {
         let blocks = self.blocks as f64 / sms.min(self.blocks).max(1) as f64 / rounds.max(1) as f64;
         blocks * f64::from(occupancy.warps_per_block)
     }
+}
+
+/// Launches that follow each other.
+pub struct CountedSequence<'s, 'a> {
+    /// The modelled time of all launches together.
+    pub time: ModelledMicros,
+    /// The launch that takes longest. Its metrics stand for the sequence.
+    pub longest: &'s CountedLaunch<'a>,
+}
+
+/// Models launches that follow each other. `None` if there are none.
+pub fn sequence<'s, 'a>(launches: &'s [CountedLaunch<'a>]) -> Option<CountedSequence<'s, 'a>> {
+    let times: Vec<f64> = launches.iter().map(|launch| launch.modelled().time.0).collect();
+    let longest = launches.iter().zip(&times).max_by(|one, other| one.1.total_cmp(other.1))?.0;
+    Some(CountedSequence { time: ModelledMicros(times.iter().sum()), longest })
 }
 
 /// Operations of one 16x8x16 product.

@@ -15,8 +15,8 @@ use gpu::accelerator::{
 use gpu::build::{Compiler, Entry};
 use gpu::device::Device;
 use op::{
-    Addresses, Arrangement, CheckDevice, Complaint, InputDraw, Kernel, LaunchObservation, Op, OutputState,
-    PreparedLaunch, SecondInputs, TrialStep,
+    Addresses, Arrangement, CheckDevice, Complaint, InputDraw, Kernel, LaunchObservation, LaunchParameters,
+    Op, OutputState, PreparedLaunch, SecondInputs, TrialStep,
 };
 use subprocess::{Channel, wire};
 
@@ -24,8 +24,8 @@ use super::counted::{self, CountedLaunch};
 use super::cuda::{self, TimedGraphs};
 use super::failure::CandidateFailure;
 use super::protocol::{BuildReply, CandidateName, LaunchReply, Modelled, WorkerReply, WorkerRequest};
-use crate::record::Seen;
-use crate::run::{BuildRecord, FailureKind};
+use crate::record::{Metrics, Seen};
+use crate::run::{BuildRecord, FailureKind, LaunchCounts, Time};
 use crate::trial::{draw_all_inputs, kernel_notes, launch_complaints, stray_write_complaint};
 
 /// What a worker needs to answer requests.
@@ -241,11 +241,12 @@ impl<O: Op> WorkerContext<'_, O> {
 
         match open_device {
             WorkerDevice::Virtual(device) => {
-                let entry = built.build.entry(&family.entry).cloned().unwrap_or_default();
-                let (geometry, _) = kernel.geometry(&sizes)?;
+                let entry = |name: &str| built.build.entry(name).cloned().unwrap_or_default();
+                let geometries = kernel.geometries(&sizes)?.into_iter();
+                let launches = geometries.map(|(name, geometry)| (entry(&name), geometry)).collect();
                 let observed =
                     observed.first().ok_or_else(|| CandidateFailure::other("the kernel was not launched"))?;
-                Ok(self.modelled(&VirtualRun { family, entry, device, geometry, observed }))
+                Ok(self.modelled(&VirtualRun { family, launches, device, observed }))
             }
             WorkerDevice::Cuda(device) => {
                 let first =
@@ -266,14 +267,14 @@ impl<O: Op> WorkerContext<'_, O> {
     /// Makes the inputs of the draws in the layout of the family's kernels.
     fn input_sets<'s>(
         &'s self,
-        family: &Family,
+        family: &'s Family,
         problem: &'s O::Problem,
         draws: &[InputDraw],
     ) -> Result<Vec<InputSet<'s>>, CandidateFailure> {
         let op = self.op;
         let set = |inputs: O::Inputs| {
             let arrangement = op.arrange(family, problem, &inputs);
-            let parameters = move |addresses: &Addresses| op.parameters(problem, &inputs, addresses);
+            let parameters = move |addresses: &Addresses| op.parameters(family, problem, &inputs, addresses);
             InputSet { arrangement, parameters: Box::new(parameters) as Box<Parameters<'s>> }
         };
         Ok(draw_all_inputs(op, problem, draws)?.into_iter().map(set).collect())
@@ -305,8 +306,8 @@ struct InputSet<'s> {
     parameters: Box<Parameters<'s>>,
 }
 
-/// Makes a kernel's parameters from the addresses of the buffers.
-type Parameters<'s> = dyn Fn(&Addresses) -> Vec<Vec<u8>> + 's;
+/// Makes the parameters of every launch from the addresses of the buffers.
+type Parameters<'s> = dyn Fn(&Addresses) -> Vec<LaunchParameters> + 's;
 
 impl InputSet<'_> {
     fn inputs(&self) -> op::Inputs<'_> {
@@ -330,7 +331,6 @@ impl<O: Op> TimedKernel<'_, O> {
     /// Answers requests about timing. Returns the next request.
     fn answer(&self, device: &mut CudaDevice) -> Result<Option<WorkerRequest>, CandidateFailure> {
         let TimedKernel { context, kernel, problem, input_sets, .. } = self;
-        let entry = &kernel.family.entry;
         // The inputs for running the timed launches once more. They live as long as the buffers that hold them.
         let fresh: OnceCell<Vec<InputSet<'_>>> = OnceCell::new();
         let mut prepared = kernel.prepare(device, &context.op.sizes(problem), &input_sets[0].inputs())?;
@@ -339,7 +339,14 @@ impl<O: Op> TimedKernel<'_, O> {
                 Some(WorkerRequest::Arm { timers, warmup, replay_ns }) => break (timers, warmup, replay_ns),
                 Some(WorkerRequest::Launch { times }) => {
                     for _ in 0..times {
-                        device.launch(kernel.module(), entry, prepared.geometry, &prepared.parameters)?;
+                        for launch in prepared.launches() {
+                            device.launch(
+                                kernel.module(),
+                                launch.entry,
+                                launch.geometry,
+                                launch.parameters,
+                            )?;
+                        }
                     }
                     send_reply(&WorkerReply::Launched);
                 }
@@ -352,10 +359,10 @@ impl<O: Op> TimedKernel<'_, O> {
         };
         let flush = cuda::flush_buffer(device)?;
         let second = self.second(device, &prepared)?;
-        let parameters = [Some(&prepared.parameters), second.as_ref().map(|it| &it.parameters)];
-        let call =
-            |parameters: &Vec<Vec<u8>>| device.call(kernel.module(), entry, prepared.geometry, parameters);
-        let calls = parameters.into_iter().flatten().map(call).collect::<Result<_, _>>()?;
+        let mut calls = vec![device.call(kernel.module(), prepared.launches())?];
+        if let Some(second) = &second {
+            calls.push(device.call(kernel.module(), prepared.second_launches(second))?);
+        }
         let side = SideStreams::new(cuda::empty_launch(device, context.compiler, context.device.target())?)?;
         let poisoned = prepared.poisoned(op::derive_seed(self.seed, TIMING_POISON));
         let armed = TimedGraphs::new(device, (calls, side), &timers, (warmup, replay_ns), (flush, poisoned))?;
@@ -383,7 +390,7 @@ impl<O: Op> TimedKernel<'_, O> {
         let repeats = armed.repeats(device, &fresh_contents(&prepared, seed), seed)?;
         let mut second = second;
         // The control flipped every sign twice, so its last launch had the same inputs as the very first launch.
-        let mut last = kernel.observe_memory(device, &prepared, None)?;
+        let mut last = kernel.observe_memory(device, &prepared, Vec::new())?;
         if let Some(second) = &second {
             second.add_observations(&mut last, device)?;
         }
@@ -391,14 +398,14 @@ impl<O: Op> TimedKernel<'_, O> {
             let reason = format!("[{}] during timing: {}", complaint.kind, complaint.message);
             return Err(CandidateFailure::new(FailureKind::WrongAnswer, reason));
         }
-        if repeats.fresh_ns.is_some() && last.outputs != self.first.outputs {
+        if repeats.fresh_ns.is_some() && !prepared.is_in_place() && last.outputs != self.first.outputs {
             return Err(CandidateFailure::new(
                 FailureKind::WrongAnswer,
                 "[non-deterministic] during timing on fresh inputs, the kernel gave a different answer than before",
             ));
         }
         let mut launches = Vec::new();
-        for (index, (rerun, inputs)) in armed.runs().into_iter().enumerate() {
+        for (index, (rerun, inputs)) in armed.runs(prepared.is_in_place()).into_iter().enumerate() {
             let poison = op::derive_seed(seed, 64 + index as u64);
             prepared.refill(device, &input_sets[0].inputs(), OutputState::Poisoned, poison)?;
             prepared.rewrite_inputs(device)?;
@@ -406,7 +413,7 @@ impl<O: Op> TimedKernel<'_, O> {
                 second.refill(device, &input_sets[1].arrangement)?;
             }
             armed.run(device, &rerun)?;
-            let mut observed = kernel.observe_memory(device, &prepared, None)?;
+            let mut observed = kernel.observe_memory(device, &prepared, Vec::new())?;
             if let Some(second) = &second {
                 second.add_observations(&mut observed, device)?;
             }
@@ -554,42 +561,56 @@ fn place_text(place: &vgpu::Place) -> String {
 /// A run on the virtual GPU, with its counters.
 struct VirtualRun<'a> {
     family: &'a Family,
-    entry: Entry,
+    /// The kernel and the geometry of every launch.
+    launches: Vec<(Entry, Geometry)>,
     device: &'a VirtualDevice,
-    geometry: Geometry,
     observed: &'a LaunchObservation,
 }
 
 impl VirtualRun<'_> {
-    fn counted(&self, times: u64, memory: f64) -> Result<CountedLaunch<'_>, CandidateFailure> {
-        let report = self.observed.report.as_ref();
-        let counters = report.and_then(|report| report.counters.as_ref());
-        let counters = counters.ok_or_else(|| CandidateFailure::other("the run has no counters"))?;
-        let blocks: u64 = self.geometry.grid.iter().map(|&extent| u64::from(extent)).product();
-        let counted = CountedLaunch {
-            counters: if times > 1 { counters.scaled(times, memory) } else { counters.clone() },
-            entry: &self.entry,
-            chip: self.device.chip(),
-            blocks: blocks * times.max(1),
-            threads_per_block: self.geometry.block.iter().product(),
-            shared_bytes: self.geometry.shared_bytes,
-        };
-        Ok(counted.with_spills())
+    /// The counted launches in their order.
+    fn counted(&self, times: u64, memory: f64) -> Result<Vec<CountedLaunch<'_>>, CandidateFailure> {
+        if self.observed.reports.len() != self.launches.len() {
+            return Err(CandidateFailure::other("the run has no counters"));
+        }
+        let mut all = Vec::new();
+        for (report, (entry, geometry)) in self.observed.reports.iter().zip(&self.launches) {
+            let counters = report.counters.as_ref();
+            let counters = counters.ok_or_else(|| CandidateFailure::other("the run has no counters"))?;
+            let blocks: u64 = geometry.grid.iter().map(|&extent| u64::from(extent)).product();
+            let launch = CountedLaunch {
+                counters: if times > 1 { counters.scaled(times, memory) } else { counters.clone() },
+                entry,
+                chip: self.device.chip(),
+                blocks: blocks * times.max(1),
+                threads_per_block: geometry.block.iter().product(),
+                shared_bytes: geometry.shared_bytes,
+            };
+            all.push(launch.with_spills());
+        }
+        Ok(all)
     }
 
     fn modelled(&self) -> Result<WorkerReply, CandidateFailure> {
         let counted = self.counted(1, 1.0)?;
-        let modelled = counted.modelled();
+        let sequence = counted::sequence(&counted)
+            .ok_or_else(|| CandidateFailure::other("the kernel was not launched"))?;
         Ok(WorkerReply::Modelled(Modelled {
             gpu: self.device.chip().id.to_owned(),
-            time_us: modelled.time,
-            limiter: modelled.bottleneck.name().to_owned(),
-            counts: counted.counts(),
+            time_us: sequence.time,
+            limiter: sequence.longest.modelled().bottleneck.name().to_owned(),
+            counts: counted.iter().map(CountedLaunch::counts).reduce(LaunchCounts::plus).unwrap_or_default(),
         }))
     }
 
     fn metrics_reply(&self, times: u64, memory: f64) -> Result<WorkerReply, CandidateFailure> {
-        let hot_lines = counted::hot_lines(&self.counted(1, 1.0)?.counters, self.family);
-        Ok(WorkerReply::Seen(Box::new(Seen { metrics: self.counted(times, memory)?.metrics(), hot_lines })))
+        let own = self.counted(1, 1.0)?;
+        let not_launched = || CandidateFailure::other("the kernel was not launched");
+        let longest = counted::sequence(&own).ok_or_else(not_launched)?.longest;
+        let hot_lines = counted::hot_lines(&longest.counters, self.family);
+        let scaled = self.counted(times, memory)?;
+        let sequence = counted::sequence(&scaled).ok_or_else(not_launched)?;
+        let metrics = Metrics { time: Some(Time::Modelled(sequence.time)), ..sequence.longest.metrics() };
+        Ok(WorkerReply::Seen(Box::new(Seen { metrics, hot_lines })))
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use attention::{Attention, Problem};
 use lab::StageError;
 use lab::bench::{self, BenchPlan, Subject, SubjectKind};
 use lab::run::{FailureKind, RunState, Timer};
 use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
-use op::Op;
+use op::{OpPeers as _, OpProblems as _};
 
 use super::tuned;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
@@ -17,11 +16,10 @@ use crate::bench_table;
 use crate::cli::{BenchOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, Printer, WARN, styled};
 
-const DEFAULT_SUITE: &str = "headline";
 /// The family that is a baseline for every other family.
-const REFERENCE: &str = "reference";
 /// The default number of warm-up calls.
 const WARMUP: u32 = 10;
 
@@ -30,11 +28,10 @@ impl ResumableCommand for BenchOptions {
 
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
-        let op = Attention;
-        let workbench = Workbench::open(global)?;
-        let plan = plan(op, options, global, &workbench)?;
+        let workbench = Workbench::open(global, &options.kernels.families)?;
+        let plan = plan(options, global, &workbench)?;
         workbench.refuse_unsupported(&options.kernels.families, &plan.subjects, &plan.problems)?;
-        look_up_tuned(&plan, &options.problem, printer)?;
+        look_up_tuned(&workbench.op, &plan, &options.problem, printer)?;
         let mut baselines = options.baseline.clone();
         baselines.retain(|name| name != "none");
         if workbench.is_virtual() && !baselines.is_empty() {
@@ -52,7 +49,9 @@ impl ResumableCommand for BenchOptions {
         let exit = match &done {
             Ok(()) => verdict(&plan, options, &started.opened.run.state()),
             Err(StageError::Stopped) => Exit::Incomplete,
-            Err(error) => return Err(CommandError::missing(error.to_string())),
+            Err(_) => {
+                return Err(done.map_or_else(CommandError::from, |()| CommandError::missing("no result")));
+            }
         };
         let folder = started.opened.run.folder().to_owned();
         let (state, written) = started.opened.finish(exit)?;
@@ -71,17 +70,22 @@ impl ResumableCommand for BenchOptions {
 
 /// The plan of a bench, from its options.
 pub fn plan<'w>(
-    op: Attention,
     options: &BenchOptions,
     global: &Global,
     workbench: &'w Workbench<'_>,
 ) -> Result<BenchPlan<'w, Problem>, CommandError> {
-    let named = options.suite.as_deref().or(options.problem.is_empty().then_some(DEFAULT_SUITE));
-    let suite = named.map(|name| suite::find(&op, name)).transpose()?;
-    let problems = workbench::problems(&options.problem, suite.as_ref())?;
+    let op = &workbench.op;
+    let default = || op.suites().first().map(|suite| suite.name.clone());
+    let named = options.suite.clone().or_else(|| default().filter(|_| options.problem.is_empty()));
+    let suite = named.map(|name| suite::find(op, &name)).transpose()?;
+    let mut names = options.problem.clone();
+    if names.is_empty() && suite.is_none() {
+        names = op.default_problems();
+    }
+    let problems = workbench::problems(op, &names, suite.as_ref())?;
     let virtual_device = workbench.is_virtual();
     let wanted = suite.as_ref().map(|suite| suite.baselines.as_slice()).unwrap_or_default();
-    let subjects = subjects(op, options, workbench, wanted)?;
+    let subjects = subjects(options, workbench, wanted)?;
     let mut timers = vec![Timer::GraphHot];
     timers.extend(options.cold.then_some(Timer::GraphCold));
     timers.extend(options.eager.then_some(Timer::Eager));
@@ -116,69 +120,69 @@ pub fn plan<'w>(
 
 /// Resolves `tuned` and `best`, if the plan has them. The named problems must have a pick for `tuned`.
 fn look_up_tuned(
+    op: &AnyOp,
     plan: &BenchPlan<'_, Problem>,
     named: &[String],
     printer: &Printer,
 ) -> Result<(), CommandError> {
-    let named = workbench::problems(named, None)?;
-    let others: Vec<Problem> = plan.problems.iter().filter(|it| !named.contains(it)).copied().collect();
+    let named = workbench::problems(op, named, None)?;
+    let others: Vec<Problem> = plan.problems.iter().filter(|it| !named.contains(it)).cloned().collect();
     for subject in &plan.subjects {
         if let SubjectKind::Chosen { catalog } = &subject.kind {
-            tuned::show_choices(catalog, &plan.problems, &plan.device, printer)?;
+            tuned::show_choices(op, catalog, &plan.problems, &plan.device, printer)?;
         }
     }
-    tuned::look_up(&tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
+    tuned::look_up(op, &tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
 }
 
 /// The subjects: the baselines, then the kernels.
 fn subjects<'w>(
-    op: Attention,
     options: &BenchOptions,
     workbench: &'w Workbench<'_>,
     suite_baselines: &[String],
 ) -> Result<Vec<Subject<'w>>, CommandError> {
     let virtual_device = workbench.is_virtual();
-    let peers = op.peers();
-    let peer_names = peers.map(|peers| peers.names).unwrap_or_default();
+    let peers = workbench.op.peers();
+    let peer_names = peers.as_ref().map(|peers| peers.names.clone()).unwrap_or_default();
+    // The family that is written to be obvious is a baseline everywhere.
+    let plain = workbench.op.plain_family(&workbench.catalog);
+    let plain_name = plain.map(|family| family.name.clone());
     let mut baselines: Vec<String> = match (options.baseline.as_slice(), suite_baselines) {
-        ([], []) => peer_names.iter().map(|name| (*name).to_owned()).chain([REFERENCE.to_owned()]).collect(),
-        ([], some) => some.iter().cloned().chain([REFERENCE.to_owned()]).collect(),
+        ([], []) => peer_names.iter().cloned().chain(plain_name.clone()).collect(),
+        ([], some) => some.iter().cloned().chain(plain_name.clone()).collect(),
         (some, _) => some.iter().filter(|name| *name != "none").cloned().collect(),
     };
     baselines.extend(options.require.iter().cloned());
     let mut subjects: Vec<Subject<'w>> = Vec::new();
     let mut reference = false;
     for name in &baselines {
-        if name == REFERENCE {
+        if Some(name) == plain_name.as_ref() {
             reference = true;
-        } else if let (Some(peers), Some(name)) = (peers, peer_names.iter().find(|known| *known == name)) {
-            let subject = Subject::peer(peers.package, name);
+        } else if let (Some(peers), Some(name)) = (&peers, peer_names.iter().find(|known| *known == name)) {
+            let subject = Subject::peer(&peers.package, name);
             if !virtual_device && subjects.iter().all(|known| known.name != subject.name) {
                 subjects.push(subject);
             }
         } else {
-            let hint = format!("baselines: {}, {REFERENCE}, none", peer_names.join(", "));
+            let known: Vec<String> = peer_names.iter().cloned().chain(plain_name.clone()).collect();
+            let hint = format!("baselines: {}, none", known.join(", "));
             return Err(CommandError::usage(format!("there is no baseline `{name}`")).hint(hint));
         }
     }
     let kernels =
         workbench.kernels(&options.kernels.families, &options.kernels.preset, &options.kernels.knobs.set)?;
-    let has_reference = kernels.iter().any(is_reference);
-    if reference && !has_reference && !virtual_device {
-        let family = workbench.catalog.family(REFERENCE)?;
+    let is_plain = |subject: &Subject<'_>| matches!(&subject.kind, SubjectKind::Kernel { family, .. } if Some(&family.name) == plain_name.as_ref());
+    let has_reference = kernels.iter().any(is_plain);
+    if let Some(family) = plain.filter(|_| reference && !has_reference && !virtual_device) {
         let preset = family.presets.first().map(|preset| preset.name.clone());
         let subject = Subject::kernel(family, preset, Vec::new());
         subjects.push(Subject { is_baseline: true, is_candidate: false, ..subject });
     }
     for kernel in kernels {
-        let is_baseline = reference && is_reference(&kernel) && !virtual_device;
+        let is_baseline = reference && is_plain(&kernel) && !virtual_device;
         subjects.push(Subject { is_baseline, ..kernel });
     }
     Ok(subjects)
-}
-
-fn is_reference(subject: &Subject<'_>) -> bool {
-    matches!(&subject.kind, SubjectKind::Kernel { family, .. } if family.name == REFERENCE)
 }
 
 /// The exit code of a run that was not stopped.

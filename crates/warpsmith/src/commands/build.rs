@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use attention::{Attention, Problem};
 use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
 use family::tuned::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
@@ -15,6 +14,7 @@ use serde::Serialize;
 use crate::cli::{BuildOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::AnyOp;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 use crate::progress::{self, Installation};
 use crate::snippet;
@@ -162,7 +162,7 @@ fn plan_one<'a>(
     let device = || super::device(global);
     let preset = options.preset.as_deref();
     let candidate = match &options.problem {
-        Some(problem) => candidate_for(family, problem, options, &device()?, printer)?,
+        Some(problem) => candidate_for(family, problem, options, (&device()?, catalog), printer)?,
         None if preset.is_some_and(is_tuned) => {
             return Err(CommandError::usage("`--preset tuned` needs a problem")
                 .hint("add --problem NAME; `warpsmith kernels FAMILY` lists the tuned picks"));
@@ -184,15 +184,16 @@ fn candidate_for(
     family: &Family,
     problem: &str,
     options: &BuildOptions,
-    device: &Device,
+    (device, catalog): (&Device, &Catalog),
     printer: &Printer,
 ) -> Result<Candidate, CommandError> {
-    let problem: Problem = problem.parse().map_err(op::Refusal::from)?;
+    let op = AnyOp::named(&family.op, catalog)?;
+    let problem = op.problem(problem)?;
     let preset = options.preset.as_deref();
     if preset.is_some_and(is_tuned) {
-        super::tuned::look_up(&[family], (&[problem], &[]), device, printer)?;
+        super::tuned::look_up(&op, &[family], (std::slice::from_ref(&problem), &[]), device, printer)?;
     }
-    Ok(tuned::candidate(&Attention, family, preset, &options.knobs.set, (&problem, device))?)
+    Ok(tuned::candidate(&op, family, preset, &options.knobs.set, (&problem, device))?)
 }
 
 /// The jobs for every preset and every target, and the errors of families whose manifest is invalid.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use attention::Attention;
 use chips::{Chip, Target};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
@@ -17,7 +16,7 @@ use lab::check::{
     PlanSize, cut_to_size,
 };
 use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
-use op::{CheckDevice, Op, Refusal};
+use op::{CheckDevice, OpInputs as _, OpProblems as _, Refusal};
 use serde::Serialize;
 use vgpu::Checks;
 
@@ -27,6 +26,7 @@ use crate::cli::{CheckOptions, Global, MAX_CASES};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::findings;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
 use crate::quote;
@@ -49,15 +49,16 @@ const MAX_LINES: usize = 40;
 
 /// Checks kernels on problems.
 pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let op = Attention;
     ci_output::require_writable(&options.ci)?;
     let catalog = Catalog::load(global.kernels.as_deref())?;
+    let op = &AnyOp::of_command(global.op.as_deref(), &options.kernels.families, &catalog)?;
     let device = super::device(global)?;
     let target = device.target();
     let (plan, problems) = plan(op, options, global, &catalog, &device)?;
     look_up_tuned(op, options, &plan, &problems, printer)?;
-    let extent = plan.extent(&op);
+    let extent = plan.extent(op);
     require_supported(op, options, &plan, &extent)?;
+    op.require_reference()?;
 
     let compiler = super::build::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
@@ -88,13 +89,13 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     }
     let environment = CheckEnvironment { compiler: &compiler, device: &open_device, threads, stop: &stop };
     let started = Instant::now();
-    let requests = plan.requests(&op, &compiler);
+    let requests = plan.requests(op, &compiler);
     let bar = progress::counting(requests.len() as u64, "compiling");
     check::compile(&requests, &environment, &|| bar.inc(1))
         .map_err(|error| CommandError::missing(error.to_string()))?;
     bar.finish_and_clear();
     let bar = progress::counting(extent.verdicts as u64, "checking");
-    let verdicts = check::run(&op, &plan, &environment, &|verdict| {
+    let verdicts = check::run(op, &plan, &environment, &|verdict| {
         if !verdict.passed() {
             bar.suspend(|| printer.message(&format!("{}: {}", styled(BAD, "failed"), title(verdict))));
         }
@@ -132,12 +133,12 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
 
 /// The plan of a check and its problems before they are reduced, from the options.
 fn plan<'c>(
-    op: Attention,
+    op: &AnyOp,
     options: &CheckOptions,
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
-) -> Result<(CheckPlan<'c, attention::Problem>, Vec<attention::Problem>), CommandError> {
+) -> Result<(CheckPlan<'c, Problem>, Vec<Problem>), CommandError> {
     let all = op.classes();
     let unknown = |name: &&String| *name != "all" && !all.contains(&name.as_str());
     if let Some(name) = options.class.iter().find(unknown) {
@@ -162,32 +163,32 @@ fn plan<'c>(
 
 /// Resolves `tuned`, if it is a preset of the plan.
 fn look_up_tuned(
-    op: Attention,
+    op: &AnyOp,
     options: &CheckOptions,
-    plan: &CheckPlan<'_, attention::Problem>,
-    problems: &[attention::Problem],
+    plan: &CheckPlan<'_, Problem>,
+    problems: &[Problem],
     printer: &Printer,
 ) -> Result<(), CommandError> {
     let subjects = plan.groups.iter().flat_map(|group| &group.subjects);
     let tuned = subjects.filter(|subject| subject.preset.as_deref().is_some_and(is_tuned));
     let families: Vec<&Family> = tuned.map(|subject| subject.family).collect();
     let named = options.problem.iter().map(|name| op.problems(name)).collect::<Result<Vec<_>, _>>()?.concat();
-    let others: Vec<_> = problems.iter().filter(|problem| !named.contains(problem)).copied().collect();
-    tuned::look_up(&families, (&named, &others), &plan.device, printer)
+    let others: Vec<_> = problems.iter().filter(|problem| !named.contains(problem)).cloned().collect();
+    tuned::look_up(op, &families, (&named, &others), &plan.device, printer)
 }
 
 /// The problems to check.
 struct Selection {
-    problems: Vec<attention::Problem>,
+    problems: Vec<Problem>,
     /// Edge-case shapes. The small ones are checked with every class of inputs.
-    edges: Vec<attention::Problem>,
+    edges: Vec<Problem>,
     /// Whether the user named no problem and no suite.
     is_sweep: bool,
 }
 
 impl Selection {
-    fn new(op: Attention, options: &CheckOptions, global: &Global) -> Result<Self, Refusal> {
-        let expand = |names: &[String]| -> Result<Vec<attention::Problem>, Refusal> {
+    fn new(op: &AnyOp, options: &CheckOptions, global: &Global) -> Result<Self, Refusal> {
+        let expand = |names: &[String]| -> Result<Vec<Problem>, Refusal> {
             let problems: Result<Vec<_>, _> = names.iter().map(|name| op.problems(name)).collect();
             Ok(problems?.into_iter().flatten().collect())
         };
@@ -197,7 +198,7 @@ impl Selection {
         }
         let mut problems = expand(&options.problem)?;
         for suite in &options.suite {
-            problems.extend(lab::suite::find(&op, suite)?.problems);
+            problems.extend(lab::suite::find(op, suite)?.problems);
         }
         let draws = 0..options.fuzz.unwrap_or(0);
         problems.extend(draws.map(|index| op.fuzzed(global.seed.wrapping_add(index))));
@@ -205,7 +206,7 @@ impl Selection {
     }
 
     /// Returns an error for more cases than a check could finish, before they are allocated.
-    fn require_bounded(&self, op: Attention, options: &CheckOptions) -> Result<(), CommandError> {
+    fn require_bounded(&self, op: &AnyOp, options: &CheckOptions) -> Result<(), CommandError> {
         let classes = op.classes().len().max(options.class.len()) as u64;
         let problems = (self.problems.len() + self.edges.len()) as u64;
         let cases = problems.saturating_mul(classes).saturating_mul(options.seeds);
@@ -220,21 +221,15 @@ impl Selection {
         Err(CommandError::usage(message).hint("lower --seeds or --fuzz, or name a --problem and a --class"))
     }
 
-    fn cases(
-        &self,
-        op: Attention,
-        options: &CheckOptions,
-        global: &Global,
-        limit: f64,
-    ) -> Vec<Case<attention::Problem>> {
+    fn cases(&self, op: &AnyOp, options: &CheckOptions, global: &Global, limit: f64) -> Vec<Case<Problem>> {
         let all = op.classes();
         let mut cases = Vec::new();
         // A sweep checks every class on its small shapes. For named problems, every class is checked on a small part.
         let parts: &[_] = if options.class.is_empty() && !self.is_sweep { &self.problems } else { &[] };
-        let parts: Vec<_> = parts.iter().copied().filter(|it| op.work(it).flops > SMALL_FLOPS).collect();
+        let parts: Vec<_> = parts.iter().filter(|it| op.work(it).flops > SMALL_FLOPS).cloned().collect();
         let sets = [(&self.problems, false, limit), (&self.edges, true, limit), (&parts, true, SMALL_FLOPS)];
         for (problems, edges, limit) in sets {
-            for (problem, cut_from) in cut_to_size(&op, problems, limit) {
+            for (problem, cut_from) in cut_to_size(op, problems, limit) {
                 let flops = op.work(&problem).flops;
                 let small = flops <= SMALL_FLOPS;
                 let classes: Vec<&str> = match options.class.as_slice() {
@@ -253,6 +248,7 @@ impl Selection {
                     for offset in 0..options.seeds {
                         let seed = global.secret_seed().wrapping_add(offset);
                         let cut_from = cut_from.clone();
+                        let problem = problem.clone();
                         cases.push(Case { problem, cut_from, class: class.to_owned(), seed, depth });
                     }
                 }
@@ -264,19 +260,11 @@ impl Selection {
 
 /// The subjects: every preset of every family, or the named ones.
 fn subjects<'c>(
-    op: Attention,
+    op: &AnyOp,
     options: &CheckOptions,
     catalog: &'c Catalog,
 ) -> Result<Vec<CheckSubject<'c>>, CommandError> {
-    let mut families: Vec<&Family> = Vec::new();
-    if options.kernels.families.is_empty() {
-        for entry in catalog.entries().iter().filter(|entry| entry.op == op.name()) {
-            families.push(entry.family.as_ref().map_err(|error| CommandError::usage(error.to_string()))?);
-        }
-    }
-    for name in &options.kernels.families {
-        families.push(catalog.family(name)?);
-    }
+    let families = op.named_families(&options.kernels.families, catalog)?;
     let mut subjects = Vec::new();
     for family in families {
         if options.kernels.preset.is_empty() && !options.kernels.knobs.set.is_empty() {
@@ -310,9 +298,9 @@ fn subjects<'c>(
 
 /// Returns an error if a named kernel does not support a named problem. A sweep only counts unsupported combinations.
 fn require_supported(
-    op: Attention,
+    op: &AnyOp,
     options: &CheckOptions,
-    plan: &CheckPlan<'_, attention::Problem>,
+    plan: &CheckPlan<'_, Problem>,
     extent: &PlanSize,
 ) -> Result<(), CommandError> {
     // A kernel named by its preset or knobs must support every named problem; of a named family, one preset must.
@@ -320,7 +308,7 @@ fn require_supported(
     let subjects: Vec<&CheckSubject<'_>> = plan.groups.iter().flat_map(|group| &group.subjects).collect();
     for name in &options.problem {
         for problem in op.problems(name)? {
-            let refusal = |subject: &&CheckSubject<'_>| subject.candidate(&op, &problem, &plan.device).err();
+            let refusal = |subject: &&CheckSubject<'_>| subject.candidate(op, &problem, &plan.device).err();
             if exact {
                 subjects.iter().find_map(refusal).map_or(Ok(()), Err)?;
             }

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use attention::Attention;
 use family::tuned::{Pick, Table, is_tuned};
 use family::{Candidate, Family};
 use gpu::device::Device;
@@ -18,7 +17,7 @@ use lab::stats::Stopping;
 use lab::suite;
 use lab::words::count;
 use lab::worker::Limits;
-use op::Op;
+use op::OpProblems as _;
 use serde::Serialize;
 
 use super::workbench::BUILD_LIMIT;
@@ -27,6 +26,7 @@ use crate::cli::{EvolveOptions, Global, ProposerInformation};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::layout;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::tables;
@@ -35,9 +35,6 @@ use crate::tables;
 pub const BUDGET: u32 = 128;
 /// The number of candidates with `--quick`.
 pub const QUICK_BUDGET: u32 = 32;
-/// The family to search if the user names none.
-pub const DEFAULT_FAMILY: &str = "mma";
-const DEFAULT_PROBLEM: &str = "mission";
 /// The environment variable with the key of an endpoint. A flag would be visible in the list of processes and in the
 /// log.
 const KEY_VARIABLE: &str = "WARPSMITH_API_KEY";
@@ -54,7 +51,7 @@ impl ResumableCommand for EvolveOptions {
 
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
-        let workbench = Workbench::open(global)?;
+        let workbench = Workbench::open(global, options.family.as_slice())?;
         let plan = plan(options, global, &workbench, printer)?;
         let started = workbench.begin(Self::NAME, execution)?;
         let display = SearchDisplay::new(plan.budget, printer);
@@ -120,21 +117,22 @@ fn plan<'w>(
     global: &Global,
     workbench: &'w Workbench<'_>,
     printer: &Printer,
-) -> Result<EvolvePlan<'w, attention::Problem>, CommandError> {
-    let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
-    let suite = options.suite.as_deref().map(|name| suite::find(&Attention, name)).transpose()?;
+) -> Result<EvolvePlan<'w, Problem>, CommandError> {
+    let op = &workbench.op;
+    let family = family(options.family.as_deref(), workbench)?;
+    let suite = options.suite.as_deref().map(|name| suite::find(op, name)).transpose()?;
     let mut names = options.problem.clone();
     if names.is_empty() && suite.is_none() {
-        names.push(DEFAULT_PROBLEM.to_owned());
+        names.push(op.default_problem());
     }
-    let problems = workbench::problems(&names, suite.as_ref())?;
+    let problems = workbench::problems(op, &names, suite.as_ref())?;
     let (baseline, baseline_knobs) = if options.preset.as_deref().is_some_and(is_tuned) {
-        super::tuned::look_up(&[family], (&problems, &[]), &workbench.device, printer)?;
-        let tuned = tuned_baseline(family, &options.knobs.set, &problems, &workbench.device)?;
+        super::tuned::look_up(op, &[family], (&problems, &[]), &workbench.device, printer)?;
+        let tuned = tuned_baseline(op, family, &options.knobs.set, (&problems, &workbench.device))?;
         (tuned.preset.clone(), tuned.changes(family))
     } else {
         (
-            baseline(family, options.preset.as_deref(), &options.knobs.set, &problems)?,
+            baseline(op, family, options.preset.as_deref(), &options.knobs.set, &problems)?,
             options.knobs.set.clone(),
         )
     };
@@ -197,15 +195,25 @@ pub fn limits(is_virtual: bool, limit: Option<f64>) -> Limits {
     Limits { build: BUILD_LIMIT, answer: Duration::from_secs_f64(answer), resident_bytes: 16 << 30 }
 }
 
+/// The family to search: the named one, or the op's default. An op's name stands for its default family.
+pub fn family<'w>(named: Option<&str>, workbench: &'w Workbench<'_>) -> Result<&'w Family, CommandError> {
+    let (op, catalog) = (&workbench.op, &workbench.catalog);
+    match named {
+        Some(name) if name != op.name() => op.family(name, catalog),
+        _ => op.search_family(catalog),
+    }
+}
+
 /// The preset to start from: the named one, or the first that supports every problem.
 pub fn baseline(
+    op: &AnyOp,
     family: &Family,
     named: Option<&str>,
     set: &[(String, String)],
-    problems: &[attention::Problem],
+    problems: &[Problem],
 ) -> Result<Option<String>, CommandError> {
     let supports = |preset: Option<&str>| {
-        problems.iter().try_for_each(|problem| Attention.candidate(family, preset, set, problem).map(drop))
+        problems.iter().try_for_each(|problem| op.candidate(family, preset, set, problem).map(drop))
     };
     if let Some(name) = named {
         supports(Some(name))?;
@@ -220,13 +228,13 @@ pub fn baseline(
 
 /// The tuned setting to start from. It must be the same for every problem.
 fn tuned_baseline(
+    op: &AnyOp,
     family: &Family,
     set: &[(String, String)],
-    problems: &[attention::Problem],
-    device: &Device,
+    (problems, device): (&[Problem], &Device),
 ) -> Result<Candidate, CommandError> {
-    let candidate = |problem: &attention::Problem| {
-        op::tuned::candidate(&Attention, family, Some(family::tuned::PRESET), set, (problem, device))
+    let candidate = |problem: &Problem| {
+        op::tuned::candidate(op, family, Some(family::tuned::PRESET), set, (problem, device))
     };
     let candidates = problems.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
     let one = candidates.first().filter(|one| candidates.iter().all(|it| it.knobs == one.knobs));

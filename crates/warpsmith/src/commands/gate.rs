@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use attention::Attention;
+use family::Catalog;
 use lab::gate::{GateRequest, Leaderboard, LeaderboardError, judge, output, update};
 use lab::run::{RunOutcome, RunState, Timer};
 use lab::suite;
 
 use crate::ci_output;
-use crate::cli::{GateOptions, GateTimer};
+use crate::cli::{GateOptions, GateTimer, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::AnyOp;
 use crate::printer::Printer;
 
 /// Judges a run, by default the latest bench, and optionally updates the leaderboard.
-pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandError> {
+pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ci_output::require_writable(&options.ci)?;
     let folder = match &options.run_dir {
         Some(folder) => super::report::run_folder(folder),
@@ -24,7 +25,9 @@ pub fn run(options: &GateOptions, printer: &Printer) -> Result<Exit, CommandErro
         .map_err(|error| CommandError::usage(error.to_string()).hint("`warpsmith runs` lists the runs"))?;
     let mut problems = Vec::new();
     for name in &options.suite {
-        let suite = suite::find(&Attention, name)?;
+        let catalog = Catalog::load(global.kernels.as_deref())?;
+        let op = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?;
+        let suite = suite::find(&op, name)?;
         problems.extend(suite.problems.iter().map(ToString::to_string));
     }
     let timer = match options.timer {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use attention::{Attention, Problem};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use lab::bench::Subject;
@@ -11,13 +10,14 @@ use lab::profile::ProfileError;
 use lab::record::InversionResult;
 use lab::run::RunState;
 use lab::stats::Stopping;
-use op::Op as _;
+use op::OpProblems as _;
 
 use super::tuned;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::cli::InvertOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, Printer, styled};
 use crate::profile_table;
 
@@ -28,12 +28,12 @@ impl ResumableCommand for InvertOptions {
 
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
-        let workbench = Workbench::open(global)?;
+        let workbench = Workbench::open(global, &options.families)?;
         let names = match options.problem.as_slice() {
-            [] => vec![super::profile::DEFAULT_PROBLEM.to_owned()],
+            [] => vec![workbench.op.default_problem()],
             names => names.to_vec(),
         };
-        let problems = workbench::problems(&names, None)?;
+        let problems = workbench::problems(&workbench.op, &names, None)?;
         let healthy = healthy(options, &workbench, &problems, printer)?;
         let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
@@ -74,13 +74,14 @@ fn healthy<'w>(
     problems: &[Problem],
     printer: &Printer,
 ) -> Result<Vec<Subject<'w>>, CommandError> {
-    let entries = workbench.catalog.entries().iter().filter(|entry| entry.op == Attention.name());
-    let known: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
+    let op = &workbench.op;
+    let known = op.families(&workbench.catalog)?;
     let with_pathologies: Vec<&Family> =
         known.into_iter().filter(|family| !family.pathologies.is_empty()).collect();
     let mut families: Vec<&Family> = Vec::new();
-    for name in &options.families {
-        let family = workbench.catalog.family(name)?;
+    // All families of an op, like no names, means those with pathologies.
+    for name in options.families.iter().filter(|name| *name != op.name()) {
+        let family = op.family(name, &workbench.catalog)?;
         if family.pathologies.is_empty() {
             let names: Vec<&str> = with_pathologies.iter().map(|family| family.name.as_str()).collect();
             return Err(CommandError::usage(format!("{} has no pathologies", family.full_name()))
@@ -91,15 +92,19 @@ fn healthy<'w>(
     if families.is_empty() {
         families = with_pathologies;
     }
+    if families.is_empty() {
+        return Err(CommandError::usage(format!("no family of {} has pathologies", op.name()))
+            .hint("a manifest lists them in [pathologies]"));
+    }
     families
         .into_iter()
         .map(|family| {
             let preset = match &options.preset {
                 Some(preset) => Some(preset.clone()),
-                None => most_refined_preset(family, problems),
+                None => most_refined_preset(op, family, problems),
             };
             if preset.as_deref().is_some_and(is_tuned) {
-                tuned::look_up(&[family], (problems, &[]), &workbench.device, printer)?;
+                tuned::look_up(op, &[family], (problems, &[]), &workbench.device, printer)?;
             } else {
                 family.candidate(preset.as_deref(), &options.knobs.set, &[])?;
             }
@@ -109,21 +114,21 @@ fn healthy<'w>(
 }
 
 /// The default healthy kernel: from the first family that has pathologies for these problems.
-pub fn default_kernel<'c>(catalog: &'c Catalog, problems: &[Problem]) -> Option<Subject<'c>> {
-    let families = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+pub fn default_kernel<'c>(op: &AnyOp, catalog: &'c Catalog, problems: &[Problem]) -> Option<Subject<'c>> {
+    let families = op.families(catalog).ok()?.into_iter();
     let mut with_pathologies = families.filter(|family| !family.pathologies.is_empty());
     with_pathologies.find_map(|family| {
-        Some(Subject::kernel(family, Some(most_refined_preset(family, problems)?), Vec::new()))
+        Some(Subject::kernel(family, Some(most_refined_preset(op, family, problems)?), Vec::new()))
     })
 }
 
 /// The last preset that supports every pathology on every problem. A manifest lists presets from plain to refined.
-fn most_refined_preset(family: &Family, problems: &[Problem]) -> Option<String> {
+fn most_refined_preset(op: &AnyOp, family: &Family, problems: &[Problem]) -> Option<String> {
     let supports_all = |preset: &str| {
         family.pathologies.iter().all(|pathology| {
             let knobs: Vec<(String, String)> =
                 pathology.knobs.iter().map(|(knob, value)| (knob.clone(), value.to_string())).collect();
-            problems.iter().all(|problem| Attention.candidate(family, Some(preset), &knobs, problem).is_ok())
+            problems.iter().all(|problem| op.candidate(family, Some(preset), &knobs, problem).is_ok())
         })
     };
     let presets = family.presets.iter().rev().map(|preset| &preset.name);

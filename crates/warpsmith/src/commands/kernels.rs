@@ -1,6 +1,5 @@
 //! `kernels`: lists the families, or shows all details of one.
 
-use attention::Attention;
 use chips::Target;
 use family::tuned::Pick;
 use family::{Axis, Catalog, Family, Knob, Layout, Limits, Pathology, Preset, Weights};
@@ -10,6 +9,7 @@ use serde::Serialize;
 use crate::cli::{Global, KernelsOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::AnyOp;
 use crate::printer::{BAD, FAINT, Printer, STRONG, WARN, styled};
 use crate::tables::Table;
 
@@ -82,9 +82,9 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
     if let Some(name) = &options.family {
         let family = catalog.family(name)?;
         if printer.is_json() {
-            printer.json("kernel", &describe(family)?);
+            printer.json("kernel", &describe(family, &catalog)?);
         } else {
-            printer.data(&details(family)?);
+            printer.data(&details(family, &catalog)?);
         }
         return Ok(Exit::Success);
     }
@@ -105,7 +105,7 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
             families: Vec<FamilyDocument<'a>>,
             broken: &'a [BrokenFamily<'a>],
         }
-        let families = families.iter().map(|family| describe(family)).collect::<Result<_, _>>()?;
+        let families = families.iter().map(|family| describe(family, &catalog)).collect::<Result<_, _>>()?;
         printer.json("kernels", &Document { families, broken: &broken });
     } else {
         let lines: Vec<String> = families.iter().map(|family| brief(family)).collect();
@@ -117,9 +117,9 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
     Ok(if broken.is_empty() { Exit::Success } else { Exit::UsageError })
 }
 
-fn describe(family: &Family) -> Result<FamilyDocument<'_>, CommandError> {
+fn describe<'f>(family: &'f Family, catalog: &Catalog) -> Result<FamilyDocument<'f>, CommandError> {
     let defaults = family.candidate(None, &[], &[])?;
-    let (tuned, tuned_left_out) = picks(family);
+    let (tuned, tuned_left_out) = picks(family, catalog)?;
     Ok(FamilyDocument {
         op: &family.op,
         name: &family.name,
@@ -148,8 +148,15 @@ fn describe(family: &Family) -> Result<FamilyDocument<'_>, CommandError> {
 }
 
 /// The usable and the unusable picks of the family's tuned table.
-fn picks(family: &Family) -> (Vec<PickDocument<'_>>, Vec<UnusablePickDocument<'_>>) {
-    let (usable, unusable) = op::tuned::picks(&Attention, family);
+fn picks<'f>(
+    family: &'f Family,
+    catalog: &Catalog,
+) -> Result<(Vec<PickDocument<'f>>, Vec<UnusablePickDocument<'f>>), CommandError> {
+    if family.tuned.picks.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let op = AnyOp::named(&family.op, catalog)?;
+    let (usable, unusable) = op::tuned::picks(&op, family);
     let usable = usable
         .into_iter()
         .map(|usable| PickDocument { setting: usable.candidate.label(family), pick: usable.pick })
@@ -162,14 +169,14 @@ fn picks(family: &Family) -> (Vec<PickDocument<'_>>, Vec<UnusablePickDocument<'_
             reason,
         })
         .collect();
-    (usable, unusable)
+    Ok((usable, unusable))
 }
 
 /// The lines of the section about tuned picks.
-fn pick_lines(family: &Family) -> Vec<String> {
-    let (usable, unusable) = picks(family);
+fn pick_lines(family: &Family, catalog: &Catalog) -> Result<Vec<String>, CommandError> {
+    let (usable, unusable) = picks(family, catalog)?;
     if usable.is_empty() && unusable.is_empty() {
-        return vec!["none: this family is not tuned yet".to_owned()];
+        return Ok(vec!["none: this family is not tuned yet".to_owned()]);
     }
     let mut table = Table::new(&["gpu", "problem", "time", "", "setting"], &["time"]);
     for PickDocument { pick, setting } in &usable {
@@ -181,7 +188,7 @@ fn pick_lines(family: &Family) -> Vec<String> {
     for UnusablePickDocument { gpu, problem, reason } in &unusable {
         rows.push(format!("{}: {problem} on {gpu}: {reason}", styled(WARN, "ignored")));
     }
-    rows
+    Ok(rows)
 }
 
 /// The dtypes whose weights are rounded to a type coarser than fp16.
@@ -212,7 +219,7 @@ fn brief(family: &Family) -> String {
 }
 
 /// All details of a family.
-fn details(family: &Family) -> Result<String, CommandError> {
+fn details(family: &Family, catalog: &Catalog) -> Result<String, CommandError> {
     let mut lines = vec![format!("{}  {}", styled(STRONG, family.full_name()), family.description)];
     let mut section = |title: &str, rows: Vec<String>| {
         if !rows.is_empty() {
@@ -273,6 +280,6 @@ fn details(family: &Family) -> Result<String, CommandError> {
         buffers.push(format!("{:>7} total", layout.total_bytes));
     }
     section("Shared memory of the default setting (offset, buffer, bytes)", buffers);
-    section("Tuned picks", pick_lines(family));
+    section("Tuned picks", pick_lines(family, catalog)?);
     Ok(lines.join("\n"))
 }

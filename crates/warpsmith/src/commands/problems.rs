@@ -1,12 +1,13 @@
 //! `problems`: lists the problems that have a short name, or explains one.
 
-use attention::{Attention, Problem};
-use op::Op;
+use family::Catalog;
+use op::OpProblems as _;
 use serde::Serialize;
 
-use crate::cli::ProblemsOptions;
+use crate::cli::{Global, ProblemsOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
@@ -26,11 +27,13 @@ struct NamedProblem {
 }
 
 /// Lists the aliases, or explains the problem that the user names.
-pub fn run(options: &ProblemsOptions, printer: &Printer) -> Result<Exit, CommandError> {
-    let names = options.name.clone().map_or_else(attention::problem::aliases, |name| vec![name]);
+pub fn run(options: &ProblemsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
+    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let op = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?;
+    let names = options.name.clone().map_or_else(|| op.aliases(), |name| vec![name]);
     let mut problems = Vec::new();
     for name in names {
-        problems.extend(Attention.problems(&name)?.iter().map(|problem| named(&name, problem)));
+        problems.extend(op.problems(&name)?.iter().map(|problem| named(&op, &name, problem)));
     }
     if printer.is_json() {
         printer.json("problems", &Document { problems });
@@ -49,20 +52,19 @@ pub fn run(options: &ProblemsOptions, printer: &Printer) -> Result<Exit, Command
         table.row([name, problem, format!("{:.1}", flops / 1e9)]);
     }
     printer.data(&table.text());
-    printer.data(
-        "\nb is the number of sequences, h of heads, s of tokens, d the head dimension. A name means fp16 unless a \
-         dtype follows it: mission-e4m3. `warpsmith problems NAME` explains one problem, and `warpsmith problems \
-         --help` how to write any other.",
-    );
+    printer.data(&format!(
+        "\n{} `warpsmith problems NAME` explains one problem, and `warpsmith problems --help` how to write any other.",
+        op.name_help()
+    ));
     Ok(Exit::Success)
 }
 
-fn named(name: &str, problem: &Problem) -> NamedProblem {
-    let work = Attention.work(problem);
+fn named(op: &AnyOp, name: &str, problem: &Problem) -> NamedProblem {
+    let work = op.work(problem);
     NamedProblem {
         name: name.to_owned(),
         problem: problem.to_string(),
-        meaning: problem.in_words(),
+        meaning: op.in_words(problem),
         flops: work.flops,
         bytes: work.bytes,
     }

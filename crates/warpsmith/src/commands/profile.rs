@@ -1,6 +1,5 @@
 //! `profile`: shows what limits kernels.
 
-use attention::{Attention, Problem};
 use lab::StageError;
 use lab::bench::Subject;
 use lab::profile::{self, ProfileError, ProfilePlan};
@@ -12,37 +11,35 @@ use super::workbench::{self, Execution, ResumableCommand, StartedRun, Workbench}
 use crate::cli::ProfileOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::Problem;
 use crate::printer::{FAINT, styled};
 use crate::profile_table;
-
-/// The problem to profile if the user names none.
-pub const DEFAULT_PROBLEM: &str = "mission";
 
 impl ResumableCommand for ProfileOptions {
     workbench::resumable_command!(Profile, "profile", process.folder);
 
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
-        let op = Attention;
-        let workbench = Workbench::open(global)?;
-        let suite = options.suite.as_deref().map(|name| suite::find(&op, name)).transpose()?;
+        let workbench = Workbench::open(global, &options.kernels.families)?;
+        let op = &workbench.op;
+        let suite = options.suite.as_deref().map(|name| suite::find(op, name)).transpose()?;
         let names = match (options.problem.as_slice(), &suite) {
-            ([], None) => vec![DEFAULT_PROBLEM.to_owned()],
+            ([], None) => vec![op.default_problem()],
             (names, _) => names.to_vec(),
         };
-        let problems = workbench::problems(&names, suite.as_ref())?;
+        let problems = workbench::problems(op, &names, suite.as_ref())?;
         let kernels = workbench.kernels(
             &options.kernels.families,
             &options.kernels.preset,
             &options.kernels.knobs.set,
         )?;
         workbench.refuse_unsupported(&options.kernels.families, &kernels, &problems)?;
-        let named = workbench::problems(&names, None)?;
-        let others: Vec<Problem> = problems.iter().filter(|it| !named.contains(it)).copied().collect();
-        tuned::look_up(&tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;
+        let named = workbench::problems(op, &names, None)?;
+        let others: Vec<Problem> = problems.iter().filter(|it| !named.contains(it)).cloned().collect();
+        tuned::look_up(op, &tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;
         let subjects: Vec<(Subject<'_>, Problem)> = problems
             .iter()
-            .flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), *problem)))
+            .flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), problem.clone())))
             .collect();
         let plan = ProfilePlan {
             device: workbench.device.clone(),
@@ -64,7 +61,7 @@ impl ResumableCommand for ProfileOptions {
             Ok(()) => (verdict(&started.opened.run.state()), None),
             Err(ProfileError::Stage(StageError::Stopped)) => (Exit::Incomplete, None),
             Err(ProfileError::Ncu(error)) => (Exit::MissingRequirement, Some(CommandError::from(&error))),
-            Err(error) => return Err(CommandError::missing(error.to_string())),
+            Err(ProfileError::Stage(error)) => return Err(error.into()),
         };
         finish(Self::NAME, started, exit, failure, execution, profile_table::profiles)
     }

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use attention::{Attention, Problem};
 use family::Family;
 use family::tuned::Table;
 use lab::bench::{self, Subject, SubjectKind};
@@ -14,13 +13,14 @@ use lab::run::{Event, FailureKind, RunState, Timer, TrialResult};
 use lab::stats::geometric_mean;
 use lab::words::count;
 use lab::{Session, StageError};
-use op::Op;
+use op::OpProblems as _;
 
-use super::evolve::{BUDGET, DEFAULT_FAMILY, QUICK_BUDGET, SearchDisplay};
+use super::evolve::{BUDGET, QUICK_BUDGET, SearchDisplay};
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::cli::{BenchOptions, Global, PROCESSES, ReproOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
 use crate::tables;
 
@@ -38,12 +38,12 @@ impl ResumableCommand for ReproOptions {
 
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
-        let workbench = Workbench::open(global)?;
-        let family = workbench.catalog.family(options.family.as_deref().unwrap_or(DEFAULT_FAMILY))?;
+        let workbench = Workbench::open(global, options.family.as_slice())?;
+        let family = super::evolve::family(options.family.as_deref(), &workbench)?;
         let strategy = search::strategies::by_name(&options.strategy)
             .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
         let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
-        let skipped = skip_large_problems(&mut plan, workbench.is_virtual());
+        let skipped = skip_large_problems(&workbench.op, &mut plan, workbench.is_virtual());
         let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
@@ -91,19 +91,23 @@ fn bench_plan<'w>(
         processes: PROCESSES,
         ..BenchOptions::default()
     };
-    super::bench::plan(Attention, &options, global, workbench)
+    super::bench::plan(&options, global, workbench)
 }
 
 /// Removes the problems that take too long on the virtual GPU, unless all do. Returns a note that names them.
-fn skip_large_problems(plan: &mut bench::BenchPlan<'_, Problem>, is_virtual: bool) -> Option<String> {
+fn skip_large_problems(
+    op: &AnyOp,
+    plan: &mut bench::BenchPlan<'_, Problem>,
+    is_virtual: bool,
+) -> Option<String> {
     if !is_virtual {
         return None;
     }
-    let fits = |problem: &Problem| Attention.work(problem).flops <= VIRTUAL_FLOPS;
+    let fits = |problem: &Problem| op.work(problem).flops <= VIRTUAL_FLOPS;
     if !plan.problems.iter().any(fits) {
         return None;
     }
-    let (kept, skipped): (Vec<Problem>, Vec<Problem>) = plan.problems.iter().copied().partition(fits);
+    let (kept, skipped): (Vec<Problem>, Vec<Problem>) = plan.problems.iter().cloned().partition(fits);
     plan.problems = kept;
     // Targets are for measured times only.
     plan.targets.clear();
@@ -132,7 +136,7 @@ struct Repro<'a> {
     workbench: &'a Workbench<'a>,
     family: &'a Family,
     strategy: search::strategies::Entry,
-    session: Session<'a, Attention>,
+    session: Session<'a, AnyOp>,
     printer: &'a Printer,
 }
 
@@ -186,12 +190,16 @@ impl<'a> Repro<'a> {
         let problems: Vec<Problem> = plan
             .problems
             .iter()
-            .copied()
-            .filter(|problem| super::evolve::baseline(self.family, None, &[], &[*problem]).is_ok())
+            .filter(|problem| {
+                let one = std::slice::from_ref(*problem);
+                super::evolve::baseline(&self.workbench.op, self.family, None, &[], one).is_ok()
+            })
+            .cloned()
             .collect();
         let baseline = match best_preset(&state, self.family, &problems) {
             Some(preset) => Some(preset),
-            None => super::evolve::baseline(self.family, None, &[], &problems).map_err(Stop::Failure)?,
+            None => super::evolve::baseline(&self.workbench.op, self.family, None, &[], &problems)
+                .map_err(Stop::Failure)?,
         };
         let is_virtual = self.workbench.is_virtual();
         let search = evolve::EvolvePlan {
@@ -227,7 +235,7 @@ impl<'a> Repro<'a> {
     /// Profiles the kernels of the final bench on the first problem. If the profiler cannot be used, a note says so and
     /// the run continues.
     fn profile(&self, final_plan: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
-        let Some(&problem) = final_plan.problems.first() else { return Ok(()) };
+        let Some(problem) = final_plan.problems.first().cloned() else { return Ok(()) };
         let state = self.session.run.state();
         let is_profiled = |subject: &Subject<'_>| {
             state.profiles.keys().any(|of| of.subject == subject.name && of.problem == problem.to_string())
@@ -235,7 +243,7 @@ impl<'a> Repro<'a> {
         let kernels =
             final_plan.subjects.iter().filter(|subject| subject.is_candidate && !is_profiled(subject));
         let subjects: Vec<(Subject<'a>, Problem)> =
-            kernels.map(|subject| (subject.clone(), problem)).collect();
+            kernels.map(|subject| (subject.clone(), problem.clone())).collect();
         let plan = profile::ProfilePlan {
             device: final_plan.device.clone(),
             subjects,
@@ -254,8 +262,12 @@ impl<'a> Repro<'a> {
 
     /// Measures the pathologies of the first family that has some, on the first problem.
     fn invert(&self, final_plan: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
-        let Some(&problem) = final_plan.problems.first() else { return Ok(()) };
-        let Some(healthy) = super::invert::default_kernel(&self.workbench.catalog, &[problem]) else {
+        let Some(problem) = final_plan.problems.first().cloned() else { return Ok(()) };
+        let Some(healthy) = super::invert::default_kernel(
+            &self.workbench.op,
+            &self.workbench.catalog,
+            std::slice::from_ref(&problem),
+        ) else {
             return self.note(Some(format!("no family has pathologies for {problem}")));
         };
         let tried = self.session.run.state().inversions;

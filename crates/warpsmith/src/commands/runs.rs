@@ -1,13 +1,14 @@
 //! `runs`: lists runs, or shows the times of one problem over runs.
 
-use attention::Attention;
+use family::Catalog;
 use lab::run::{RunSummary, TrendPoint, list, trend};
-use op::Op;
+use op::OpProblems as _;
 use serde::Serialize;
 
-use crate::cli::RunsOptions;
+use crate::cli::{Global, RunsOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::AnyOp;
 use crate::printer::{BAD, FAINT, Printer, styled};
 use crate::tables::Table;
 
@@ -17,12 +18,12 @@ struct Runs {
 }
 
 /// Lists the runs of a folder, latest first.
-pub fn run(options: &RunsOptions, printer: &Printer) -> Result<Exit, CommandError> {
+pub fn run(options: &RunsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = &options.run_dir;
     let runs = list(folder)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", folder.display())))?;
     if let Some(problem) = &options.trend {
-        return show_trend(&runs, problem, printer);
+        return show_trend(&runs, problem, global, printer);
     }
     if printer.is_json() {
         printer.json("runs", &Runs { runs });
@@ -54,8 +55,14 @@ struct Trend {
 }
 
 /// Shows the fastest kernel on a problem, run by run.
-fn show_trend(runs: &[RunSummary], problem: &str, printer: &Printer) -> Result<Exit, CommandError> {
-    let problems = Attention.problems(problem)?;
+fn show_trend(
+    runs: &[RunSummary],
+    problem: &str,
+    global: &Global,
+    printer: &Printer,
+) -> Result<Exit, CommandError> {
+    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let problems = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?.problems(problem)?;
     let [one] = problems.as_slice() else {
         return Err(CommandError::usage(format!("`{problem}` names several problems; name one")));
     };

@@ -1,14 +1,15 @@
 //! `suites`: lists the built-in suites, or shows one.
 
-use attention::{Attention, Problem};
+use family::Catalog;
 use lab::suite::{self, Suite, Target};
 use lab::words::count;
-use op::Op;
+use op::OpProblems as _;
 use serde::Serialize;
 
-use crate::cli::SuitesOptions;
+use crate::cli::{Global, SuitesOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
@@ -27,16 +28,18 @@ struct SuiteDocument {
 }
 
 /// Lists the built-in suites, or shows the one that the user names.
-pub fn run(options: &SuitesOptions, printer: &Printer) -> Result<Exit, CommandError> {
+pub fn run(options: &SuitesOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
+    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let op = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?;
     let names: Vec<String> = match &options.name {
         Some(name) => vec![name.clone()],
-        None => Attention.suites().iter().map(|suite| suite.name.to_owned()).collect(),
+        None => op.suites().into_iter().map(|suite| suite.name).collect(),
     };
-    let suites = names.iter().map(|name| suite::find(&Attention, name)).collect::<Result<Vec<_>, _>>()?;
+    let suites = names.iter().map(|name| suite::find(&op, name)).collect::<Result<Vec<_>, _>>()?;
     if printer.is_json() {
         printer.json("suites", &Document { suites: suites.into_iter().map(document).collect() });
     } else if let (Some(_), [suite]) = (&options.name, suites.as_slice()) {
-        printer.data(&details(suite));
+        printer.data(&details(&op, suite));
     } else {
         let mut table = Table::new(&["suite", "problems", "description"], &["problems"]);
         for suite in &suites {
@@ -54,13 +57,13 @@ fn document(suite: Suite<Problem>) -> SuiteDocument {
     SuiteDocument { name, description, problems, baselines, targets }
 }
 
-fn details(suite: &Suite<Problem>) -> String {
+fn details(op: &AnyOp, suite: &Suite<Problem>) -> String {
     let title = styled(STRONG, &suite.name);
     let mut lines = vec![format!("{title}  {}", suite.description)];
     lines.push(format!("{}:", count(suite.problems.len(), "problem")));
     let mut table = Table::untitled(2);
     for problem in &suite.problems {
-        table.row([format!("  {problem}"), problem.in_words()]);
+        table.row([format!("  {problem}"), op.in_words(problem)]);
     }
     lines.push(table.text());
     if !suite.baselines.is_empty() {

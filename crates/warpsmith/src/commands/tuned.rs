@@ -1,6 +1,5 @@
 //! `--preset tuned`: resolves the tuned picks of families and prints them.
 
-use attention::{Attention, Problem};
 use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use gpu::device::Device;
@@ -8,6 +7,7 @@ use lab::bench::{CHOSEN, Subject, SubjectKind};
 use op::tuned::{self, UsablePick};
 
 use crate::error::CommandError;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, Printer, WARN, styled};
 
 /// The maximum number of picks to print; the result tables show all of them.
@@ -25,18 +25,19 @@ pub fn families<'f>(subjects: &[Subject<'f>]) -> Vec<&'f Family> {
 /// Resolves `tuned` for families before anything runs. Prints the pick for each problem and warns about unusable picks.
 /// Every problem in `named` must have a pick; of `others`, such as the problems of a suite, at least one must.
 pub fn look_up(
+    op: &AnyOp,
     families: &[&Family],
     (named, others): (&[Problem], &[Problem]),
     device: &Device,
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for family in families {
-        for unusable in tuned::picks(&Attention, family).1 {
+        for unusable in tuned::picks(op, family).1 {
             let (gpu, problem) = (&unusable.pick.gpu, &unusable.pick.problem);
             let text = format!("ignoring {}'s tuned pick for {problem} on {gpu}", family.name);
             printer.message(&format!("{}: {text}: {}", styled(WARN, "warning"), unusable.reason));
         }
-        let find = |problem: &Problem| Ok((*problem, tuned::pick(&Attention, family, device, problem)?));
+        let find = |problem: &Problem| Ok((problem.clone(), tuned::pick(op, family, device, problem)?));
         let found: Result<Vec<_>, op::Refusal> = named.iter().map(find).collect();
         let mut found = found?;
         let (more, missing): (Vec<_>, Vec<_>) = others.iter().map(find).partition(Result::is_ok);
@@ -53,13 +54,14 @@ pub fn look_up(
 
 /// Prints what the dispatcher chooses for each problem: `best on b1h8s512d64-fp16: mma small`.
 pub fn show_choices(
+    op: &AnyOp,
     catalog: &Catalog,
     problems: &[Problem],
     device: &Device,
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for problem in problems.iter().take(MAX_LINES) {
-        let (family, candidate) = tuned::choose(&Attention, catalog, device, problem)?;
+        let (family, candidate) = tuned::choose(op, catalog, device, problem)?;
         let text = format!("{CHOSEN} on {problem}: {} {}", family.name, candidate.label(family));
         printer.message(&styled(FAINT, text));
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use attention::{Attention, Problem};
 use chips::Chip;
 use clap::Parser as _;
 use family::tuned::is_tuned;
@@ -23,11 +22,12 @@ use lab::run::{Commit, Event, Fact, LogError, Manifest, Run, RunError, RunOutcom
 use lab::suite::Suite;
 use lab::worker::Limits;
 use lab::worker::{PeerCommand, WorkerCommands};
-use op::Op as _;
+use op::OpProblems as _;
 
 use crate::cli::{self, Cli, Global, ProcessOptions, RunFolderOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, Printer, one_line, styled};
 use crate::quote;
 use crate::sandboxed;
@@ -39,6 +39,8 @@ pub const BUILD_LIMIT: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub struct Workbench<'g> {
     global: &'g Global,
+    /// The op of the command.
+    pub op: AnyOp,
     /// The kernel families.
     pub catalog: Catalog,
     /// The device of `--device`.
@@ -47,11 +49,12 @@ pub struct Workbench<'g> {
 }
 
 impl<'g> Workbench<'g> {
-    /// Loads the families and finds the device.
-    pub fn open(global: &'g Global) -> Result<Self, CommandError> {
+    /// Loads the families and the op of the command, and finds the device. `families`: those that the user named.
+    pub fn open(global: &'g Global, families: &[String]) -> Result<Self, CommandError> {
         let catalog = Catalog::load(global.kernels.as_deref())?;
+        let op = AnyOp::of_command(global.op.as_deref(), families, &catalog)?;
         let device = super::device(global)?;
-        Ok(Workbench { global, catalog, device, python: machine::python() })
+        Ok(Workbench { global, op, catalog, device, python: machine::python() })
     }
 
     /// Whether the device is the virtual GPU.
@@ -72,17 +75,15 @@ impl<'g> Workbench<'g> {
         presets: &[String],
         set: &[(String, String)],
     ) -> Result<Vec<Subject<'_>>, CommandError> {
-        let mut chosen: Vec<&Family> = Vec::new();
-        if families.is_empty() {
-            for entry in self.catalog.entries().iter().filter(|entry| entry.op == Attention.name()) {
-                chosen.push(entry.family.as_ref().map_err(|error| CommandError::usage(error.to_string()))?);
-            }
-        }
+        let named: Vec<String> = families.iter().filter(|name| *name != CHOSEN).cloned().collect();
+        let chosen = if named.is_empty() && !families.is_empty() {
+            Vec::new()
+        } else {
+            self.op.named_families(&named, &self.catalog)?
+        };
         let mut subjects: Vec<Subject<'_>> = Vec::new();
-        for name in families {
-            if name != CHOSEN {
-                chosen.push(self.catalog.family(name)?);
-            } else if presets.is_empty() && set.is_empty() {
+        for _ in families.iter().filter(|name| *name == CHOSEN) {
+            if presets.is_empty() && set.is_empty() {
                 subjects.push(Subject::chosen(&self.catalog));
             } else {
                 let hint = "name a family to set its preset or knobs";
@@ -129,12 +130,12 @@ impl<'g> Workbench<'g> {
         problems: &[Problem],
     ) -> Result<(), CommandError> {
         for name in families.iter().filter(|name| *name != CHOSEN) {
-            let full_name = self.catalog.family(name)?.full_name();
+            let families = self.op.named_families(std::slice::from_ref(name), &self.catalog)?;
+            let is_named = |family: &Family| families.iter().any(|named| named.name == family.name);
             let mut first_error = None;
             let mut is_supported = false;
             for (subject, problem) in subjects.iter().flat_map(|it| problems.iter().map(move |of| (it, of))) {
-                if matches!(&subject.kind, SubjectKind::Kernel { family, .. } if family.full_name() == full_name)
-                {
+                if matches!(&subject.kind, SubjectKind::Kernel { family, .. } if is_named(family)) {
                     match self.check_support(subject, problem) {
                         Ok(()) => is_supported = true,
                         Err(error) => {
@@ -155,7 +156,7 @@ impl<'g> Workbench<'g> {
     fn check_support(&self, subject: &Subject<'_>, problem: &Problem) -> Result<(), CommandError> {
         let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
         let place = (problem, &self.device);
-        let candidate = op::tuned::candidate(&Attention, family, preset.as_deref(), knobs, place)?;
+        let candidate = op::tuned::candidate(&self.op, family, preset.as_deref(), knobs, place)?;
         match family.check_target(&candidate, self.device.target()) {
             Err(SettingError::SharedMemory { .. } | SettingError::Threads { .. }) => Ok(()),
             other => Ok(other?),
@@ -167,7 +168,7 @@ impl<'g> Workbench<'g> {
         let program = std::env::current_exe().map_err(|error| CommandError::missing(error.to_string()))?;
         let worker = move |name: &str, device: &Device, kernels: Option<&Path>| {
             let mut command = Command::new(&program);
-            command.args(["worker", name, "--device", &device_name(device)]);
+            command.args(["worker", name, "--device", &device_name(device), "--op", self.op.name()]);
             if let Some(folder) = &self.global.cuda {
                 command.arg("--cuda").arg(folder);
             }
@@ -202,9 +203,11 @@ impl<'g> Workbench<'g> {
         command: &str,
         Execution { printer, open, .. }: Execution<'_>,
     ) -> Result<StartedRun<'_>, CommandError> {
+        self.op.require_reference()?;
         let compiler = super::build::compiler(self.global, printer)?;
         let opened = OpenRun::new(open(self.manifest(command, &compiler)), self.global, printer)?;
-        Ok(StartedRun { compiler, opened, start: self.start()?, stop: super::stop_on_interrupt() })
+        let (start, stop) = (self.start()?, super::stop_on_interrupt());
+        Ok(StartedRun { op: &self.op, compiler, opened, start, stop })
     }
 
     /// The manifest of a run of `command`: the machine, the versions and the command line.
@@ -266,16 +269,20 @@ pub fn unknown_preset(name: &str, catalog: &Catalog) -> CommandError {
 }
 
 /// The problems of these names and of a suite, without duplicates.
-pub fn problems(names: &[String], suite: Option<&Suite<Problem>>) -> Result<Vec<Problem>, CommandError> {
+pub fn problems(
+    op: &AnyOp,
+    names: &[String],
+    suite: Option<&Suite<Problem>>,
+) -> Result<Vec<Problem>, CommandError> {
     let mut problems: Vec<Problem> = Vec::new();
     for name in names {
-        problems.extend(Attention.problems(name)?);
+        problems.extend(op.problems(name)?);
     }
-    problems.extend(suite.iter().flat_map(|suite| suite.problems.iter().copied()));
+    problems.extend(suite.iter().flat_map(|suite| suite.problems.iter().cloned()));
     let mut seen: Vec<Problem> = Vec::new();
     problems.retain(|problem| {
         let is_new = !seen.contains(problem);
-        seen.push(*problem);
+        seen.push(problem.clone());
         is_new
     });
     Ok(problems)
@@ -330,6 +337,7 @@ impl OpenRun {
 
 /// What a command needs to execute its stages.
 pub struct StartedRun<'w> {
+    op: &'w AnyOp,
     compiler: Compiler,
     /// The run, which was created or resumed.
     pub opened: OpenRun,
@@ -339,9 +347,9 @@ pub struct StartedRun<'w> {
 
 impl StartedRun<'_> {
     /// The session for the stages. `tell` prints a message.
-    pub fn session<'s>(&'s self, tell: &'s dyn Fn(&str)) -> Session<'s, Attention> {
-        let StartedRun { compiler, opened, start, stop } = self;
-        Session { op: &Attention, compiler, start, run: &opened.run, stop, tell }
+    pub fn session<'s>(&'s self, tell: &'s dyn Fn(&str)) -> Session<'s, AnyOp> {
+        let StartedRun { op, compiler, opened, start, stop } = self;
+        Session { op, compiler, start, run: &opened.run, stop, tell }
     }
 }
 

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use attention::Attention;
 use family::Catalog;
 use gpu::build::Compiler;
 use gpu::toolchain::{self, Toolchain};
@@ -13,6 +12,7 @@ use subprocess::sandbox::Policy;
 use crate::cli::Global;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::{self, AnyOp};
 use crate::sandboxed;
 
 /// Serves requests until the parent closes the channel. `asks`: a file with the requests, for a worker under a
@@ -25,7 +25,8 @@ pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
     let compiler = Compiler::new(toolchain, &cache)?;
-    lab::worker::serve(&Attention, &catalog, &compiler, &device, asks)
+    let op = AnyOp::named(global.op.as_deref().unwrap_or(ops::DEFAULT), &catalog)?;
+    lab::worker::serve(&op, &catalog, &compiler, &device, asks)
         .map_err(|error| CommandError::usage(error.to_string()))?;
     Ok(Exit::Success)
 }

@@ -12,7 +12,7 @@ use super::helpers::Helpers;
 use super::launch::Call;
 use super::status::{check, reason};
 use crate::accelerator::{
-    Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
+    Accelerator, AcceleratorError, Buffer, Geometry, Image, LaunchStep, Launched, ModuleId, Variable,
 };
 use crate::build::machine_code;
 
@@ -192,17 +192,14 @@ impl CudaDevice {
         Ok(bytes.max(0) as u64)
     }
 
-    /// Prepares a launch that can run later, any number of times.
-    pub fn call(
+    /// Prepares launches that can run later, in this order, any number of times.
+    pub fn call<'l>(
         &self,
         module: ModuleId,
-        kernel: &str,
-        geometry: Geometry,
-        parameters: &[Vec<u8>],
+        launches: impl IntoIterator<Item = LaunchStep<'l>>,
     ) -> Result<Call, AcceleratorError> {
-        let module =
-            self.modules.get(module.0).ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
-        Call::new(module.handle, kernel, geometry, parameters)
+        let unknown = || AcceleratorError::Lost("the module is not loaded".to_owned());
+        Call::new(self.modules.get(module.0).ok_or_else(unknown)?.handle, launches)
     }
 }
 
@@ -336,7 +333,7 @@ impl Accelerator for CudaDevice {
         geometry: Geometry,
         parameters: &[Vec<u8>],
     ) -> Result<Launched, AcceleratorError> {
-        let call = self.call(module, kernel, geometry, parameters)?;
+        let call = self.call(module, [LaunchStep { entry: kernel, geometry, parameters }])?;
         let mut stream = self.stream;
         if let Some(world) = &self.world {
             let (other, own) = (world.stream, self.stream);

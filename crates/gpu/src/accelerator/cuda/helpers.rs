@@ -6,7 +6,7 @@ use cudarc::driver::{result, sys};
 
 use super::launch::Call;
 use super::status::{check, reason};
-use crate::accelerator::{AcceleratorError, Buffer, Geometry};
+use crate::accelerator::{AcceleratorError, Buffer, Geometry, LaunchStep};
 
 const TEXT: &str = include_str!("helpers.ptx");
 
@@ -37,7 +37,8 @@ impl Helpers {
             cluster: [1; 3],
             shared_bytes: 0,
         };
-        Call::new(self.module, "occupy", geometry, &[nanoseconds.to_le_bytes().to_vec()])?.enqueue(stream)
+        let parameters = &[nanoseconds.to_le_bytes().to_vec()];
+        Call::new(self.module, [LaunchStep { entry: "occupy", geometry, parameters }])?.enqueue(stream)
     }
 
     /// A call that flips sign bits in a buffer. The flipped bits depend on the word at `seed` and on `salt`.
@@ -64,7 +65,7 @@ impl Helpers {
             salt.to_le_bytes().to_vec(),
             mask.to_le_bytes().to_vec(),
         ];
-        Call::new(self.module, "turn_signs", geometry, &parameters)
+        Call::new(self.module, [LaunchStep { entry: "turn_signs", geometry, parameters: &parameters }])
     }
 }
 

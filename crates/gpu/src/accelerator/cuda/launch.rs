@@ -6,14 +6,17 @@ use std::ptr;
 use cudarc::driver::{result, sys};
 
 use super::status::reason;
-use crate::accelerator::{AcceleratorError, Geometry};
+use crate::accelerator::{AcceleratorError, Geometry, LaunchStep};
 
 /// Dynamic shared memory that a kernel may use without an opt-in.
 const DEFAULT_SHARED: u32 = 48 * 1024;
 
-/// A launch that was resolved and checked once and can run any number of times.
+/// Launches in order that were resolved and checked once and can run any number of times.
 #[derive(Debug)]
-pub struct Call {
+pub struct Call(Vec<OneCall>);
+
+#[derive(Debug)]
+struct OneCall {
     name: String,
     function: sys::CUfunction,
     geometry: Geometry,
@@ -21,11 +24,31 @@ pub struct Call {
 }
 
 impl Call {
-    pub(super) fn new(
+    pub(super) fn new<'l>(
         module: sys::CUmodule,
-        kernel: &str,
-        geometry: Geometry,
-        parameters: &[Vec<u8>],
+        launches: impl IntoIterator<Item = LaunchStep<'l>>,
+    ) -> Result<Self, AcceleratorError> {
+        Ok(Call(launches.into_iter().map(|launch| OneCall::new(module, launch)).collect::<Result<_, _>>()?))
+    }
+
+    /// Enqueues the launches on a stream and returns before they have run.
+    pub(super) fn enqueue(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
+        self.0.iter().try_for_each(|call| call.enqueue(stream))
+    }
+
+    /// Translates a driver error of these launches into an accelerator error.
+    pub(super) fn failed(&self, error: result::DriverError) -> AcceleratorError {
+        match self.0.last() {
+            Some(call) => call.failed(error),
+            None => AcceleratorError::Lost(reason(error)),
+        }
+    }
+}
+
+impl OneCall {
+    fn new(
+        module: sys::CUmodule,
+        LaunchStep { entry: kernel, geometry, parameters }: LaunchStep<'_>,
     ) -> Result<Self, AcceleratorError> {
         let missing = || AcceleratorError::NoKernel(kernel.to_owned());
         let name = CString::new(kernel).map_err(|_| missing())?;
@@ -33,7 +56,7 @@ impl Call {
         let function = unsafe { result::module::get_function(module, name) }.map_err(|_| missing())?;
         check_parameters(function, parameters)
             .map_err(|reason| AcceleratorError::Launch { kernel: kernel.to_owned(), reason })?;
-        let call = Call { name: kernel.to_owned(), function, geometry, parameters: parameters.to_vec() };
+        let call = OneCall { name: kernel.to_owned(), function, geometry, parameters: parameters.to_vec() };
         call.request_shared_memory()?;
         Ok(call)
     }
@@ -67,8 +90,7 @@ impl Call {
         Ok(())
     }
 
-    /// Enqueues the launch on a stream and returns before it has run.
-    pub(super) fn enqueue(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
+    fn enqueue(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
         let [x, y, z] = self.geometry.grid;
         let [bx, by, bz] = self.geometry.block;
         let mut attributes = Vec::new();
@@ -106,7 +128,7 @@ impl Call {
     }
 
     /// Translates a driver error of this launch into an accelerator error.
-    pub(super) fn failed(&self, error: result::DriverError) -> AcceleratorError {
+    fn failed(&self, error: result::DriverError) -> AcceleratorError {
         use sys::CUresult as R;
         let (kernel, reason) = (self.name.clone(), reason(error));
         match error.0 {

@@ -1,12 +1,11 @@
 //! `sanitize` for a family: the launch and its arguments follow from a preset and a problem.
 
-use attention::{Attention, Problem};
 use family::Catalog;
 use family::tuned::is_tuned;
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
 use lab::ci::{CiFinding, CiReport, CiStatus};
-use op::{Addresses, Kernel, Op as _, tuned};
+use op::{Addresses, Kernel, OpInputs as _, OpJudgement as _, OpProblems as _, OpReference as _, tuned};
 
 use super::output::Run;
 use super::simulated;
@@ -14,29 +13,38 @@ use crate::ci_output;
 use crate::cli::{Global, SanitizeOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::ops::AnyOp;
 use crate::printer::{BAD, GOOD, Printer, styled};
 
-/// The default problem. It has a partial last tile, two heads and several loop steps of every preset, and takes a
-/// second.
-const SMALL_PROBLEM: &str = "b1h2s200d64-fp16";
+/// The reports of all launches as one. The counters are those of the last launch.
+fn merged(reports: &[vgpu::LaunchReport]) -> Option<vgpu::LaunchReport> {
+    let mut all = reports.last()?.clone();
+    for earlier in reports[..reports.len() - 1].iter().rev() {
+        all.findings.splice(0..0, earlier.findings.iter().cloned());
+        all.dropped_findings += earlier.dropped_findings;
+        all.printed.insert_str(0, &earlier.printed);
+        all.stats.completed &= earlier.stats.completed;
+    }
+    Some(all)
+}
 
 /// Runs one candidate of a family under the checkers and compares its output with the reference.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     refuse_launch_flags(options)?;
     ci_output::require_writable(&options.ci)?;
-    let op = Attention;
     let catalog = Catalog::load(global.kernels.as_deref())?;
-    let family = catalog.family(&options.file.to_string_lossy())?;
-    let problem: Problem = options
-        .problem
-        .as_deref()
-        .unwrap_or(SMALL_PROBLEM)
-        .parse()
-        .map_err(|error: attention::problem::NameError| op::Refusal::from(error))?;
+    let name = options.file.to_string_lossy().into_owned();
+    let op = AnyOp::of_command(global.op.as_deref(), std::slice::from_ref(&name), &catalog)?;
+    let family = if name == op.name() { op.search_family(&catalog)? } else { op.family(&name, &catalog)? };
+    let problem = match &options.problem {
+        Some(problem) => op.problem(problem)?,
+        None => op.problem(&op.small_problem())?,
+    };
+    op.require_reference()?;
     let chip = simulated::chip(global)?;
     let place = Device::Virtual { chip };
     if options.preset.as_deref().is_some_and(is_tuned) {
-        super::super::tuned::look_up(&[family], (&[problem], &[]), &place, printer)?;
+        super::super::tuned::look_up(&op, &[family], (std::slice::from_ref(&problem), &[]), &place, printer)?;
     }
     let candidate =
         tuned::candidate(&op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
@@ -57,10 +65,10 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let kernel = Kernel::load(&mut device, family, candidate, Image::Ptx(&build.ptx)).map_err(refused)?;
     let inputs = op.inputs(&problem, op.classes()[0], global.seed)?;
     let arrangement = op.arrange(family, &problem, &inputs);
-    let parameters = |addresses: &Addresses| op.parameters(&problem, &inputs, addresses);
+    let parameters = |addresses: &Addresses| op.parameters(family, &problem, &inputs, addresses);
     let observed =
         kernel.observe(&mut device, &op.sizes(&problem), &arrangement, &parameters).map_err(refused)?;
-    let Some(report) = &observed.report else {
+    let Some(report) = &merged(&observed.reports) else {
         return Err(CommandError::missing("the virtual GPU gave no report"));
     };
 
@@ -78,7 +86,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     };
     let extra = op.extra_tolerance(family, &problem, &build.ptx).is_some();
     let judgement =
-        op.judge(extra, &inputs, &op.reference(&problem, &inputs, global.seed), &observed.outputs);
+        op.judge(extra, &inputs, &op.reference(&problem, &inputs, global.seed)?, &observed.outputs);
     let is_correct = judgement.complaints.is_empty();
     if printer.is_json() {
         run.print_json(printer)?;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Runs `work` on every item. Each thread has its own scratch, which it reuses for every item.
-pub(crate) fn each_with<T: Send, S: Default>(items: Vec<T>, work: impl Fn(T, &mut S) + Sync) {
+pub fn each_with<T: Send, S: Default>(items: Vec<T>, work: impl Fn(T, &mut S) + Sync) {
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
     let queue = Mutex::new(items.into_iter());
     let until_empty = || {
@@ -29,6 +29,6 @@ pub(crate) fn each_with<T: Send, S: Default>(items: Vec<T>, work: impl Fn(T, &mu
 }
 
 /// Runs `work` on every item.
-pub(crate) fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
+pub fn each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
     each_with(items, |item, ()| work(item));
 }

@@ -1,0 +1,131 @@
+//! The inputs of a problem, as the bytes that kernels read.
+
+use gpu::launch::{Dtype, Random};
+use op::values::{self, PIECE};
+use op::{Class, cores};
+
+use crate::declaration::{Argument, Declaration};
+use crate::problem::DeclaredProblem;
+
+/// The inputs of a problem.
+#[derive(Clone, Debug)]
+pub struct DeclaredInputs {
+    pub(crate) problem: DeclaredProblem,
+    pub(crate) class: Class,
+    /// Those arguments that the kernel reads, in the order of the op.
+    pub(crate) tensors: Vec<InputTensor>,
+}
+
+/// One input.
+#[derive(Clone, Debug)]
+pub(crate) struct InputTensor {
+    pub name: String,
+    pub dtype: Dtype,
+    pub dims: Vec<usize>,
+    pub bytes: Vec<u8>,
+}
+
+/// Numbers of a one-hot row.
+const PEAK: f32 = 4.0;
+
+impl Declaration {
+    /// The inputs of a class. The same seed gives the same inputs everywhere.
+    pub fn draw(
+        &self,
+        problem: &DeclaredProblem,
+        class: Class,
+        seed: u64,
+    ) -> Result<DeclaredInputs, op::Refusal> {
+        let tensors = self.inputs().enumerate();
+        let tensors = tensors.map(|(index, argument)| self.draw_one(problem, argument, class, (seed, index)));
+        Ok(DeclaredInputs { problem: problem.clone(), class, tensors: tensors.collect::<Result<_, _>>()? })
+    }
+
+    /// One input. Each has its own sequence of random numbers, so that a larger tensor does not change the next.
+    pub fn draw_one(
+        &self,
+        problem: &DeclaredProblem,
+        argument: &Argument,
+        class: Class,
+        (seed, index): (u64, usize),
+    ) -> Result<InputTensor, op::Refusal> {
+        let numbers = self.numbers(problem, argument, class, (seed, index))?;
+        let dtype = self.dtype(argument.dtype, problem);
+        let dims = self.shape(argument, problem)?;
+        Ok(InputTensor { name: argument.name.clone(), dtype, dims, bytes: encode(dtype, &numbers) })
+    }
+
+    fn numbers(
+        &self,
+        problem: &DeclaredProblem,
+        argument: &Argument,
+        class: Class,
+        (seed, index): (u64, usize),
+    ) -> Result<Vec<f32>, op::Refusal> {
+        let dims = self.shape(argument, problem)?;
+        let mut random = Random::new(Random::new(seed).after(index as u64).bits());
+        let mut numbers = vec![0.0; dims.iter().product()];
+        if let Some((low, high)) = argument.range {
+            let is_float = self.dtype(argument.dtype, problem).is_float();
+            values::draw(&mut numbers, &random, 1, |random| {
+                let number = low + random.uniform() * (high - low);
+                if is_float { number } else { number.floor() }
+            });
+            return Ok(numbers);
+        }
+        let class = match &argument.classes {
+            Some(allowed) if !allowed.contains(&class) => allowed[0],
+            _ => class,
+        };
+        let row = dims.last().copied().unwrap_or(1);
+        values::fill(&mut numbers, class, (row, PEAK), &mut random);
+        if argument.scale != 1.0 {
+            numbers.iter_mut().for_each(|number| *number *= argument.scale as f32);
+        }
+        Ok(numbers)
+    }
+
+    /// Inputs of a class with the opposite signs of those in `inputs`. Arguments with a range have no opposite; they
+    /// are drawn again.
+    pub fn oppose(
+        &self,
+        inputs: &DeclaredInputs,
+        class: Class,
+        seed: u64,
+    ) -> Result<DeclaredInputs, op::Refusal> {
+        let problem = &inputs.problem;
+        let mut tensors = Vec::new();
+        for (index, (argument, before)) in self.inputs().zip(&inputs.tensors).enumerate() {
+            let mut numbers = self.numbers(problem, argument, class, (seed, index))?;
+            if argument.range.is_none() && before.dtype.is_float() {
+                let signs: Vec<f32> =
+                    before.dtype.floats(&before.bytes).iter().map(|&sign| sign as f32).collect();
+                values::oppose(&mut numbers, &signs);
+            }
+            tensors
+                .push(InputTensor { bytes: encode(before.dtype, &numbers), ..before.clone_without_bytes() });
+        }
+        Ok(DeclaredInputs { problem: problem.clone(), class, tensors })
+    }
+}
+
+impl InputTensor {
+    fn clone_without_bytes(&self) -> Self {
+        let InputTensor { name, dtype, dims, .. } = self;
+        InputTensor { name: name.clone(), dtype: *dtype, dims: dims.clone(), bytes: Vec::new() }
+    }
+}
+
+/// The numbers rounded to a type, on all cores.
+fn encode(dtype: Dtype, numbers: &[f32]) -> Vec<u8> {
+    let mut bytes = vec![0; numbers.len() * dtype.bytes()];
+    let pieces = bytes.chunks_mut(PIECE * dtype.bytes()).zip(numbers.chunks(PIECE)).collect();
+    cores::each(pieces, |(into, numbers): (&mut [u8], &[f32])| {
+        let mut encoded = Vec::with_capacity(into.len());
+        for &number in numbers {
+            dtype.push_float(f64::from(number), &mut encoded);
+        }
+        into.copy_from_slice(&encoded);
+    });
+    bytes
+}

@@ -1,0 +1,318 @@
+//! Compares an answer with the reference.
+
+use gpu::launch::Dtype;
+use op::{Complaint, Judgement};
+
+use crate::declaration::{Declaration, GivenTolerance};
+use crate::problem::DeclaredProblem;
+
+/// The reference of one output.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputReference {
+    pub name: String,
+    pub dtype: Dtype,
+    /// The extents of the whole output.
+    pub dims: Vec<usize>,
+    /// The rows that are compared; `None` for all.
+    pub rows: Option<Vec<usize>>,
+    /// The right numbers of the compared rows, before rounding to the output's type.
+    pub values: Vec<f64>,
+    pub tolerance: Tolerance,
+    /// What an element holds if the kernel did not write it. `None` for an argument that is also read.
+    pub blank: Option<Vec<u8>>,
+}
+
+/// The largest allowed errors of an output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Tolerance {
+    pub rtol: f64,
+    pub atol: f64,
+    pub l2: f64,
+}
+
+/// Half the distance from 1 to the next number of a type; `None` for integers.
+fn unit_roundoff(dtype: Dtype) -> Option<f64> {
+    let bits = match dtype {
+        Dtype::F64 => 53,
+        Dtype::F32 => 24,
+        Dtype::F16 => 11,
+        Dtype::Bf16 => 8,
+        Dtype::E4m3 => 4,
+        Dtype::E5m2 => 3,
+        _ => return None,
+    };
+    Some(0.5_f64.powi(bits))
+}
+
+/// Half the smallest positive number of a type: the rounding error near 0.
+fn smallest(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::F16 => 2.0_f64.powi(-25),
+        Dtype::E4m3 => 2.0_f64.powi(-10),
+        Dtype::E5m2 => 2.0_f64.powi(-17),
+        _ => 0.0,
+    }
+}
+
+/// The largest finite number of a type.
+fn largest(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::F64 => f64::MAX,
+        Dtype::F32 => f64::from(f32::MAX),
+        Dtype::F16 => 65504.0,
+        Dtype::Bf16 => 3.389_531_389_251_535_5e38,
+        Dtype::E4m3 => 448.0,
+        Dtype::E5m2 => 57344.0,
+        _ => f64::INFINITY,
+    }
+}
+
+impl Tolerance {
+    /// The tolerance of an output of a type after sums of `reduction` products in fp32.
+    ///
+    /// A kernel rounds its result once, and often an intermediate value of the same type: two errors of up to one unit
+    /// roundoff each. The error of an fp32 sum grows with the square root of its length. Elements near 0 in a tensor of
+    /// large numbers have the absolute error of the large ones, so `atol` is relative to the tensor's root mean square.
+    fn derived(dtype: Dtype, reduction: f64, values: &[f64]) -> Self {
+        let Some(unit) = unit_roundoff(dtype) else { return Tolerance { rtol: 0.0, atol: 0.0, l2: 0.0 } };
+        let sums = reduction.sqrt() * 0.5_f64.powi(if dtype == Dtype::F64 { 53 } else { 24 });
+        let finite = values.iter().filter(|value| value.abs() <= largest(dtype));
+        let (count, squares) =
+            finite.fold((0_usize, 0.0), |(count, sum), value| (count + 1, sum + value * value));
+        let mean_square = (squares / count.max(1) as f64).sqrt();
+        let rtol = 2.0 * unit + 4.0 * sums;
+        Tolerance { rtol, atol: rtol * mean_square + 2.0 * smallest(dtype), l2: unit + 2.0 * sums }
+    }
+
+    fn with(self, given: GivenTolerance) -> Self {
+        Tolerance {
+            rtol: given.rtol.unwrap_or(self.rtol),
+            atol: given.atol.unwrap_or(self.atol),
+            l2: given.l2.unwrap_or(self.l2),
+        }
+    }
+}
+
+impl Declaration {
+    pub fn tolerance(
+        &self,
+        output: &str,
+        dtype: Dtype,
+        problem: &DeclaredProblem,
+        values: &[f64],
+    ) -> Tolerance {
+        let derived = Tolerance::derived(dtype, self.reduction(problem), values);
+        derived.with(self.tolerances.get(output).copied().unwrap_or_default())
+    }
+}
+
+/// The state of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    Right,
+    Wrong,
+    NotFinite,
+    Unwritten,
+}
+
+/// The errors of one output.
+#[derive(Debug, Default)]
+pub(crate) struct OutputErrors {
+    pub unwritten: usize,
+    pub not_finite: usize,
+    pub wrong: usize,
+    /// The first unwritten, not finite and wrong elements, as indices of the output.
+    first: [Option<usize>; 3],
+    worst: Option<(usize, f64, f64, f64)>,
+    squares: f64,
+    reference_squares: f64,
+    pub compared: usize,
+}
+
+impl OutputReference {
+    /// The number of elements of a row.
+    pub fn row_elements(&self) -> usize {
+        self.dims.iter().skip(1).product()
+    }
+
+    /// The index in the output of every compared element, with its right value.
+    fn compared(&self) -> impl Iterator<Item = (usize, f64)> {
+        let row = self.row_elements().max(1);
+        let place = move |index: usize| match &self.rows {
+            Some(rows) => rows[index / row] * row + index % row,
+            None => index,
+        };
+        self.values.iter().enumerate().map(move |(index, value)| (place(index), *value))
+    }
+
+    /// Calls `visit` with the index, the right number, the answer and the state of every compared element.
+    pub fn visit(&self, answer: &[u8], mut visit: impl FnMut(usize, f64, f64, Element)) {
+        let width = self.dtype.bytes();
+        let Tolerance { rtol, atol, .. } = self.tolerance;
+        let largest = largest(self.dtype);
+        for (index, right) in self.compared() {
+            let Some(bytes) = answer.get(index * width..(index + 1) * width) else { continue };
+            let number = self.dtype.floats(bytes)[0];
+            let is_blank = self
+                .blank
+                .as_deref()
+                .is_some_and(|blank| blank.get(index * width..(index + 1) * width) == Some(bytes));
+            let bound = atol + rtol * right.abs();
+            // A number beyond the type's range becomes infinite, or saturates.
+            let overflows = right.abs() + bound >= largest;
+            let saturated =
+                overflows && number.signum() == right.signum() && number.abs() >= largest * (1.0 - rtol);
+            let is_right = (number - right).abs() <= bound || saturated;
+            let element = if is_right {
+                Element::Right
+            } else if is_blank {
+                Element::Unwritten
+            } else if !number.is_finite() {
+                Element::NotFinite
+            } else {
+                Element::Wrong
+            };
+            visit(index, right, number, element);
+        }
+    }
+
+    fn errors(&self, answer: &[u8]) -> OutputErrors {
+        let mut errors = OutputErrors::default();
+        let note = |errors: &mut OutputErrors, kind: usize, index: usize| {
+            errors.first[kind].get_or_insert(index);
+        };
+        let largest = largest(self.dtype);
+        self.visit(answer, |index, right, number, element| {
+            errors.compared += 1;
+            match element {
+                Element::Right => {}
+                Element::Unwritten => {
+                    errors.unwritten += 1;
+                    note(&mut errors, 0, index);
+                }
+                Element::NotFinite => {
+                    errors.not_finite += 1;
+                    note(&mut errors, 1, index);
+                }
+                Element::Wrong => {
+                    errors.wrong += 1;
+                    note(&mut errors, 2, index);
+                }
+            }
+            // Overflown numbers have no useful error.
+            if right.abs() < largest && number.is_finite() {
+                let error = (number - right).abs();
+                errors.squares += error * error;
+                errors.reference_squares += right * right;
+                if errors.worst.is_none_or(|(_, _, _, worst)| error > worst) {
+                    errors.worst = Some((index, number, right, error));
+                }
+            }
+        });
+        errors
+    }
+
+    /// The coordinates of an element: `[3, 17]`.
+    pub fn coordinates(&self, index: usize) -> String {
+        let mut rest = index;
+        let mut coordinates: Vec<String> = Vec::new();
+        for extent in self.dims.iter().rev() {
+            coordinates.push((rest % extent).to_string());
+            rest /= extent;
+        }
+        coordinates.reverse();
+        format!("[{}]", coordinates.join(", "))
+    }
+}
+
+/// Judges all outputs of an answer.
+pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judgement {
+    let mut judgement = Judgement {
+        error: 0.0,
+        limit: 0.0,
+        worst: 0.0,
+        quantisation: None,
+        compared: 0,
+        elements: 0,
+        complaints: Vec::new(),
+    };
+    let mut nearest_limit = -1.0;
+    for (index, output) in reference.iter().enumerate() {
+        let empty = Vec::new();
+        let errors = output.errors(outputs.get(index).unwrap_or(&empty));
+        judgement.compared += errors.compared;
+        judgement.elements += output.dims.iter().product::<usize>();
+        complain(output, &errors, &mut judgement.complaints);
+        let error = errors.relative_l2();
+        if let Some((.., worst)) = errors.worst {
+            judgement.worst = judgement.worst.max(worst);
+        }
+        // Of several outputs, the one nearest to its limit is shown.
+        let share = if output.tolerance.l2 > 0.0 { error / output.tolerance.l2 } else { error };
+        if share > nearest_limit {
+            nearest_limit = share;
+            (judgement.error, judgement.limit) = (error, output.tolerance.l2);
+        }
+    }
+    judgement
+}
+
+impl OutputErrors {
+    fn relative_l2(&self) -> f64 {
+        if self.squares == 0.0 { 0.0 } else { (self.squares / self.reference_squares).sqrt() }
+    }
+}
+
+fn complain(output: &OutputReference, errors: &OutputErrors, complaints: &mut Vec<Complaint>) {
+    let mut add = |kind: &str, message: String| complaints.push(Complaint { kind: kind.to_owned(), message });
+    let OutputReference { name, tolerance, .. } = output;
+    let compared = errors.compared;
+    let at = |kind: usize| errors.first[kind].map_or(String::new(), |index| output.coordinates(index));
+    if compared < output.values.len() {
+        add(
+            "unwritten",
+            format!("{name}: the answer has only {compared} of {} elements", output.values.len()),
+        );
+        return;
+    }
+    if errors.unwritten > 0 {
+        let count = errors.unwritten;
+        add(
+            "unwritten",
+            format!("{name}: {count} of {compared} elements were not written, the first at {}", at(0)),
+        );
+    }
+    if errors.not_finite > 0 {
+        let count = errors.not_finite;
+        add(
+            "non-finite",
+            format!("{name}: {count} of {compared} elements are not finite, the first at {}", at(1)),
+        );
+    }
+    if errors.wrong > 0 {
+        let worst = errors.worst.map_or(String::new(), |(index, number, right, _)| {
+            format!("; the worst at {}: {number:.6e}, expected {right:.6e}", output.coordinates(index))
+        });
+        let Tolerance { rtol, atol, .. } = tolerance;
+        add(
+            "elements",
+            format!(
+                "{name}: {} of {compared} elements are wrong (rtol {rtol:.1e}, atol {atol:.1e}), the first at {}{worst}",
+                errors.wrong,
+                at(2)
+            ),
+        );
+    }
+    let error = errors.relative_l2();
+    // NaN must fail, too. Tiny absolute errors of a zero reference are judged by the elements alone.
+    if errors.reference_squares > 0.0 && !(error <= tolerance.l2) {
+        // Numbers below the type's normal range have larger relative errors.
+        let floor = smallest(output.dtype) * (errors.compared as f64).sqrt();
+        if !(errors.squares.sqrt() <= tolerance.l2 * errors.reference_squares.sqrt() + floor) {
+            add(
+                "relative-l2",
+                format!("{name}: the relative L2 error is {error:.2e}; {:.1e} is allowed", tolerance.l2),
+            );
+        }
+    }
+}

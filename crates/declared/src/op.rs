@@ -1,0 +1,599 @@
+//! Implements the parts of an [`op::Op`] for ops that are declared by files.
+
+use family::{Candidate, Family, ManifestError, OpFiles, SettingError, Sizes, Value};
+use gpu::launch::Dtype;
+use op::{
+    Addresses, Arrangement, Class, Complaint, Input, Judgement, LaunchParameters, OpInputs, OpJudgement,
+    OpPeers, OpProblems, OpReference, Output, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText,
+    TensorShape, Work,
+};
+use serde_json::{Map, json};
+
+use crate::declaration::{Declaration, ElementType, Kind};
+use crate::error_map;
+use crate::inputs::DeclaredInputs;
+use crate::judge::{self, OutputReference};
+use crate::peers;
+use crate::problem::DeclaredProblem;
+use crate::python::Python;
+use crate::read;
+
+/// Most tile sizes from which edge cases are derived.
+const MOST_TILES: usize = 3;
+
+/// An op that is declared by an `op.toml`.
+#[derive(Debug)]
+pub struct DeclaredOp {
+    pub(crate) files: OpFiles,
+    pub(crate) declaration: Declaration,
+    pub(crate) python: Python,
+    /// Sizes of tiles of the op's families.
+    tiles: Vec<i64>,
+    family_reference: Option<FamilyReference>,
+}
+
+/// Runs a family of the op and returns its outputs, for ops whose reference is a family.
+pub struct FamilyReference(Box<RunFamily>);
+
+type RunFamily = dyn Fn(&DeclaredOp, &str, &DeclaredProblem, &DeclaredInputs) -> Result<Vec<Vec<u8>>, Refusal>
+    + Send
+    + Sync;
+
+impl std::fmt::Debug for FamilyReference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FamilyReference")
+    }
+}
+
+/// All mistakes of an `op.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct OpErrors(pub Vec<ManifestError>);
+
+/// The reference of all outputs.
+#[derive(Clone, Debug)]
+pub struct DeclaredReference {
+    pub(crate) outputs: Vec<OutputReference>,
+}
+
+impl DeclaredOp {
+    /// Reads an op. `families`: the op's families, whose tile sizes are edge cases.
+    pub fn new<'f>(
+        files: &OpFiles,
+        families: impl IntoIterator<Item = &'f Family>,
+    ) -> Result<Self, OpErrors> {
+        let scripts: Vec<&str> = files.scripts.iter().map(|(name, _)| name.as_str()).collect();
+        let declaration = read::read(&files.label, &files.manifest, &scripts).map_err(OpErrors)?;
+        let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
+        tiles.sort_unstable();
+        tiles.dedup();
+        // The smallest, the largest, and one between them.
+        if tiles.len() > MOST_TILES {
+            tiles = vec![tiles[0], tiles[tiles.len() / 2], tiles[tiles.len() - 1]];
+        }
+        let python = Python::default();
+        Ok(DeclaredOp { files: files.clone(), declaration, python, tiles, family_reference: None })
+    }
+
+    /// What the op computes.
+    pub fn description(&self) -> &str {
+        &self.declaration.description
+    }
+
+    /// The sizes of the op, as (name, description).
+    pub fn size_descriptions(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.declaration.sizes.iter().map(|size| (size.name.as_str(), size.about.as_str()))
+    }
+
+    /// Whether references are computed in Python.
+    pub fn needs_numpy(&self) -> bool {
+        matches!(self.declaration.reference, crate::declaration::ReferenceSource::Python(_))
+    }
+
+    /// Sets how a family is run, for an op whose reference is a family.
+    pub fn set_family_reference(
+        &mut self,
+        run: impl Fn(&DeclaredOp, &str, &DeclaredProblem, &DeclaredInputs) -> Result<Vec<Vec<u8>>, Refusal>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.family_reference = Some(FamilyReference(Box::new(run)));
+    }
+
+    pub(crate) fn run_family(
+        &self,
+        name: &str,
+        problem: &DeclaredProblem,
+        inputs: &DeclaredInputs,
+    ) -> Result<Vec<Vec<u8>>, Refusal> {
+        match &self.family_reference {
+            Some(FamilyReference(run)) => run(self, name, problem, inputs),
+            None => Err(Refusal::new(format!("the reference is the family {name}, which cannot run here"))),
+        }
+    }
+
+    /// Refuses a family whose manifest does not fit the op.
+    fn check_family(&self, family: &Family) -> Result<(), Refusal> {
+        let declaration = &self.declaration;
+        let wrong = |message: String| Refusal::new(format!("{}: {message}", family.full_name()));
+        let mut passed: Vec<&str> = Vec::new();
+        for parameter in family.parameters().flatten() {
+            let name = parameter.name.as_str();
+            let is_size = declaration.sizes.iter().any(|size| size.name == name);
+            let is_argument = declaration.arguments.iter().any(|argument| argument.name == name);
+            if !is_size && !is_argument && name != WORKSPACE {
+                let known = declaration.arguments.iter().map(|argument| argument.name.as_str());
+                let known: Vec<&str> =
+                    known.chain(declaration.sizes.iter().map(|size| size.name.as_str())).collect();
+                let near = family::nearest(name, known.iter().copied());
+                let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+                return Err(wrong(format!(
+                    "the parameter `{name}` is neither an argument nor a size of {}",
+                    self.files.name
+                ))
+                .hint(Some(format!("{near}arguments and sizes: {}; or `workspace`", known.join(", ")))));
+            }
+            if parameter.dtype.as_deref().is_some_and(|dtype| !is_size || size_type(dtype).is_none()) {
+                return Err(wrong(format!("the parameter `{name}`: only a size has a type, `i32` or `i64`")));
+            }
+            passed.push(name);
+        }
+        for output in declaration.outputs() {
+            if !passed.contains(&output.name.as_str()) {
+                let hint = "list the kernel's parameters in order: [family] parameters = [...]".to_owned();
+                return Err(wrong(format!("no launch has the output `{}` as a parameter", output.name))
+                    .hint(Some(hint)));
+            }
+        }
+        for axis in &family.axes {
+            let known = declaration.names();
+            if !known.contains(&axis.name) {
+                let hint = Some(format!("axes and sizes: {}", known.join(", ")));
+                return Err(wrong(format!("supports.{} is neither an axis nor a size of the op", axis.name))
+                    .hint(hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of the family's compile-time axes. Refuses a value that the family does not support.
+    fn axes(&self, family: &Family, problem: &DeclaredProblem) -> Result<Vec<(String, String)>, Refusal> {
+        let mut axes = Vec::new();
+        for axis in &family.axes {
+            let Some(value) = self.declaration.value(&axis.name, problem) else { continue };
+            if !axis.values.contains(&value) {
+                let supported: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
+                return Err(Refusal::new(format!(
+                    "{} does not support {} = {value} (it supports {})",
+                    family.name,
+                    axis.name,
+                    supported.join(", ")
+                )));
+            }
+            if axis.specialised {
+                axes.push((axis.name.clone(), value.to_string()));
+            }
+        }
+        Ok(axes)
+    }
+}
+
+/// The parameter that is the address of the workspace.
+const WORKSPACE: &str = "workspace";
+
+/// The type of a size as a parameter.
+fn size_type(name: &str) -> Option<Dtype> {
+    match name {
+        "i32" | "u32" => Some(Dtype::I32),
+        "i64" | "u64" => Some(Dtype::I64),
+        _ => None,
+    }
+}
+
+impl OpProblems for DeclaredOp {
+    type Problem = DeclaredProblem;
+
+    fn name(&self) -> &str {
+        &self.files.name
+    }
+
+    fn problems(&self, text: &str) -> Result<Vec<DeclaredProblem>, Refusal> {
+        Ok(vec![self.declaration.problem(text)?])
+    }
+
+    fn aliases(&self) -> Vec<String> {
+        self.declaration.aliases.keys().cloned().collect()
+    }
+
+    fn problem_from_fields(&self, fields: &toml::Table) -> Result<DeclaredProblem, Refusal> {
+        self.declaration.problem_from_fields(fields)
+    }
+
+    fn in_words(&self, problem: &DeclaredProblem) -> String {
+        let sizes = problem.sizes.iter().map(|(name, value)| format!("{name} {value}"));
+        let axes = problem.axes.iter().map(|(name, value)| format!("{name} {value}"));
+        sizes.chain(axes).collect::<Vec<_>>().join(", ")
+    }
+
+    fn name_help(&self) -> String {
+        let sizes = self.size_descriptions().filter(|(_, about)| !about.is_empty());
+        let sizes: Vec<String> = sizes.map(|(name, about)| format!("{name}: {about}.")).collect();
+        let example = self.declaration.example();
+        let example = example.split("; aliases").next().unwrap_or_default().replacen('a', "A", 1);
+        format!("{} {example}.", sizes.join(" ")).trim_start().to_owned()
+    }
+
+    fn suites(&self) -> Vec<SuiteText> {
+        let suites = self.files.suites.iter();
+        suites.map(|(name, text)| SuiteText { name: name.clone(), text: text.clone() }).collect()
+    }
+
+    fn default_problems(&self) -> Vec<String> {
+        let declaration = &self.declaration;
+        let values = declaration.axes.first().map_or(vec![None], |axis| {
+            axis.values.iter().map(|value| crate::problem::axis_label(axis, value)).collect()
+        });
+        let names = declaration.aliases.keys().flat_map(|alias| {
+            values.iter().map(move |value| match value {
+                Some(value) => format!("{alias}-{value}"),
+                None => alias.clone(),
+            })
+        });
+        let names: Vec<String> = names.collect();
+        if names.is_empty() { self.edge_problems().into_iter().take(1).collect() } else { names }
+    }
+
+    fn small_problem(&self) -> String {
+        self.declaration.small().to_string()
+    }
+
+    fn edge_problems(&self) -> Vec<String> {
+        self.declaration.edges(&self.tiles).iter().map(ToString::to_string).collect()
+    }
+
+    fn fuzzed(&self, draw: u64) -> DeclaredProblem {
+        self.declaration.fuzzed(draw)
+    }
+
+    fn cut(&self, problem: &DeclaredProblem, flops: f64) -> DeclaredProblem {
+        self.declaration.cut(problem, flops)
+    }
+
+    fn candidate(
+        &self,
+        family: &Family,
+        preset: Option<&str>,
+        knobs: &[(String, String)],
+        problem: &DeclaredProblem,
+    ) -> Result<Candidate, Refusal> {
+        self.check_family(family)?;
+        let candidate = family.candidate(preset, knobs, &self.axes(family, problem)?)?;
+        family.check_sizes(&candidate, &problem.runtime_sizes()).map_err(|error| match error {
+            SettingError::Constraint { because, constraint, numbers, .. } => Refusal::new(format!(
+                "{} does not support {problem}: {because} ({constraint}, {numbers})",
+                family.name
+            )),
+            other => other.into(),
+        })?;
+        Ok(candidate)
+    }
+
+    fn sizes(&self, problem: &DeclaredProblem) -> Sizes {
+        problem.runtime_sizes()
+    }
+
+    fn work(&self, problem: &DeclaredProblem) -> Work {
+        self.declaration.work(problem)
+    }
+
+    fn matrix_type(&self, problem: &DeclaredProblem) -> Option<&str> {
+        Some(match self.declaration.dtype(self.declaration.work.matrix?, problem) {
+            Dtype::F16 => "fp16",
+            Dtype::F32 => "tf32",
+            Dtype::F64 => "fp64",
+            Dtype::I8 | Dtype::U8 => "int8",
+            other => other.name(),
+        })
+    }
+
+    /// The best setting depends on the variant and on the work per row; the number of rows only decides how many blocks
+    /// there are.
+    fn similarity(&self, problem: &DeclaredProblem) -> Similarity {
+        const OCTAVES: i32 = 12;
+        let labels = problem.axes.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join("-");
+        let work = self.work(problem);
+        let size = work.flops.max(work.bytes as f64);
+        let rows = self.declaration.independent.as_ref().and_then(|name| problem.size(name));
+        let Some(rows) = rows else { return Similarity { kind: labels, related: Vec::new(), size } };
+        let octave = (size / rows as f64).max(1.0).log2().round() as i32;
+        let kind = |octave: i32| format!("{labels}-row2^{octave}");
+        let related = (1..=OCTAVES).flat_map(|step| [kind(octave - step), kind(octave + step)]);
+        Similarity { kind: kind(octave), related: related.collect(), size }
+    }
+}
+
+impl OpInputs for DeclaredOp {
+    type Inputs = DeclaredInputs;
+
+    fn classes(&self) -> Vec<&str> {
+        self.declaration.classes.iter().map(|class| class.name()).collect()
+    }
+
+    fn hard_classes(&self) -> Vec<&str> {
+        let hard = [Class::Large, Class::Outliers].into_iter();
+        let hard: Vec<&str> =
+            hard.filter(|class| self.declaration.classes.contains(class)).map(Class::name).collect();
+        if hard.is_empty() { self.classes().into_iter().rev().take(1).collect() } else { hard }
+    }
+
+    fn inputs(&self, problem: &DeclaredProblem, class: &str, seed: u64) -> Result<DeclaredInputs, Refusal> {
+        self.declaration.draw(problem, class.parse().map_err(Refusal::new)?, seed)
+    }
+
+    fn timed_inputs(
+        &self,
+        problem: &DeclaredProblem,
+        class: &str,
+        seed: u64,
+    ) -> Result<DeclaredInputs, Refusal> {
+        self.inputs(problem, class, seed)
+    }
+
+    fn opposite(
+        &self,
+        _problem: &DeclaredProblem,
+        inputs: &DeclaredInputs,
+        class: &str,
+        seed: u64,
+    ) -> Result<DeclaredInputs, Refusal> {
+        self.declaration.oppose(inputs, class.parse().map_err(Refusal::new)?, seed)
+    }
+
+    fn input_names(&self) -> Vec<&str> {
+        self.declaration.inputs().map(|argument| argument.name.as_str()).collect()
+    }
+
+    fn redraw(
+        &self,
+        problem: &DeclaredProblem,
+        inputs: &DeclaredInputs,
+        which: &str,
+        seed: u64,
+    ) -> DeclaredInputs {
+        let mut redrawn = inputs.clone();
+        let argument = self.declaration.inputs().enumerate().find(|(_, argument)| argument.name == which);
+        if let Some((index, argument)) = argument
+            // The shapes were computed when the inputs were drawn.
+            && let Ok(tensor) = self.declaration.draw_one(problem, argument, inputs.class, (seed, index))
+        {
+            redrawn.tensors[index] = tensor;
+        }
+        redrawn
+    }
+
+    fn arrange(&self, _family: &Family, problem: &DeclaredProblem, inputs: &DeclaredInputs) -> Arrangement {
+        let declaration = &self.declaration;
+        let mut arrangement = Arrangement { inputs: Vec::new(), outputs: Vec::new(), tensors: Vec::new() };
+        for argument in declaration.arguments.iter().filter(|argument| argument.kind != Kind::Scalar) {
+            let dtype = declaration.dtype(argument.dtype, problem);
+            let given = inputs.tensors.iter().find(|tensor| tensor.name == argument.name);
+            let sign_bits =
+                if dtype.is_float() && dtype != Dtype::F64 { 8 * dtype.bytes() as u32 } else { 0 };
+            let name = argument.name.clone();
+            if argument.kind == Kind::In {
+                let bytes = given.map(|tensor| tensor.bytes.clone()).unwrap_or_default();
+                let sign_bits = if argument.range.is_some() { 0 } else { sign_bits };
+                arrangement.inputs.push(Input { name, bytes, sign_bits });
+            } else {
+                let blank = blank(dtype, declaration.bytes(argument, problem).unwrap_or(0) as usize);
+                let initial = given.map(|tensor| tensor.bytes.clone());
+                let sign_bits = 8 * dtype.bytes() as u32;
+                arrangement.outputs.push(Output { name, blank, sign_bits, initial });
+            }
+            let dims = declaration.shape(argument, problem).unwrap_or_default();
+            arrangement.tensors.extend(tensor_shape(&argument.name, dtype, &dims));
+        }
+        arrangement
+    }
+
+    fn parameters(
+        &self,
+        family: &Family,
+        problem: &DeclaredProblem,
+        _inputs: &DeclaredInputs,
+        addresses: &Addresses,
+    ) -> Vec<LaunchParameters> {
+        let parameter = |parameter: &family::Parameter| {
+            let mut bytes = Vec::new();
+            let argument = self.declaration.arguments.iter().find(|argument| argument.name == parameter.name);
+            if let Some(size) = problem.size(&parameter.name) {
+                let dtype = parameter.dtype.as_deref().and_then(size_type).unwrap_or(Dtype::I32);
+                dtype.push_integer(size, &mut bytes);
+            } else if let Some(scalar) = argument.filter(|argument| argument.kind == Kind::Scalar) {
+                let dtype = self.declaration.dtype(scalar.dtype, problem);
+                dtype.push_float(self.declaration.scalar(scalar, problem), &mut bytes);
+            } else if parameter.name == WORKSPACE {
+                bytes.extend(addresses.workspace.to_le_bytes());
+            } else {
+                bytes.extend(addresses.address(&parameter.name).to_le_bytes());
+            }
+            bytes
+        };
+        family.parameters().map(|launch| launch.iter().map(parameter).collect()).collect()
+    }
+}
+
+/// The shape for tensor maps: at most five dimensions, with rows of a multiple of 16 bytes.
+fn tensor_shape(name: &str, dtype: Dtype, dims: &[usize]) -> Option<TensorShape> {
+    use vgpu::tensor_map::Element;
+    let element = match dtype {
+        Dtype::F16 => Element::F16,
+        Dtype::Bf16 => Element::Bf16,
+        Dtype::F32 => Element::F32,
+        Dtype::E4m3 | Dtype::E5m2 | Dtype::U8 | Dtype::I8 => Element::U8,
+        _ => return None,
+    };
+    let innermost_first: Vec<u64> = dims.iter().rev().map(|&extent| extent as u64).collect();
+    let mut strides = Vec::new();
+    let mut bytes = dtype.bytes() as u64;
+    for extent in innermost_first.iter().take(innermost_first.len().saturating_sub(1)) {
+        bytes *= extent;
+        strides.push(bytes);
+    }
+    let fits = (1..=5).contains(&dims.len()) && strides.iter().all(|stride| stride % 16 == 0);
+    fits.then(|| TensorShape { name: name.to_owned(), element, dims: innermost_first, strides })
+}
+
+/// What an output holds before the launch: a NaN of its type, or for integers an arbitrary pattern.
+fn blank(dtype: Dtype, bytes: usize) -> Vec<u8> {
+    let word: u32 = match dtype {
+        Dtype::F64 => 0x7ff8_dead,
+        Dtype::F32 => 0x7fc0_beef,
+        Dtype::F16 => 0x7e2b_7e2b,
+        Dtype::Bf16 => 0x7fcb_7fcb,
+        Dtype::E4m3 | Dtype::E5m2 => 0x7f7f_7f7f,
+        _ => 0xa5a5_a5a5,
+    };
+    word.to_le_bytes().into_iter().cycle().take(bytes).collect()
+}
+
+impl OpReference for DeclaredOp {
+    type Reference = DeclaredReference;
+
+    fn reference(
+        &self,
+        problem: &DeclaredProblem,
+        inputs: &DeclaredInputs,
+        sample: u64,
+    ) -> Result<DeclaredReference, Refusal> {
+        let values = self.reference_values(problem, inputs, sample)?;
+        let declaration = &self.declaration;
+        let mut outputs = Vec::new();
+        for (argument, values) in declaration.outputs().zip(values.outputs) {
+            let dtype = declaration.dtype(argument.dtype, problem);
+            let dims = declaration.shape(argument, problem)?;
+            let blank = (argument.kind == Kind::Out)
+                .then(|| declaration.bytes(argument, problem).map(|bytes| blank(dtype, bytes as usize)))
+                .transpose()?;
+            outputs.push(OutputReference {
+                name: argument.name.clone(),
+                dtype,
+                dims,
+                rows: values.rows,
+                tolerance: declaration.tolerance(&argument.name, dtype, problem, &values.numbers),
+                values: values.numbers,
+                blank,
+            });
+        }
+        Ok(DeclaredReference { outputs })
+    }
+}
+
+impl OpJudgement for DeclaredOp {
+    fn extra_tolerance(&self, _family: &Family, _problem: &DeclaredProblem, _ptx: &str) -> Option<String> {
+        None
+    }
+
+    fn judge(
+        &self,
+        _extra: bool,
+        _inputs: &DeclaredInputs,
+        reference: &DeclaredReference,
+        outputs: &[Vec<u8>],
+    ) -> Judgement {
+        judge::judge(&reference.outputs, outputs)
+    }
+
+    fn ignored_input(
+        &self,
+        _extra: bool,
+        which: &str,
+        before: (&DeclaredReference, &[Vec<u8>]),
+        after: (&DeclaredReference, &[Vec<u8>]),
+    ) -> Option<Complaint> {
+        if before.1 != after.1 {
+            return None;
+        }
+        // The same bits are right only if no element had to change by more than its tolerance.
+        let changed = |(one, other): (&OutputReference, &OutputReference)| {
+            let limit = |value: f64| 2.0 * (one.tolerance.atol + one.tolerance.rtol * value.abs());
+            let differ = |(a, b): (&f64, &f64)| (a - b).abs() > limit(*a);
+            one.rows == other.rows && one.values.iter().zip(&other.values).any(differ)
+        };
+        let should_change = before.0.outputs.iter().zip(&after.0.outputs).any(changed);
+        should_change.then(|| Complaint {
+            kind: "ignored-input".to_owned(),
+            message: format!("the answer does not change when {which} does"),
+        })
+    }
+
+    fn picture(
+        &self,
+        _candidate: &Candidate,
+        _extra: bool,
+        _inputs: &DeclaredInputs,
+        reference: &DeclaredReference,
+        outputs: &[Vec<u8>],
+    ) -> Option<Picture> {
+        error_map::draw(&reference.outputs, outputs)
+    }
+}
+
+impl OpPeers for DeclaredOp {
+    fn peers(&self) -> Option<Peers> {
+        peers::peers(self)
+    }
+
+    fn peer_problem(&self, problem: &DeclaredProblem, inputs: &DeclaredInputs) -> PeerProblem {
+        peers::problem(self, problem, inputs)
+    }
+
+    fn judge_peer(
+        &self,
+        _inputs: &DeclaredInputs,
+        reference: &DeclaredReference,
+        outputs: Vec<Vec<u8>>,
+    ) -> Judgement {
+        judge::judge(&reference.outputs, &outputs)
+    }
+}
+
+/// The values of axes and sizes as JSON.
+pub(crate) fn json_values(problem: &DeclaredProblem) -> Map<String, serde_json::Value> {
+    let sizes = problem.sizes.iter().map(|(name, value)| (name.clone(), json!(value)));
+    let axes = problem.axes.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Bool(truth) => json!(truth),
+            Value::Int(number) => json!(number),
+            Value::Text(text) => json!(text),
+        };
+        (name.clone(), value)
+    });
+    sizes.chain(axes).collect()
+}
+
+impl Declaration {
+    /// Scalars, sizes and axes by name.
+    pub(crate) fn json_values(&self, problem: &DeclaredProblem) -> Map<String, serde_json::Value> {
+        let mut values = json_values(problem);
+        for argument in self.arguments.iter().filter(|argument| argument.kind == Kind::Scalar) {
+            let number = self.scalar(argument, problem);
+            let is_float = match argument.dtype {
+                ElementType::Fixed(dtype) => dtype.is_float(),
+                ElementType::Axis(_) => self.dtype(argument.dtype, problem).is_float(),
+            };
+            let value = if is_float { json!(self.rounded(argument, problem)) } else { json!(number as i64) };
+            values.insert(argument.name.clone(), value);
+        }
+        values
+    }
+
+    /// A scalar as the kernel gets it: rounded to its type.
+    fn rounded(&self, argument: &crate::declaration::Argument, problem: &DeclaredProblem) -> f64 {
+        let dtype = self.dtype(argument.dtype, problem);
+        let mut bytes = Vec::new();
+        dtype.push_float(self.scalar(argument, problem), &mut bytes);
+        dtype.floats(&bytes)[0]
+    }
+}

@@ -1,0 +1,136 @@
+//! The Python process that computes references.
+
+use std::io::{self, ErrorKind};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use op::Refusal;
+use serde::{Deserialize, Serialize};
+use subprocess::Link;
+
+/// Largest size of all outputs of one call, in bytes.
+const MOST_BYTES: u64 = 4 << 30;
+/// Time to start Python and import numpy. It is slow on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// One call of a function. The tensors are attachments.
+#[derive(Debug, Serialize)]
+pub(crate) struct Call<'a> {
+    pub script: &'a str,
+    /// The path of the script, for messages.
+    pub file: &'a str,
+    /// The folder from which the script may import.
+    pub folder: Option<&'a str>,
+    pub function: &'a str,
+    pub arguments: Vec<Array<'a>>,
+    /// Scalars, sizes and axes.
+    pub values: serde_json::Map<String, serde_json::Value>,
+    pub outputs: Vec<Array<'a>>,
+    pub mib: i64,
+}
+
+/// The name, type and shape of a tensor.
+#[derive(Debug, Serialize)]
+pub(crate) struct Array<'a> {
+    pub name: &'a str,
+    /// `<f8` or `<i8`.
+    pub dtype: &'static str,
+    pub shape: Vec<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Reply {
+    Missing { missing: String },
+    Failed { error: String, line: Option<u32> },
+    Done {},
+}
+
+/// A Python process that is started when it is first needed, and again after a call that broke it.
+#[derive(Debug, Default)]
+pub(crate) struct Python {
+    process: Mutex<Option<Link>>,
+}
+
+impl Python {
+    /// Calls a function and returns its outputs as bytes of float64.
+    pub fn call(&self, call: &Call<'_>, tensors: &[&[u8]], seconds: f64) -> Result<Vec<Vec<u8>>, Refusal> {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = process.is_none();
+        let mut link = match process.take() {
+            Some(link) => link,
+            None => start()?,
+        };
+        let limit = Duration::from_secs_f64(seconds) + if started { START } else { Duration::ZERO };
+        let until = Instant::now() + limit;
+        let in_time = || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) };
+        let at = format!("{}:{}", call.file, call.function);
+        let reply: io::Result<(Reply, Vec<Vec<u8>>)> =
+            link.send(call, tensors, in_time).and_then(|()| link.receive(MOST_BYTES, in_time));
+        match reply {
+            Ok((Reply::Done {}, outputs)) => {
+                *process = Some(link);
+                Ok(outputs)
+            }
+            Ok((Reply::Missing { missing }, _)) => Err(no_numpy(&missing)),
+            Ok((Reply::Failed { error, line }, _)) => {
+                *process = Some(link);
+                let at = line.map_or(at, |line| format!("{}:{line}", call.file));
+                Err(Refusal::new(format!("the reference failed: {at}: {error}")))
+            }
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                link.kill();
+                let message = format!("the reference {at} took longer than {seconds} s");
+                Err(Refusal::new(message).hint(Some("set `reference_seconds` in op.toml".to_owned())))
+            }
+            Err(error) => {
+                link.kill();
+                let printed = link.last_output();
+                let printed = if printed.is_empty() { error.to_string() } else { printed };
+                Err(Refusal::new(format!("the process of the reference {at} ended: {printed}")))
+            }
+        }
+    }
+}
+
+fn start() -> Result<Link, Refusal> {
+    let Some(interpreter) = gpu::python::interpreter() else {
+        let message = "the op's reference needs Python 3, and there is no python3";
+        return Err(
+            Refusal::missing(message).hint(Some("install Python 3, or set WARPSMITH_PYTHON".to_owned()))
+        );
+    };
+    let mut command = Command::new(interpreter);
+    command.arg("-c").arg(include_str!("reference.py"));
+    // Threads of numpy take address space, which is limited; the reference is not timed.
+    for threads in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
+        if std::env::var_os(threads).is_none() {
+            command.env(threads, "4");
+        }
+    }
+    let failed = |error: io::Error| Refusal::missing(format!("cannot start Python: {error}"));
+    Link::start(command).map_err(failed)
+}
+
+fn no_numpy(reason: &str) -> Refusal {
+    let interpreter =
+        gpu::python::interpreter().map_or("python3".to_owned(), |path| path.display().to_string());
+    Refusal::missing(format!("the op's reference needs numpy: {reason}"))
+        .hint(Some(format!("install it with: {interpreter} -m pip install numpy")))
+}
+
+/// Refuses to go on without Python and numpy.
+pub fn require_numpy() -> Result<(), Refusal> {
+    let nothing = Call {
+        script: "def nothing():\n    return 0.0\n",
+        file: "nothing.py",
+        folder: None,
+        function: "nothing",
+        arguments: Vec::new(),
+        values: serde_json::Map::new(),
+        outputs: vec![Array { name: "nothing", dtype: "<f8", shape: Vec::new() }],
+        mib: 8192,
+    };
+    Python::default().call(&nothing, &[], START.as_secs_f64()).map(drop)
+}

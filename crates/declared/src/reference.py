@@ -1,0 +1,155 @@
+"""Calls the reference of an op: one request and one reply after the other over a private socket.
+
+The socket's number is in WARPSMITH_CHANNEL; the format is that of crates/subprocess/src/wire.rs. Everything that the
+reference prints goes to standard output, which is never taken for a reply.
+"""
+
+import inspect
+import json
+import os
+import resource
+import socket
+import struct
+import sys
+import traceback
+import types
+
+channel = socket.socket(fileno=int(os.environ["WARPSMITH_CHANNEL"]))
+channel.set_inheritable(False)
+
+
+def read(count):
+    data = bytearray(count)
+    view = memoryview(data)
+    while view:
+        got = channel.recv_into(view)
+        if not got:
+            os._exit(0)
+        view = view[got:]
+    return data
+
+
+def receive():
+    length, attachments = struct.unpack("<II", read(8))
+    lengths = struct.unpack(f"<{attachments}Q", read(8 * attachments))
+    message = json.loads(read(length))
+    return message, [read(each) for each in lengths]
+
+
+def send(message, attachments=()):
+    text = json.dumps(message).encode()
+    channel.sendall(struct.pack("<II", len(text), len(attachments)))
+    channel.sendall(struct.pack(f"<{len(attachments)}Q", *map(len, attachments)) + text)
+    for attachment in attachments:
+        channel.sendall(attachment)
+
+
+try:
+    import numpy
+except Exception as error:  # noqa: BLE001: any error while loading numpy is the reply
+    receive()
+    send({"missing": f"{type(error).__name__}: {error}"})
+    sys.exit(0)
+
+modules = {}
+
+
+def function(request):
+    """The function of the request. A script is loaded once."""
+    key = request["file"], request["script"]
+    if key not in modules:
+        if request["folder"] and request["folder"] not in sys.path:
+            sys.path.insert(0, request["folder"])
+        module = types.ModuleType("reference")
+        module.__file__ = request["file"]
+        exec(compile(request["script"], request["file"], "exec"), module.__dict__)  # noqa: S102: the user's own script
+        modules[key] = module
+    found = getattr(modules[key], request["function"], None)
+    if not callable(found):
+        raise AttributeError(f"there is no function `{request['function']}` in {request['file']}")
+    return found
+
+
+def given(request, attachments):
+    """Every input, scalar, size and axis by name."""
+    values = dict(request["values"])
+    for argument, data in zip(request["arguments"], attachments):
+        values[argument["name"]] = numpy.frombuffer(data, dtype=argument["dtype"]).reshape(argument["shape"])
+    return values
+
+
+def call(request, attachments):
+    called = function(request)
+    values = given(request, attachments)
+    parameters = inspect.signature(called).parameters
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    unknown = [
+        name
+        for name, each in parameters.items()
+        if name not in values
+        and each.default is inspect.Parameter.empty
+        and each.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    ]
+    if unknown:
+        known = ", ".join(values)
+        raise TypeError(f"the parameter `{unknown[0]}` is not an argument, size or axis of the op ({known})")
+    result = called(**{name: value for name, value in values.items() if takes_all or name in parameters})
+    return outputs(request, result)
+
+
+def outputs(request, result):
+    wanted = request["outputs"]
+    names = [each["name"] for each in wanted]
+    if isinstance(result, dict):
+        missing = [name for name in names if name not in result]
+        if missing:
+            raise ValueError(f"the returned dict has no `{missing[0]}` (outputs: {', '.join(names)})")
+        result = [result[name] for name in names]
+    elif isinstance(result, (tuple, list)) and (len(wanted) > 1 or len(result) == 1):
+        result = list(result)
+    else:
+        result = [result]
+    if len(result) != len(wanted):
+        raise ValueError(f"returned {len(result)} outputs; the op has {len(wanted)} ({', '.join(names)})")
+    data = []
+    for each, array in zip(wanted, result):
+        array = numpy.asarray(array)
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"the output `{each['name']}` has the type {array.dtype}, not numbers")
+        if list(array.shape) != each["shape"]:
+            raise ValueError(f"the output `{each['name']}` has the shape {list(array.shape)}, not {each['shape']}")
+        array = numpy.ascontiguousarray(array, dtype=numpy.float64)
+        bad = ~numpy.isfinite(array)
+        if bad.any():
+            where = [int(index) for index in numpy.argwhere(bad)[0]]
+            value = array[tuple(where)]
+            raise ValueError(f"the output `{each['name']}` is {value} at {where}; a reference must be finite")
+        data.append(array.tobytes())
+    return data
+
+
+def place(request, error):
+    """The innermost line of the user's script."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == request["file"]]
+    if isinstance(error, SyntaxError) and error.filename == request["file"]:
+        return error.lineno
+    return lines[-1].lineno if lines else None
+
+
+numpy.seterr(all="ignore")
+while True:
+    request, attachments = receive()
+    limit = request["mib"] << 20
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or limit <= hard:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        replies = call(request, attachments)
+    except MemoryError:
+        send({"error": f"needs more memory than the limit of {request['mib']} MiB (`reference_mib` in op.toml)"})
+    except BaseException as error:  # noqa: BLE001: the message goes to the user
+        text = str(error).splitlines()
+        message = f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")
+        send({"error": message, "line": place(request, error)})
+    else:
+        send({"numpy": numpy.__version__}, replies)

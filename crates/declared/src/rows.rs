@@ -1,0 +1,179 @@
+//! Computes the reference of a problem, or of some rows of it.
+
+use std::collections::BTreeSet;
+
+use gpu::launch::{Dtype, Random};
+use op::Refusal;
+
+use crate::declaration::{Argument, Function, Kind, ReferenceSource};
+use crate::inputs::{DeclaredInputs, InputTensor};
+use crate::op::DeclaredOp;
+use crate::problem::DeclaredProblem;
+use crate::python::{Array, Call};
+
+/// Most operations and elements of one reference: about a second of numpy.
+const MOST_FLOPS: f64 = 4e9;
+const MOST_ELEMENTS: f64 = 8e6;
+/// Fewest rows that are compared.
+const FEWEST_ROWS: usize = 16;
+
+/// The right numbers of all outputs.
+pub(crate) struct ReferenceValues {
+    pub outputs: Vec<OutputValues>,
+}
+
+pub(crate) struct OutputValues {
+    pub numbers: Vec<f64>,
+    /// The rows that the numbers belong to; `None` for all.
+    pub rows: Option<Vec<usize>>,
+}
+
+impl DeclaredOp {
+    /// The right numbers. Of a large problem whose rows are independent, those of some rows, which `sample` selects.
+    pub(crate) fn reference_values(
+        &self,
+        problem: &DeclaredProblem,
+        inputs: &DeclaredInputs,
+        sample: u64,
+    ) -> Result<ReferenceValues, Refusal> {
+        let Some(rows) = self.sampled_rows(problem, sample) else {
+            let outputs = self.evaluate(problem, &inputs.tensors)?;
+            let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: None });
+            return Ok(ReferenceValues { outputs: outputs.collect() });
+        };
+        let name = self.declaration.independent.clone().unwrap_or_default();
+        let mut part = problem.clone();
+        for (size, value) in &mut part.sizes {
+            if *size == name {
+                *value = rows.len() as i64;
+            }
+        }
+        let read = self.declaration.inputs();
+        let tensors: Vec<InputTensor> = read
+            .zip(&inputs.tensors)
+            .map(
+                |(argument, tensor)| {
+                    if has_rows(argument, &name) { tensor.rows(&rows) } else { tensor.clone() }
+                },
+            )
+            .collect();
+        let outputs = self.evaluate(&part, &tensors)?;
+        let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: Some(rows.clone()) });
+        Ok(ReferenceValues { outputs: outputs.collect() })
+    }
+
+    /// The rows to compare; `None` if all are, or if the rows are not independent.
+    fn sampled_rows(&self, problem: &DeclaredProblem, sample: u64) -> Option<Vec<usize>> {
+        let declaration = &self.declaration;
+        let name = declaration.independent.as_ref()?;
+        let count = problem.size(name)? as usize;
+        if !declaration.outputs().all(|output| has_rows(output, name)) {
+            return None;
+        }
+        let elements = |argument: &Argument| {
+            let shape = declaration.shape(argument, problem).unwrap_or_default();
+            shape.iter().map(|&extent| extent as f64).product::<f64>()
+        };
+        let by_row = declaration.arguments.iter().filter(|argument| has_rows(argument, name));
+        let elements: f64 = by_row.map(elements).sum();
+        let share =
+            (MOST_FLOPS / declaration.work(problem).flops.max(1.0)).min(MOST_ELEMENTS / elements.max(1.0));
+        let wanted = ((share * count as f64) as usize).max(FEWEST_ROWS);
+        if wanted >= count {
+            return None;
+        }
+        // The first and the last row are always compared.
+        let mut rows = BTreeSet::from([0, count - 1]);
+        let mut random = Random::new(sample);
+        while rows.len() < wanted {
+            rows.insert(random.integer(0, count as i64) as usize);
+        }
+        Some(rows.into_iter().collect())
+    }
+
+    /// Calls the reference on a whole problem.
+    fn evaluate(&self, problem: &DeclaredProblem, tensors: &[InputTensor]) -> Result<Vec<Vec<f64>>, Refusal> {
+        match &self.declaration.reference {
+            ReferenceSource::Python(function) => self.call_python(function, problem, tensors),
+            ReferenceSource::Family(family) => {
+                let class = op::Class::Normal;
+                let inputs = DeclaredInputs { problem: problem.clone(), class, tensors: tensors.to_vec() };
+                let outputs = self.run_family(family, problem, &inputs)?;
+                let dtypes = self.declaration.outputs().map(|it| self.declaration.dtype(it.dtype, problem));
+                Ok(dtypes.zip(outputs).map(|(dtype, bytes)| dtype.floats(&bytes)).collect())
+            }
+        }
+    }
+
+    fn call_python(
+        &self,
+        function: &Function,
+        problem: &DeclaredProblem,
+        tensors: &[InputTensor],
+    ) -> Result<Vec<Vec<f64>>, Refusal> {
+        let declaration = &self.declaration;
+        let script = self.files.scripts.iter().find(|(name, _)| *name == function.file);
+        let script = script.map_or("", |(_, text)| text.as_str());
+        let folder = self.files.folder.as_ref().map(|folder| folder.display().to_string());
+        let file = self.files.label.replace(family::OP_FILE, &function.file);
+        let contents: Vec<Vec<u8>> = tensors.iter().map(InputTensor::for_numpy).collect();
+        let arguments = tensors.iter().map(|tensor| Array {
+            name: &tensor.name,
+            dtype: if tensor.dtype.is_float() { "<f8" } else { "<i8" },
+            shape: tensor.dims.clone(),
+        });
+        let mut outputs = Vec::new();
+        for output in declaration.outputs() {
+            outputs.push(Array {
+                name: &output.name,
+                dtype: "<f8",
+                shape: declaration.shape(output, problem)?,
+            });
+        }
+        let call = Call {
+            script,
+            file: &file,
+            folder: folder.as_deref(),
+            function: &function.name,
+            arguments: arguments.collect(),
+            values: declaration.json_values(problem),
+            outputs,
+            mib: declaration.limits.mib,
+        };
+        let attachments: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+        let answers = self.python.call(&call, &attachments, declaration.limits.seconds)?;
+        Ok(answers.iter().map(|bytes| Dtype::F64.floats(bytes)).collect())
+    }
+}
+
+/// Whether the first extent of an argument is the size with this name.
+fn has_rows(argument: &Argument, size: &str) -> bool {
+    argument.kind != Kind::Scalar && argument.shape.first().is_some_and(|extent| extent.text().trim() == size)
+}
+
+impl InputTensor {
+    /// The tensor with only these rows.
+    fn rows(&self, rows: &[usize]) -> Self {
+        let row = self.bytes.len() / self.dims[0].max(1);
+        let bytes = rows.iter().flat_map(|&index| self.bytes[index * row..(index + 1) * row].iter().copied());
+        let mut dims = self.dims.clone();
+        dims[0] = rows.len();
+        InputTensor { name: self.name.clone(), dtype: self.dtype, dims, bytes: bytes.collect() }
+    }
+
+    /// The numbers as float64, or int64 for integers.
+    fn for_numpy(&self) -> Vec<u8> {
+        if self.dtype.is_float() {
+            return self.dtype.floats(&self.bytes).iter().flat_map(|number| number.to_le_bytes()).collect();
+        }
+        let width = self.dtype.bytes();
+        let is_signed = matches!(self.dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64);
+        let widen = |element: &[u8]| {
+            let negative = is_signed && element[width - 1] & 0x80 != 0;
+            let mut wide = [if negative { 0xff } else { 0 }; 8];
+            wide[..width].copy_from_slice(element);
+            wide
+        };
+        self.bytes.chunks_exact(width).flat_map(widen).collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! Problems that are derived from the declaration: edge cases, random problems, and smaller ones.
+
+use gpu::launch::Random;
+
+use crate::declaration::Declaration;
+use crate::problem::DeclaredProblem;
+
+/// Sizes at which kernels often have edge cases: one, primes, and powers of two plus and minus one.
+const EDGES: [i64; 10] = [1, 2, 7, 31, 33, 127, 129, 255, 257, 1021];
+/// The other sizes of an edge case.
+const ORDINARY: i64 = 64;
+/// Largest size of a random problem.
+const FUZZED: i64 = 1500;
+
+impl Declaration {
+    /// Problems in which one size is an edge case. `tiles`: sizes of tiles that the families use.
+    pub fn edges(&self, tiles: &[i64]) -> Vec<DeclaredProblem> {
+        let mut problems: Vec<DeclaredProblem> = Vec::new();
+        let mut add = |problem: DeclaredProblem| {
+            if !problems.contains(&problem) && self.check_bytes(&problem).is_ok() {
+                problems.push(problem);
+            }
+        };
+        for axes in self.all_axes() {
+            let with =
+                |number: i64| self.sizes.iter().map(move |size| (size.name.clone(), size.nearest(number)));
+            add(DeclaredProblem { sizes: with(1).collect(), axes: axes.clone() });
+            for index in 0..self.sizes.len() {
+                let near_tiles = tiles.iter().flat_map(|tile| [tile - 1, *tile, tile + 1]);
+                for number in EDGES.into_iter().chain(near_tiles.filter(|number| *number > 0)) {
+                    let mut sizes: Vec<_> = with(ORDINARY).collect();
+                    sizes[index].1 = self.sizes[index].nearest(number);
+                    add(DeclaredProblem { sizes, axes: axes.clone() });
+                }
+            }
+        }
+        problems
+    }
+
+    /// A small problem that is a multiple of no tile.
+    pub fn small(&self) -> DeclaredProblem {
+        const SMALL: i64 = 200;
+        let sizes = self.sizes.iter().map(|size| (size.name.clone(), size.nearest(SMALL)));
+        let axes = self.axes.iter().map(|axis| (axis.name.clone(), axis.values[0].clone()));
+        DeclaredProblem { sizes: sizes.collect(), axes: axes.collect() }
+    }
+
+    /// Every combination of the values of the axes.
+    fn all_axes(&self) -> Vec<Vec<(String, family::Value)>> {
+        let mut all = vec![Vec::new()];
+        for axis in &self.axes {
+            let longer = |before: &Vec<(String, family::Value)>| {
+                let with = |value: &family::Value| {
+                    let mut axes = before.clone();
+                    axes.push((axis.name.clone(), value.clone()));
+                    axes
+                };
+                axis.values.iter().map(with).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(longer).collect();
+        }
+        all
+    }
+
+    /// A random problem.
+    pub fn fuzzed(&self, draw: u64) -> DeclaredProblem {
+        let mut random = Random::new(draw);
+        let sizes = self.sizes.iter().map(|size| {
+            let edge = EDGES[random.integer(0, EDGES.len() as i64) as usize];
+            let number = if random.uniform() < 0.5 { edge } else { random.integer(1, FUZZED) };
+            (size.name.clone(), size.nearest(number))
+        });
+        let sizes = sizes.collect();
+        let axes = self.axes.iter().map(|axis| {
+            let index = random.integer(0, axis.values.len() as i64) as usize;
+            (axis.name.clone(), axis.values[index].clone())
+        });
+        let axes = axes.collect();
+        let problem = DeclaredProblem { sizes, axes };
+        // A combination of sizes that the op cannot have becomes the smallest problem.
+        if self.check_bytes(&problem).is_ok() {
+            return problem;
+        }
+        let smallest = self.sizes.iter().map(|size| (size.name.clone(), size.nearest(1))).collect();
+        DeclaredProblem { sizes: smallest, ..problem }
+    }
+
+    /// A smaller problem with about `flops` operations. The size along which rows are independent is reduced first,
+    /// then the largest. A reduced size keeps its remainder, and so its incomplete tile.
+    pub fn cut(&self, problem: &DeclaredProblem, flops: f64) -> DeclaredProblem {
+        let mut cut = problem.clone();
+        let fits = |cut: &DeclaredProblem| {
+            let work = self.work(cut);
+            work.flops.max(work.bytes as f64) <= flops
+        };
+        for _ in 0..256 {
+            if fits(&cut) {
+                break;
+            }
+            let independent = self.independent.as_deref();
+            let index = (0..self.sizes.len())
+                .filter(|&index| self.smaller(index, cut.sizes[index].1).is_some())
+                .max_by_key(|&index| (Some(cut.sizes[index].0.as_str()) == independent, cut.sizes[index].1));
+            let Some((index, smaller)) =
+                index.and_then(|index| Some((index, self.smaller(index, cut.sizes[index].1)?)))
+            else {
+                break;
+            };
+            let before = std::mem::replace(&mut cut.sizes[index].1, smaller);
+            if self.check_bytes(&cut).is_err() {
+                cut.sizes[index].1 = before;
+                break;
+            }
+        }
+        cut
+    }
+
+    /// About half of a size, with the same remainder for every tile of up to 128. `None` if it is already small.
+    fn smaller(&self, index: usize, number: i64) -> Option<i64> {
+        const UNIT: i64 = 128;
+        let size = &self.sizes[index];
+        let half = number / 2 / UNIT * UNIT + number % UNIT;
+        let half = if half == 0 { UNIT } else { half };
+        (half < number && size.refusal(half).is_none()).then_some(half)
+    }
+}

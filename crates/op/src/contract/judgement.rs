@@ -1,0 +1,87 @@
+//! The judgement of an answer.
+
+use family::{Candidate, Family};
+use serde::{Deserialize, Serialize};
+
+use crate::contract::OpReference;
+
+/// One defect of an answer or a launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Complaint {
+    /// A fixed name for programs: `unwritten`, `non-finite`, `constant`, `elements`, ...
+    pub kind: String,
+    /// The defect in words.
+    pub message: String,
+}
+
+/// The result of comparing an answer with the reference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Relative L2 error.
+    pub error: f64,
+    /// Largest allowed relative L2 error.
+    pub limit: f64,
+    /// The largest absolute error of an element.
+    pub worst: f64,
+    /// Error from rounding the inputs to their format, relative to the original inputs. It is never part of `error`.
+    pub quantisation: Option<f64>,
+    /// How many elements were compared.
+    pub compared: usize,
+    /// How many elements the answer has.
+    pub elements: usize,
+    /// Empty if the answer is acceptable.
+    pub complaints: Vec<Complaint>,
+}
+
+impl Judgement {
+    /// Whether only some of the elements were compared.
+    pub fn is_sampled(&self) -> bool {
+        self.compared < self.elements
+    }
+}
+
+/// A picture of the wrong elements of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picture {
+    /// The picture as lines of characters, for a terminal.
+    pub text: String,
+    /// The picture as an SVG document.
+    pub svg: String,
+}
+
+/// The tolerances of an op.
+pub trait OpJudgement: OpReference {
+    /// The extra tolerance of a kernel on a problem, as text for every verdict. It is granted only if the family asks
+    /// for it and the kernel's instructions show why. Otherwise the op's own tolerance holds.
+    fn extra_tolerance(&self, family: &Family, problem: &Self::Problem, ptx: &str) -> Option<String>;
+
+    /// Compares a kernel's outputs, in the arrangement's order, with the reference. `extra`: the kernel has
+    /// [`OpJudgement::extra_tolerance`].
+    fn judge(
+        &self,
+        extra: bool,
+        inputs: &Self::Inputs,
+        reference: &Self::Reference,
+        outputs: &[Vec<u8>],
+    ) -> Judgement;
+
+    /// Reports an answer that ignores an input. `before` and `after` are pairs of reference and answer; only that input
+    /// was redrawn between them.
+    fn ignored_input(
+        &self,
+        extra: bool,
+        which: &str,
+        before: (&Self::Reference, &[Vec<u8>]),
+        after: (&Self::Reference, &[Vec<u8>]),
+    ) -> Option<Complaint>;
+
+    /// A picture of the wrong elements; `None` if the answer is correct.
+    fn picture(
+        &self,
+        candidate: &Candidate,
+        extra: bool,
+        inputs: &Self::Inputs,
+        reference: &Self::Reference,
+        outputs: &[Vec<u8>],
+    ) -> Option<Picture>;
+}
