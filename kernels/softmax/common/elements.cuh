@@ -1,9 +1,9 @@
 // Element types, and a row as pieces of 16 bytes.
 //
-// Rows of an odd length start at any multiple of an element's size, but 16-byte accesses need multiples of 16. A row is
-// therefore cut at multiples of 16 bytes of the address, not at multiples of its own start:
+// Tensors start at multiples of 16 bytes. Rows of an odd length start at any multiple of an element's size, but 16-byte
+// accesses need multiples of 16. A row is therefore cut at multiples of 16 bytes of the tensor, not of its own start:
 //
-//   address    0               16              32              48
+//   bytes      0               16              32              48
 //   row                  | first  |      whole     |  last  |
 //
 // Whole pieces are loaded and stored by one instruction, the first and the last one element by element if they are not
@@ -105,7 +105,7 @@ __device__ inline float Piece<__nv_bfloat16>::maximum() const {
     return fmaxf(__low2float(largest), __high2float(largest));
 }
 
-// A row of x and its row of y, which have the same place within 16 bytes. SCALAR: every piece element by element.
+// A row of x and its row of y. SCALAR: every piece element by element.
 template <typename Element, bool SCALAR = false>
 struct Row {
     static constexpr int COUNT = Piece<Element>::COUNT;
@@ -117,10 +117,9 @@ struct Row {
 
     // A row that does not exist is empty.
     __device__ Row(const Element* x, Element* y, long long row, int cols, bool exists) {
-        const Element* first = x + row * cols;
-        start = exists ? static_cast<int>(reinterpret_cast<unsigned long long>(first) % 16 / sizeof(Element)) : 0;
+        start = exists ? static_cast<int>(row * cols % COUNT) : 0;
         end = exists ? start + cols : 0;
-        from = first - start;
+        from = x + row * cols - start;
         to = y + row * cols - start;
     }
 
