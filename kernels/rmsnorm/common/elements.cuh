@@ -37,6 +37,12 @@ __device__ inline float pair_half<__nv_bfloat16>(unsigned pair, bool second) {
     return __uint_as_float(second ? pair & 0xffff0000u : pair << 16);
 }
 
+// Stores 16 bytes at a 16-byte boundary; the caches give them up first.
+__device__ inline void store16_streaming(void* to, const unsigned (&w)[4]) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :: "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+}
+
 // N elements at an address that is a multiple of their size. Pairs stay in 32-bit registers until they are used: the
 // compiler would otherwise keep every 16-bit element in a register of its own.
 template <typename Element, int N>

@@ -11,9 +11,10 @@
 //   sum      squares over the group: shuffles, then one value per warp through shared memory
 //   store y
 //
-// KEEP says how h stays in registers: as fp32 sums, or rounded to the element type as it is stored, in half the registers.
-// A group of one warp needs no barrier. With PERSISTENT a block takes every gridDim.x-th set of rows. Sums are fp32 in a
-// fixed order. Every address is a multiple of the vector's size because cols is a multiple of VECTOR.
+// KEEP says how h stays in registers: as fp32 sums, or rounded to the element type as it is stored, in half the
+// registers. STORES = streaming: the L2 cache gives up h and y before other data. A group of one warp needs no barrier.
+// With PERSISTENT a block takes every gridDim.x-th set of rows. Sums are fp32 in a fixed order. Every address is a multiple
+// of the vector's size because cols is a multiple of VECTOR.
 
 #include "generated.cuh"
 
@@ -96,6 +97,8 @@ __device__ void store(Element* to, const Chunk& chunk) {
     if constexpr (SCALAR) {
 #pragma unroll
         for (int j = 0; j < VECTOR; ++j) from_float(to[j], chunk.get(j));
+    } else if constexpr (knob::STORES == knob::Stores::streaming) {
+        store16_streaming(to, reinterpret_cast<const unsigned(&)[4]>(chunk));
     } else {
         *reinterpret_cast<Chunk*>(to) = chunk;
     }

@@ -29,6 +29,12 @@ __device__ inline void store16(void* to, const unsigned (&w)[4]) {
                  :: "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
 
+// The same; the caches give up these bytes first.
+__device__ inline void store16_streaming(void* to, const unsigned (&w)[4]) {
+    asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :: "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+}
+
 // 16 bytes of elements. They stay in 32-bit registers until they are used.
 template <typename Element>
 struct alignas(16) Piece {
@@ -106,7 +112,8 @@ __device__ inline float Piece<__nv_bfloat16>::maximum() const {
 }
 
 // A row of x and its row of y. SCALAR: every piece element by element.
-template <typename Element, bool SCALAR = false>
+// STREAMING: stores of whole pieces are streaming.
+template <typename Element, bool SCALAR, bool STREAMING>
 struct Row {
     static constexpr int COUNT = Piece<Element>::COUNT;
 
@@ -146,7 +153,7 @@ struct Row {
         if (is_whole(piece)) {
             Piece<Element> result;
             result.set(elements);
-            store16(to + piece * COUNT, result.words);
+            STREAMING ? store16_streaming(to + piece * COUNT, result.words) : store16(to + piece * COUNT, result.words);
             return;
         }
 #pragma unroll

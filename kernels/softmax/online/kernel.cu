@@ -31,12 +31,14 @@ using knob::THREADS;
 using knob::UNROLL;
 constexpr int WARPS = THREADS / 32;
 constexpr int COUNT = Piece<Element>::COUNT;
+constexpr bool STREAMING = knob::STORES == knob::Stores::streaming;
 constexpr bool SCALAR = knob::PATHOLOGY == knob::Pathology::scalar;
 constexpr bool EXTRA_BARRIERS = knob::PATHOLOGY == knob::Pathology::barriers;
+using BlockRow = Row<Element, SCALAR, STREAMING>;
 static_assert(smem::shares::dim0 == WARPS, "a share per warp");
 
 // Pieces first, first + THREADS, ... of the row. Those that do not exist are -infinity.
-__device__ void load(Piece<Element> (&loaded)[UNROLL], const Row<Element, SCALAR>& row, int first, int pieces) {
+__device__ void load(Piece<Element> (&loaded)[UNROLL], const BlockRow& row, int first, int pieces) {
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
         float nothing[COUNT];
@@ -55,7 +57,7 @@ softmax_online(const online::Element* x, online::Element* y, int cols) {
     using namespace online;
     extern __shared__ __align__(16) unsigned char shared[];
     Share* shares = reinterpret_cast<Share*>(shared + smem::shares::offset);  // [WARPS]
-    const Row<Element, SCALAR> row(x, y, blockIdx.x, cols, true);
+    const BlockRow row(x, y, blockIdx.x, cols, true);
     const int pieces = row.pieces(), own = threadIdx.x;
 
     Share mine = {negative_infinity(), 0.0f};

@@ -10,7 +10,8 @@
 //   output    e^(x - maximum) / sum
 //
 // KEEP says what stays in registers: the elements as they were loaded (the exponentials are computed twice), or the
-// exponentials in fp32. A row of one warp needs no barrier. With PERSISTENT a block takes every N-th set of rows.
+// exponentials in fp32. STORES = streaming: the L2 cache gives up y before other data. A row of one warp needs no barrier.
+// With PERSISTENT a block takes every N-th set of rows.
 
 #include "generated.cuh"
 
@@ -45,6 +46,7 @@ constexpr int WARPS = ROW_THREADS / 32;  // of a row, in one block
 constexpr int SHARES = CLUSTER * WARPS;  // of a row
 constexpr int COUNT = Piece<Element>::COUNT;
 constexpr bool KEEP_ELEMENTS = knob::KEEP == knob::Keep::elements;
+constexpr bool STREAMING = knob::STORES == knob::Stores::streaming;
 constexpr bool STRIDED = knob::PATHOLOGY == Pathology::strided;
 constexpr bool SCALAR = knob::PATHOLOGY == Pathology::scalar;
 constexpr bool EXTRA_BARRIERS = knob::PATHOLOGY == Pathology::barriers;
@@ -84,7 +86,7 @@ softmax_rows(const rows_in_registers::Element* x, rows_in_registers::Element* y,
     for (long long first = static_cast<long long>(blockIdx.x / CLUSTER) * ROWS; first < rows;
          first += static_cast<long long>(gridDim.x / CLUSTER) * ROWS, turn ^= 1) {
         // All threads stay for the barriers, also those whose row does not exist.
-        const Row<Element, SCALAR> row(x, y, first + group, cols, first + group < rows);
+        const Row<Element, SCALAR, STREAMING> row(x, y, first + group, cols, first + group < rows);
         const int pieces = row.pieces();
 
         Piece<Element> loaded[PIECES];
