@@ -63,7 +63,14 @@ impl DeclaredOp {
         families: impl IntoIterator<Item = &'f Family>,
     ) -> Result<Self, OpErrors> {
         let scripts: Vec<&str> = files.scripts.iter().map(|(name, _)| name.as_str()).collect();
-        let declaration = read::read(&files.label, &files.manifest, &scripts).map_err(OpErrors)?;
+        let place = |mut error: ManifestError| {
+            if let Some(&line) = files.lines.get(error.line - 1) {
+                (error.line, error.column) = (line, 1);
+            }
+            error
+        };
+        let declaration = read::read(&files.label, &files.manifest, &scripts)
+            .map_err(|errors| OpErrors(errors.into_iter().map(place).collect()))?;
         let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
         tiles.sort_unstable();
         tiles.dedup();
@@ -73,6 +80,14 @@ impl DeclaredOp {
         }
         let python = Python::default();
         Ok(DeclaredOp { files: files.clone(), declaration, python, tiles, family_reference: None })
+    }
+
+    /// The path of a Python file of the op, for messages.
+    pub(crate) fn script_path(&self, file: &str) -> String {
+        match &self.files.folder {
+            Some(folder) => folder.join(file).display().to_string(),
+            None => self.files.label.replace(family::OP_FILE, file),
+        }
     }
 
     /// What the op computes.

@@ -39,6 +39,13 @@ fn main() -> ExitCode {
         }
     };
     let printer = Printer::new(cli.global.json);
+    let cli = match cli.with_file_as_op() {
+        Ok(cli) => cli,
+        Err(failure) => {
+            printer.failure(&failure);
+            return printer.finish(failure.exit).into();
+        }
+    };
     let outcome = match cli.selected() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
@@ -46,6 +53,7 @@ fn main() -> ExitCode {
         Command::Suites(options) => commands::suites::run(options, &cli.global, &printer),
         Command::Devices => commands::devices::run(&cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
+        Command::New(options) => commands::new::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),
         Command::Bench(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),

@@ -11,6 +11,7 @@ pub mod gate;
 pub mod invert;
 pub mod kernels;
 pub mod lend_device;
+pub mod new;
 pub mod problems;
 pub mod profile;
 pub mod replay;

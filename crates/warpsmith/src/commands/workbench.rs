@@ -431,7 +431,7 @@ pub fn run_or_resume<C: ResumableCommand>(
         });
     }
     let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-    let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
+    let (mut logged_global, mut command) = command_line_of(folder)?.with_file_as_op()?.into_parts();
     override_flag("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
     override_flag("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
     let logged = C::in_command(&mut command).ok_or_else(|| {

@@ -89,7 +89,9 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
 
 /// The flags in the file's `// warpsmith:` comments.
 fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
+    // Other lines declare the op of the file, for `check` and `bench`.
     let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
+    let lines = lines.filter(|line| line.trim_start().starts_with("--"));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
     HeaderFlags::try_parse_from(words).map(|flags| flags.launch).map_err(|error| {
         let text = error.to_string();
