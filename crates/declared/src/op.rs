@@ -1,6 +1,6 @@
 //! Implements the parts of an [`op::Op`] for ops that are declared by files.
 
-use family::{Candidate, Family, ManifestError, OpFiles, SettingError, Sizes, Value};
+use family::{Candidate, Family, ManifestError, ManifestErrors, OpFiles, SettingError, Sizes, Value};
 use gpu::launch::Dtype;
 use op::{
     Addresses, Arrangement, Class, Complaint, Input, Judgement, LaunchParameters, OpInputs, OpJudgement,
@@ -45,11 +45,6 @@ impl std::fmt::Debug for FamilyReference {
     }
 }
 
-/// All mistakes of an `op.toml`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct OpErrors(pub Vec<ManifestError>);
-
 /// The reference of all outputs.
 #[derive(Clone, Debug)]
 pub struct DeclaredReference {
@@ -61,7 +56,7 @@ impl DeclaredOp {
     pub fn new<'f>(
         files: &OpFiles,
         families: impl IntoIterator<Item = &'f Family>,
-    ) -> Result<Self, OpErrors> {
+    ) -> Result<Self, ManifestErrors> {
         let scripts: Vec<&str> = files.scripts.iter().map(|(name, _)| name.as_str()).collect();
         let place = |mut error: ManifestError| {
             if let Some(&line) = files.lines.get(error.line - 1) {
@@ -70,7 +65,7 @@ impl DeclaredOp {
             error
         };
         let declaration = read::read(&files.label, &files.manifest, &scripts)
-            .map_err(|errors| OpErrors(errors.into_iter().map(place).collect()))?;
+            .map_err(|errors| ManifestErrors(errors.into_iter().map(place).collect()))?;
         let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
         tiles.sort_unstable();
         tiles.dedup();

@@ -12,7 +12,7 @@ use subprocess::Link;
 /// Largest size of all outputs of one call, in bytes.
 const MOST_BYTES: u64 = 4 << 30;
 /// Time to start Python and import numpy. It is slow on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// One call of a function. The tensors are attachments.
 #[derive(Debug, Serialize)]

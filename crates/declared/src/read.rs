@@ -171,7 +171,7 @@ fn sizes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Size> {
         if multiple_of < 1 || max - max % multiple_of.max(1) < min {
             table.mistake("multiple_of", "no allowed size is a multiple of it");
         }
-        table_finish(table);
+        table.finish();
         let size = Size {
             name,
             about,
@@ -188,10 +188,6 @@ fn sizes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Size> {
     sizes
 }
 
-fn table_finish(table: Fields<'_, '_>) {
-    table.finish();
-}
-
 fn axes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Axis> {
     let mut axes = Vec::new();
     for (name, item) in file.entries("axes") {
@@ -204,7 +200,7 @@ fn axes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Axis> {
             continue;
         };
         let mut values: Vec<Value> = Vec::new();
-        for item in items.iter() {
+        for item in items {
             match axis_value(item.get_ref()) {
                 Some(value) if values.contains(&value) => {
                     mistakes.add(item.span(), &path, format!("lists {value} twice"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::manifest::{self, Family, Place};
 use crate::single_file::{self, Expanded};
 use crate::suggest::nearest;
-use crate::text::{ManifestError, Reader};
+use crate::text::{ManifestError, ManifestErrors, Reader};
 use crate::tuned::{self, Table};
 
 /// Largest size of a manifest, a source or a header, in bytes.
@@ -62,7 +62,7 @@ pub struct Entry {
     /// The family's name, which is the name of its folder.
     pub name: String,
     /// The family, or the error in its manifest or tuned table.
-    pub family: Result<Family, ManifestError>,
+    pub family: Result<Family, ManifestErrors>,
 }
 
 /// Why a family cannot be loaded.
@@ -108,7 +108,7 @@ pub enum CatalogError {
     },
     /// The manifest or the tuned table of the family is not valid.
     #[error(transparent)]
-    Manifest(#[from] ManifestError),
+    Manifest(#[from] ManifestErrors),
 }
 
 impl CatalogError {
@@ -238,7 +238,8 @@ impl Tree {
     fn single_file(path: &Path) -> Result<Self, CatalogError> {
         let at = |source| CatalogError::Io { path: path.to_owned(), source };
         let text = gpu::paths::read_text_bounded(path, MOST_BYTES).map_err(at)?;
-        let Expanded { op, kernel, beside } = single_file::expand(path, &text)?;
+        let Expanded { op, kernel, beside } =
+            single_file::expand(path, &text).map_err(ManifestErrors::from)?;
         let name = single_file::op_name(path);
         let mut tree = Tree {
             label: path.display().to_string(),
@@ -346,7 +347,7 @@ fn entry(op: String, name: String, trees: &[&Tree]) -> Entry {
     Entry { op, name, family }
 }
 
-fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> {
+fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors> {
     let find = |path: &str| trees.iter().find_map(|tree| Some((*tree, tree.files.get(path)?)));
     let folder = format!("{op}/{name}");
     let file = |tree: &Tree, path: &str| tree.path(&format!("{folder}/{path}"));
@@ -359,10 +360,10 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
     };
     let Some((tree, text)) = find(&format!("{folder}/kernel.toml")) else {
         let at = trees.first().map_or_else(|| folder.clone(), |tree| file(tree, tuned::FILE));
-        return Err(missing(at, "kernel.toml", "tuned table"));
+        return Err(missing(at, "kernel.toml", "tuned table").into());
     };
     let Some((source_tree, source)) = find(&format!("{folder}/kernel.cu")) else {
-        return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest"));
+        return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest").into());
     };
     let table = trees.first().and_then(|tree| {
         let text = tree.files.get(&format!("{folder}/{}", tuned::FILE))?;
@@ -383,7 +384,10 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
         headers: included_headers(op, source, &find),
         tuned: table.transpose()?.unwrap_or_default(),
     };
-    manifest::read(text, place).map_err(|error| tree.place(&format!("{folder}/kernel.toml"), error))
+    manifest::read(text, place).map_err(|ManifestErrors(errors)| {
+        let place = |error| tree.place(&format!("{folder}/kernel.toml"), error);
+        ManifestErrors(errors.into_iter().map(place).collect())
+    })
 }
 
 /// The names of the sizes in an `op.toml`. Whoever loads the op checks the rest of the file.

@@ -37,7 +37,7 @@ pub use layout::{Buffer, Layout};
 pub use manifest::{Axis, Constraint, Family, Knob, Limits, Parameter, Pathology, Preset, Weights};
 pub use rules::Rule;
 pub use suggest::nearest;
-pub use text::{ManifestError, Reader};
+pub use text::{ManifestError, ManifestErrors, Reader};
 pub use value::Value;
 
 /// Whether a path names a CUDA file, which can declare its own op.

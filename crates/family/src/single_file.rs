@@ -15,7 +15,6 @@
 //! Lines with `--flags` belong to `sanitize`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::text::{ManifestError, Reader};
@@ -82,180 +81,204 @@ fn header_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Reads the declaring lines of a CUDA file.
-pub(crate) fn expand(path: &Path, text: &str) -> Result<Expanded, ManifestError> {
-    let file = path.display().to_string();
-    // A text with the same lines, so that places in it are places in the file.
-    let mut header = vec![""; text.lines().count()];
-    for (line, rest) in header_lines(text) {
-        header[line - 1] = rest;
-    }
-    let header = header.join("\n");
-    let reader = Reader { file: &file, text: &header };
-    let table: toml::Table = toml::from_str(&header).map_err(|error| {
-        reader.error(error.span().unwrap_or(0..0), "header", error.message().replace('\n', " "))
-    })?;
-    if table.is_empty() {
-        let message = format!("the file declares nothing: it needs comment lines that start with `{MARK}`");
-        return Err(reader.error(0..0, "header", message));
-    }
-    let line_of = |key: &str| {
-        let starts = |line: &&str| {
-            line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(['=', '.', ']']))
-                || line.trim_start_matches('[').starts_with(key)
-        };
-        header.lines().position(|line| starts(&line)).map_or(1, |index| index + 1)
-    };
-    let wrong = |key: &str, message: String| ManifestError {
-        file: file.clone(),
-        line: line_of(key),
-        column: 1,
-        field: key.to_owned(),
-        message,
-    };
-
-    let mut op = GeneratedFile::default();
-    let mut kernel = GeneratedFile::default();
-    let arguments = table.get("arguments").and_then(toml::Value::as_table);
-    let arguments = arguments
-        .ok_or_else(|| wrong("arguments", "is missing: name the kernel's parameters in order".to_owned()))?;
-    let launch = table.get("launch").and_then(toml::Value::as_table);
-    let launch = launch.ok_or_else(|| {
-        wrong("launch", "is missing, as in launch = { grid = [\"rows\"], block = [256] }".to_owned())
-    })?;
-
-    if !table.contains_key("description") {
-        op.push(&format!("description = {:?}", format!("the kernel in {file}")), 1);
-    }
-    let mut axes = Vec::new();
-    let mut tables = GeneratedFile::default();
-    for (key, value) in &table {
-        let line = line_of(key);
-        match (key.as_str(), value) {
-            ("arguments" | "launch", _) => {}
-            ("sizes", toml::Value::Table(sizes)) => {
-                tables.push("[sizes]", line);
-                for (name, size) in sizes {
-                    let size = match size {
-                        toml::Value::Integer(default) => format!("{{ default = {default} }}"),
-                        other => other.to_string(),
-                    };
-                    tables.push(&format!("{name} = {size}"), line_of(name));
-                }
-            }
-            (key, value) => {
-                let target = if KERNEL_FIELDS.contains(&key) { &mut kernel } else { &mut op };
-                if key == "axes" {
-                    axes.extend(
-                        value
-                            .as_table()
-                            .into_iter()
-                            .flatten()
-                            .map(|(name, values)| (name.clone(), values.clone())),
-                    );
-                }
-                if key != "targets" {
-                    // One line for the whole value: inline tables and arrays.
-                    target.push(&format!("{key} = {value}"), line);
-                }
-            }
-        }
-    }
-    op.text.push_str(&tables.text);
-    op.lines.extend(tables.lines);
-
-    let mut parameters = Vec::new();
-    let mut first_output = None;
-    for (name, value) in arguments {
-        let line = line_of(name);
-        let text = value.as_str().unwrap_or_default();
-        let argument = Argument::read(text).map_err(|message| wrong(name, message))?;
-        parameters.push(name.clone());
-        let (kind, dtype, shape) = match argument {
-            Argument::Size => continue,
-            Argument::Tensor { kind, dtype, shape } => (kind, dtype, Some(shape)),
-            Argument::Scalar { dtype, value } => {
-                op.push("[[arguments]]", line);
-                op.push(
-                    &format!("name = {name:?}\nkind = \"scalar\"\ndtype = {dtype:?}\nvalue = {value}"),
-                    line,
-                );
-                continue;
-            }
-        };
-        op.push("[[arguments]]", line);
-        op.push(&format!("name = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}"), line);
-        if let Some(shape) = shape {
-            if kind != "in" {
-                first_output.get_or_insert(shape.join(" * "));
-            }
-            op.push(&format!("shape = {shape:?}"), line);
-        }
-        if !dtype.contains("fp")
-            && !dtype.starts_with("bf")
-            && !dtype.starts_with('e')
-            && kind != "out"
-            && !axes.iter().any(|(axis, _)| *axis == dtype)
-        {
-            op.push("range = [0, 100]", line);
-        }
-    }
-    if !table.contains_key("work") {
-        op.push(&format!("[work]\nflops = {:?}", first_output.unwrap_or_else(|| "1".to_owned())), 1);
-    }
-    write_kernel(&mut kernel, &table, (&parameters, launch), (&axes, text), &wrong)?;
-    let beside = beside(path, text, &table);
-    Ok(Expanded { op, kernel, beside })
+pub(crate) fn expand(path: &Path, source: &str) -> Result<Expanded, ManifestError> {
+    let header = Header::read(path, source)?;
+    let op = header.op_manifest()?;
+    let kernel = header.kernel_manifest(source)?;
+    Ok(Expanded { op, kernel, beside: header.beside(path, source) })
 }
 
-/// Completes the `kernel.toml`.
-fn write_kernel(
-    kernel: &mut GeneratedFile,
-    table: &toml::Table,
-    (parameters, launch): (&[String], &toml::Table),
-    (axes, source): (&[(String, toml::Value)], &str),
-    wrong: &impl Fn(&str, String) -> ManifestError,
-) -> Result<(), ManifestError> {
-    let entry = match launch.get("kernel").and_then(toml::Value::as_str) {
-        Some(entry) => entry.to_owned(),
-        None => only_kernel(source).map_err(|message| wrong("launch", message))?,
-    };
-    if !table.contains_key("specialise") {
-        let names: Vec<&String> = axes.iter().map(|(name, _)| name).collect();
-        let mut first = GeneratedFile::default();
-        first.push(&format!("specialise = {names:?}"), 1);
-        first.text.push_str(&kernel.text);
-        first.lines.append(&mut kernel.lines);
-        *kernel = first;
+/// The declaration of a file.
+struct Header {
+    /// The path of the file, for messages.
+    file: String,
+    /// The declaring lines at their places; all other lines are empty.
+    text: String,
+    table: toml::Table,
+}
+
+impl Header {
+    fn read(path: &Path, source: &str) -> Result<Self, ManifestError> {
+        let file = path.display().to_string();
+        let mut lines = vec![""; source.lines().count()];
+        for (line, rest) in header_lines(source) {
+            lines[line - 1] = rest;
+        }
+        let text = lines.join("\n");
+        let reader = Reader { file: &file, text: &text };
+        let table: toml::Table = toml::from_str(&text).map_err(|error| {
+            reader.error(error.span().unwrap_or(0..0), "header", error.message().replace('\n', " "))
+        })?;
+        if table.is_empty() {
+            let message = format!("the file declares no op: it needs comment lines that start with `{MARK}`");
+            return Err(reader.error(0..0, "header", message));
+        }
+        Ok(Header { file, text, table })
     }
-    if !table.contains_key("presets") {
-        kernel.push("[presets.default]\nabout = \"the defaults\"", 1);
-    }
-    let targets = table.get("targets").map_or(TARGETS.to_owned(), ToString::to_string);
-    kernel.push(
-        &format!(
-            "[family]\ndescription = \"a single file\"\nentry = {entry:?}\ntargets = {targets}\nparameters = {parameters:?}"
-        ),
-        1,
-    );
-    let mut supports = "[supports]\n".to_owned();
-    for (name, values) in axes {
-        let _ = writeln!(supports, "{name} = {values}");
-    }
-    kernel.push(&supports, 1);
-    kernel.push("[launch]", 1);
-    for field in ["grid", "block", "cluster"] {
-        let Some(value) = launch.get(field) else { continue };
-        let extents = match value {
-            toml::Value::Array(extents) => extents.clone(),
-            one => vec![one.clone()],
+
+    /// The line that declares a field.
+    fn line(&self, field: &str) -> usize {
+        let declares = |line: &str| {
+            let line = line.trim_start_matches('[');
+            line.strip_prefix(field).is_some_and(|rest| rest.trim_start().starts_with(['=', '.', ']']))
         };
-        let extents: Vec<String> = extents
-            .iter()
-            .map(|extent| extent.as_str().map_or_else(|| extent.to_string(), str::to_owned))
-            .collect();
-        kernel.push(&format!("{field} = {extents:?}"), 1);
+        // A field of an inline table stands in the line of the table.
+        let contains = |line: &str| line.contains(&format!("{field} ="));
+        let lines = || self.text.lines();
+        lines().position(declares).or_else(|| lines().position(contains)).map_or(1, |index| index + 1)
     }
-    Ok(())
+
+    fn wrong(&self, field: &str, message: impl Into<String>) -> ManifestError {
+        let (file, line) = (self.file.clone(), self.line(field));
+        ManifestError { file, line, column: 1, field: field.to_owned(), message: message.into() }
+    }
+
+    /// A field that must be a table.
+    fn table(&self, field: &str, help: &str) -> Result<&toml::Table, ManifestError> {
+        let table = self.table.get(field).and_then(toml::Value::as_table);
+        table.ok_or_else(|| self.wrong(field, help))
+    }
+
+    fn arguments(&self) -> Result<&toml::Table, ManifestError> {
+        self.table("arguments", "is missing: a table of the kernel's parameters in order")
+    }
+
+    /// The op's axes with their values.
+    fn axes(&self) -> impl Iterator<Item = (&String, &toml::Value)> {
+        self.table.get("axes").and_then(toml::Value::as_table).into_iter().flatten()
+    }
+
+    fn op_manifest(&self) -> Result<GeneratedFile, ManifestError> {
+        let mut op = GeneratedFile::default();
+        if !self.table.contains_key("description") {
+            op.push(&format!("description = {:?}", format!("the kernel in {}", self.file)), 1);
+        }
+        let is_own =
+            |key: &str| !KERNEL_FIELDS.contains(&key) && !["arguments", "launch", "sizes"].contains(&key);
+        // One line for each value: inline tables and arrays.
+        for (key, value) in self.table.iter().filter(|(key, _)| is_own(key)) {
+            op.push(&format!("{key} = {value}"), self.line(key));
+        }
+        op.push("[sizes]", self.line("sizes"));
+        for (name, size) in self.table("sizes", "is missing, as in sizes = { n = 1000 }")? {
+            let size = match size {
+                toml::Value::Integer(default) => format!("{{ default = {default} }}"),
+                other => other.to_string(),
+            };
+            op.push(&format!("{name} = {size}"), self.line(name));
+        }
+        let mut elements = None;
+        for (name, value) in self.arguments()? {
+            let argument = self.argument(name, value)?;
+            if let Argument::Tensor { kind: "out" | "inout", shape, .. } = &argument {
+                elements.get_or_insert(shape.join(" * "));
+            }
+            op.push(&self.declared(name, &argument), self.line(name));
+        }
+        if !self.table.contains_key("work") {
+            let flops = elements.unwrap_or_else(|| "1".to_owned());
+            op.push(&format!("[work]\nflops = {flops:?}"), 1);
+        }
+        Ok(op)
+    }
+
+    fn argument(&self, name: &str, value: &toml::Value) -> Result<Argument, ManifestError> {
+        Argument::read(value.as_str().unwrap_or_default()).map_err(|message| self.wrong(name, message))
+    }
+
+    /// The `[[arguments]]` table of an argument; empty for a size.
+    fn declared(&self, name: &str, argument: &Argument) -> String {
+        match argument {
+            Argument::Size => String::new(),
+            Argument::Scalar { dtype, value } => {
+                format!(
+                    "[[arguments]]\nname = {name:?}\nkind = \"scalar\"\ndtype = {dtype:?}\nvalue = {value}"
+                )
+            }
+            Argument::Tensor { kind, dtype, shape } => {
+                let is_integer = dtype.starts_with(['i', 'u']) && self.axes().all(|(axis, _)| axis != dtype);
+                let range = if is_integer && *kind != "out" { "\nrange = [0, 100]" } else { "" };
+                format!(
+                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{range}"
+                )
+            }
+        }
+    }
+
+    fn kernel_manifest(&self, source: &str) -> Result<GeneratedFile, ManifestError> {
+        let help = "is missing, as in launch = { grid = [\"rows\"], block = [256] }";
+        let launch = self.table("launch", help)?;
+        let line = self.line("launch");
+        let entry = match launch.get("kernel").and_then(toml::Value::as_str) {
+            Some(entry) => entry.to_owned(),
+            None => only_kernel(source).map_err(|message| self.wrong("launch", message))?,
+        };
+        let mut kernel = GeneratedFile::default();
+        if !self.table.contains_key("specialise") {
+            let names: Vec<&String> = self.axes().map(|(name, _)| name).collect();
+            kernel.push(&format!("specialise = {names:?}"), 1);
+        }
+        for (key, value) in self.table.iter().filter(|(key, _)| KERNEL_FIELDS.contains(&key.as_str())) {
+            if key != "targets" {
+                kernel.push(&format!("{key} = {value}"), self.line(key));
+            }
+        }
+        if !self.table.contains_key("presets") {
+            kernel.push("[presets.default]\nabout = \"the defaults\"", 1);
+        }
+        let targets = self.table.get("targets").map_or(TARGETS.to_owned(), ToString::to_string);
+        let parameters: Vec<&String> = self.arguments()?.keys().collect();
+        kernel.push(&format!("[family]\ndescription = \"a single file\"\nentry = {entry:?}"), line);
+        kernel.push(&format!("targets = {targets}"), self.line("targets"));
+        kernel.push(&format!("parameters = {parameters:?}"), self.line("arguments"));
+        kernel.push("[supports]", 1);
+        for (name, values) in self.axes() {
+            kernel.push(&format!("{name} = {values}"), self.line("axes"));
+        }
+        kernel.push("[launch]", line);
+        for field in ["grid", "block", "cluster"] {
+            let Some(value) = launch.get(field) else { continue };
+            let extents = match value {
+                toml::Value::Array(extents) => extents.clone(),
+                one => vec![one.clone()],
+            };
+            let text =
+                |extent: &toml::Value| extent.as_str().map_or_else(|| extent.to_string(), str::to_owned);
+            let extents: Vec<String> = extents.iter().map(text).collect();
+            kernel.push(&format!("{field} = {extents:?}"), line);
+        }
+        Ok(kernel)
+    }
+
+    /// The Python files that the declaration names and the headers that the source includes, from the file's folder.
+    fn beside(&self, path: &Path, source: &str) -> BTreeMap<String, String> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let read = |name: &str| {
+            let is_plain = !name.contains("..") && !Path::new(name).is_absolute();
+            is_plain.then(|| gpu::paths::read_text_bounded(&folder.join(name), MOST_BYTES).ok()).flatten()
+        };
+        let mut files = BTreeMap::new();
+        let baselines = self.table.get("baselines").and_then(toml::Value::as_table).into_iter().flatten();
+        let functions = baselines.map(|(_, value)| value).chain(self.table.get("reference"));
+        for name in functions.filter_map(|value| value.as_str()?.split_once(':').map(|(file, _)| file)) {
+            if let Some(text) = read(name) {
+                files.insert(name.to_owned(), text);
+            }
+        }
+        let mut pending = vec![source.to_owned()];
+        while let Some(text) = pending.pop() {
+            for name in gpu::build::included_names(&text) {
+                if files.len() < MOST_HEADERS
+                    && !files.contains_key(name)
+                    && let Some(text) = read(name)
+                {
+                    pending.push(text.clone());
+                    files.insert(name.to_owned(), text);
+                }
+            }
+        }
+        files
+    }
 }
 
 /// One argument: `in fp16[rows, cols]`, `scalar fp32 = 1e-5`, `size`.
@@ -335,37 +358,6 @@ fn only_kernel(source: &str) -> Result<String, String> {
             several.join(", ")
         )),
     }
-}
-
-/// The Python files that the declaration names and the headers that the source includes, from the file's folder.
-fn beside(path: &Path, source: &str, table: &toml::Table) -> BTreeMap<String, String> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let mut files = BTreeMap::new();
-    let functions = table.get("baselines").and_then(toml::Value::as_table).into_iter().flatten();
-    let functions = functions.map(|(_, value)| value).chain(table.get("reference"));
-    let scripts = functions.filter_map(|value| Some(value.as_str()?.split(':').next()?.to_owned()));
-    let read = |name: &str| {
-        let is_plain = !name.contains("..") && !Path::new(name).is_absolute();
-        is_plain.then(|| gpu::paths::read_text_bounded(&folder.join(name), MOST_BYTES).ok()).flatten()
-    };
-    for name in scripts.filter(|name| name.ends_with(".py")) {
-        if let Some(text) = read(&name) {
-            files.insert(name, text);
-        }
-    }
-    let mut pending = vec![source.to_owned()];
-    while let Some(text) = pending.pop() {
-        for name in gpu::build::included_names(&text) {
-            if files.len() < MOST_HEADERS
-                && !files.contains_key(name)
-                && let Some(text) = read(name)
-            {
-                pending.push(text.clone());
-                files.insert(name.to_owned(), text);
-            }
-        }
-    }
-    files
 }
 
 /// Largest size of a file beside the source.

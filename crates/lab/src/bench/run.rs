@@ -487,7 +487,7 @@ impl<O: Op> Bench<'_, O> {
         for input in &peer.inputs {
             let path = self.folder.join(format!("input-{}", input.name));
             fs::write(&path, &input.bytes).map_err(|error| StageError::Io { path: path.clone(), error })?;
-            files.insert(input.name.to_owned(), path);
+            files.insert(input.name.clone(), path);
         }
         Ok((peer.fields, files))
     }
@@ -587,7 +587,7 @@ impl<O: Op> Bench<'_, O> {
         let mut answer = || -> Result<JudgedTrial, WorkerError> {
             if let (SubjectKind::Peer { name }, Some((fields, inputs))) = (&subject.kind, &given.peer) {
                 let (fields, inputs) = (fields.clone(), inputs.clone());
-                let request = WorkerRequest::Load { name: (*name).to_owned(), fields, inputs };
+                let request = WorkerRequest::Load { name: name.clone(), fields, inputs };
                 workers.ask(self.factory, process, &request)?;
             }
             let request = self.run_request(subject, given);

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use attention::problem;
-use op::Op as _;
+use op::OpProblems as _;
 
 use super::items::{Item, about, items};
 use super::root;
@@ -120,7 +120,7 @@ fn suites() -> String {
     let op = attention::Attention;
     let mut files = String::new();
     let rows = op.suites().iter().map(|suite| {
-        let read = lab::suite::read(&op, suite.name, suite.text).expect("a built-in suite");
+        let read = lab::suite::read(&op, &suite.name, &suite.text).expect("a built-in suite");
         files += &format!("\n### {}\n\n```toml\n{}\n```\n", read.name, suite.text.trim());
         let counts = [read.problems.len(), read.targets.len()].map(|count| count.to_string());
         let [problems, targets] = counts;
