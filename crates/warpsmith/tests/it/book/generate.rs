@@ -119,7 +119,8 @@ fn aliases() -> String {
 fn suites() -> String {
     let op = attention::Attention;
     let mut files = String::new();
-    let rows = op.suites().iter().map(|suite| {
+    let suites = op.suites();
+    let rows = suites.iter().map(|suite| {
         let read = lab::suite::read(&op, &suite.name, &suite.text).expect("a built-in suite");
         files += &format!("\n### {}\n\n```toml\n{}\n```\n", read.name, suite.text.trim());
         let counts = [read.problems.len(), read.targets.len()].map(|count| count.to_string());
