@@ -194,7 +194,7 @@ fn knobs_override_the_pick_and_the_label_uses_the_nearest_preset() {
     ];
     let name = "b1h8s512d64-causal-fp16";
     let mut own = pick("NVIDIA L4", name, measured(9.0), &causal);
-    own.baseline = "causal".to_owned();
+    own.baseline = "rows16".to_owned();
     let catalog = with(vec![own]);
     let (mma, l4) = (catalog.family("mma").unwrap(), virtual_gpu("l4"));
     let candidate = |knobs: &[(String, String)]| {
@@ -204,8 +204,8 @@ fn knobs_override_the_pick_and_the_label_uses_the_nearest_preset() {
     let set = |knob: &str, value: &str| [(knob.to_owned(), value.to_owned())];
     assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "causal SWIZZLE=false PERSISTENT=58");
     assert!(candidate(&set("NUM_WARPS", "16")).unwrap_err().message.contains("a warp takes 16 or 32 rows"));
-    let known = tuned::candidate(&Attention, mma, Some("causal"), &[], (&problem(name), &l4)).unwrap();
-    assert_eq!(known, Attention.candidate(mma, Some("causal"), &[], &problem(name)).unwrap());
+    let known = tuned::candidate(&Attention, mma, Some("rows16"), &[], (&problem(name), &l4)).unwrap();
+    assert_eq!(known, Attention.candidate(mma, Some("rows16"), &[], &problem(name)).unwrap());
 }
 
 #[test]
