@@ -92,7 +92,7 @@ impl<'a> Installation<'a> {
                 let bar = self.bar.get_or_insert_with(|| {
                     self.printer.message(&format!(
                         "installing the CUDA compiler from PyPI wheels (one download of {} MB)",
-                        total / 1_000_000
+                        (total + 500_000) / 1_000_000
                     ));
                     download_bar(total)
                 });

@@ -402,6 +402,9 @@ impl Run<'_> {
         if let Some(text) = self.compared() {
             printer.data(&styled(FAINT, text));
         }
+        if let Some(seed) = only_seed(self.verdicts) {
+            printer.data(&styled(FAINT, format!("to repeat with the same inputs: --input-seed {seed}")));
+        }
         let unsupported: usize = self.extent.refusals.values().sum();
         if unsupported > 0 {
             let unsupported = count(unsupported, "unsupported combination");
@@ -519,25 +522,34 @@ fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
 
 /// A table with one line per result.
 fn lines(verdicts: &[CaseResult]) -> String {
-    let mut table = Table::new(
-        &["kernel", "problem", "class", "seed", "error", "limit", "quantisation", ""],
-        &["seed", "error", "limit", "quantisation"],
-    );
+    // Columns without information are left out.
+    let has_seeds = only_seed(verdicts).is_none();
+    let quantisation = |verdict: &CaseResult| verdict.judgement().and_then(|it| it.quantisation);
+    let is_quantised = verdicts.iter().any(|verdict| quantisation(verdict).is_some());
+    let mut titles = vec!["kernel", "problem", "class"];
+    titles.extend(has_seeds.then_some("seed"));
+    titles.extend(["error", "limit"]);
+    titles.extend(is_quantised.then_some("quantisation"));
+    titles.push("");
+    let mut table = Table::new(&titles, &["seed", "error", "limit", "quantisation"]);
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.1e}"));
     for verdict in verdicts {
         let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
-        let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone(), seed.to_string()];
-        row.extend(match verdict.judgement() {
-            Some(judgement) => [
-                format!("{:.1e}", judgement.error),
-                format!("{:.1e}", judgement.limit),
-                judgement.quantisation.map_or_else(String::new, |error| format!("{error:.1e}")),
-            ],
-            None => [const { String::new() }; 3],
-        });
+        let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone()];
+        row.extend(has_seeds.then(|| seed.to_string()));
+        row.push(number(verdict.judgement().map(|it| it.error)));
+        row.push(number(verdict.judgement().map(|it| it.limit)));
+        row.extend(is_quantised.then(|| number(quantisation(verdict))));
         row.push(if verdict.passed() { styled(GOOD, "passed") } else { styled(BAD, "failed") });
         table.row(row);
     }
     table.text()
+}
+
+/// The seed of all results, if they have the same one.
+fn only_seed(verdicts: &[CaseResult]) -> Option<u64> {
+    let first = verdicts.first()?.seed;
+    verdicts.iter().all(|verdict| verdict.seed == first).then_some(first)
 }
 
 /// A table with one line per kernel.
