@@ -209,7 +209,7 @@ mod tests {
         bar.tick();
         assert_eq!(screen.lines(), ["[                    ] 0/8 0s  searching"]);
         // A tick without progress.
-        let bar = bar.with_elapsed(Duration::from_secs(600));
+        let bar = bar.with_elapsed(Duration::from_mins(10));
         bar.tick();
         assert_eq!(screen.lines(), ["[                    ] 0/8 10m  searching"]);
         // The first candidates give no estimate.

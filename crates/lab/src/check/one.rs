@@ -59,7 +59,7 @@ struct Broken {
 }
 
 impl Broken {
-    fn new(reason: impl ToString) -> Self {
+    fn new(reason: &impl ToString) -> Self {
         Broken { reason: reason.to_string(), diagnostics: Vec::new() }
     }
 }
@@ -141,14 +141,17 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         let CaseTrial { op, case, environment, .. } = self;
         let family = subject.family;
         // CPU work is done before a device is taken.
-        let request = family.request(candidate, self.target).map_err(Broken::new)?;
+        let request = family.request(candidate, self.target).map_err(|error| Broken::new(&error))?;
         let build = environment.compiler.build(&request).map_err(Broken::from)?.build;
         let mut notes = kernel_notes(&build.ptx, &family.entry);
         let granted = op.extra_tolerance(family, &case.problem, &build.ptx);
         let extra = granted.is_some();
         notes.extend(granted);
-        let case_inputs =
-            self.case_inputs.get_or_init(|| self.case_inputs()).as_ref().map_err(Broken::new)?;
+        let case_inputs = self
+            .case_inputs
+            .get_or_init(|| self.case_inputs())
+            .as_ref()
+            .map_err(|error| Broken::new(&error))?;
         let arranged: Vec<Arrangement> =
             case_inputs.iter().map(|it| op.arrange(family, &case.problem, &it.inputs)).collect();
         let parameters: Vec<_> = case_inputs
@@ -179,14 +182,14 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             Err(TrialError::Run(RunError::Accelerator(AcceleratorError::Memory(_)))) => run(Lease::Alone),
             other => other,
         }
-        .map_err(Broken::new)?;
+        .map_err(|error| Broken::new(&error))?;
 
         let findings = observed.iter().flat_map(|launch| trial::launch_complaints(launch).1).collect();
         let launches: Vec<TrialLaunch> = observed.into_iter().map(TrialLaunch::new).collect();
         let references: Vec<_> = case_inputs.iter().map(|it| (&it.inputs, &it.reference)).collect();
         let judged = trial::judge(*op, extra, &self.steps, &references, &launches);
         let JudgedTrial { judgement, mut complaints, wrong, launches: count } =
-            judged.ok_or_else(|| Broken::new("the kernel was not launched"))?;
+            judged.ok_or_else(|| Broken::new(&"the kernel was not launched"))?;
         complaints.extend(self.ignored_inputs(extra, case_inputs, &launches));
         let picture = wrong.and_then(|index| {
             let (inputs, reference) = references[self.steps[index].inputs];

@@ -38,13 +38,19 @@ fn refuse_unknown_fields(schema: &mut Value, is_part: bool) {
     for (keyword, value) in keywords.iter_mut() {
         match (keyword.as_str(), value) {
             ("properties" | "$defs", Value::Object(schemas)) => {
-                schemas.values_mut().for_each(|schema| refuse_unknown_fields(schema, false));
+                for schema in schemas.values_mut() {
+                    refuse_unknown_fields(schema, false);
+                }
             }
             ("oneOf" | "anyOf", Value::Array(schemas)) => {
-                schemas.iter_mut().for_each(|schema| refuse_unknown_fields(schema, is_object || is_part));
+                for schema in schemas {
+                    refuse_unknown_fields(schema, is_object || is_part);
+                }
             }
             ("prefixItems", Value::Array(schemas)) => {
-                schemas.iter_mut().for_each(|schema| refuse_unknown_fields(schema, false));
+                for schema in schemas {
+                    refuse_unknown_fields(schema, false);
+                }
             }
             ("items" | "additionalProperties", schema) => refuse_unknown_fields(schema, false),
             _ => {}
@@ -191,7 +197,9 @@ fn every_document_of_the_program_is_as_its_schema_says() {
     let prompts: Vec<&PathBuf> =
         prompts.iter().filter(|path| path.to_string_lossy().contains("/prompt-")).collect();
     assert_eq!(prompts.len(), 3, "{ran}");
-    prompts.iter().for_each(|path| validation.file("prompt", path));
+    for path in prompts {
+        validation.file("prompt", path);
+    }
 
     validation.file("leaderboard", &at.join("leaderboard.json"));
     for run in ["a", "b", "c", "d", "e", "f", "g"] {
