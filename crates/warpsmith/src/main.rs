@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
         Err(error) => {
             // clap also returns an `Err` for help and version, which go to stdout with exit code 0.
             let exit = if error.use_stderr() { Exit::UsageError } else { Exit::Success };
+            let mut words = std::env::args_os().take_while(|word| word != "--");
+            if error.use_stderr() && words.any(|word| word == "--json") {
+                Printer::new(true).error_document(&usage_error(&error));
+            }
             return print_clap_message(&error, exit).into();
         }
     };
@@ -79,6 +84,16 @@ fn main() -> ExitCode {
         }
     };
     printer.finish(exit).into()
+}
+
+/// The parts of clap's message: the error, and its tips as the hint.
+fn usage_error(error: &clap::Error) -> CommandError {
+    let text = error.render().to_string();
+    let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    let words: Vec<&str> = message.split_whitespace().collect();
+    let tips: Vec<&str> = text.lines().filter_map(|line| line.trim_start().strip_prefix("tip: ")).collect();
+    let failure = CommandError::usage(words.join(" "));
+    if tips.is_empty() { failure.hint("try --help") } else { failure.hint(tips.join("; ")) }
 }
 
 /// Prints clap's message: the help, the version or a usage error. Returns `exit`, or another code if printing failed.

@@ -329,6 +329,7 @@ impl<O: Op> Bench<'_, O> {
         name: &str,
     ) -> Result<Vec<Participant>, StageError> {
         let mut participants = Vec::new();
+        let mut refused: IndexMap<String, usize> = IndexMap::new();
         for (index, workers) in all_workers.iter().enumerate() {
             let subject = workers.subject;
             match self.identity(workers, problem) {
@@ -338,17 +339,22 @@ impl<O: Op> Bench<'_, O> {
                 }
                 Err((failure, reason)) => {
                     let key = StageKey::new(Stage::Bench, name, &subject.name, "");
-                    if !self.run.state().stages.contains_key(&key) {
-                        self.fail(
-                            &key,
-                            Stage::Build,
-                            failure,
-                            &reason,
-                            StageOutcome::Skipped { reason: reason.clone() },
-                        )?;
+                    if self.run.state().stages.contains_key(&key) {
+                        continue;
+                    }
+                    let outcome = StageOutcome::Skipped { reason: reason.clone() };
+                    if failure == FailureKind::Refused {
+                        self.record_failure(&key, Stage::Build, failure, &reason, outcome)?;
+                        *refused.entry(reason).or_default() += 1;
+                    } else {
+                        self.fail(&key, Stage::Build, failure, &reason, outcome)?;
                     }
                 }
             }
+        }
+        // Often all presets of a family are refused for the same reason.
+        for (reason, subjects) in refused {
+            (self.tell)(&format!("{name}: {} not run: {reason}", count(subjects, "subject")));
         }
         Ok(participants)
     }
@@ -709,6 +715,17 @@ impl<O: Op> Bench<'_, O> {
         outcome: StageOutcome,
     ) -> Result<(), StageError> {
         (self.tell)(&format!("{} failed on {}: {failure}: {reason}", key.of.subject, key.of.problem));
+        self.record_failure(key, stage, failure, reason, outcome)
+    }
+
+    fn record_failure(
+        &self,
+        key: &StageKey,
+        stage: Stage,
+        failure: FailureKind,
+        reason: &str,
+        outcome: StageOutcome,
+    ) -> Result<(), StageError> {
         let (of, reason) = (key.of.clone(), reason.to_owned());
         self.run.record(&Event::CandidateFailed { of, stage, failure, reason })?;
         self.run.record(&Event::StageFinished { key: key.clone(), outcome })?;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use family::Candidate;
 use gpu::accelerator::Lease;
-use gpu::build::{Compiler, Request};
+use gpu::build::{Compiler, Diagnostic, Request};
 use op::{CheckDevice, Op, Picture};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -108,6 +108,9 @@ pub enum CaseOutcome {
     Broken {
         /// Why the kernel could not be tried.
         reason: String,
+        /// The compiler's errors, if the kernel does not compile.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        diagnostics: Vec<Diagnostic>,
     },
 }
 

@@ -22,6 +22,7 @@ mod replay;
 mod report_page;
 mod repro;
 mod sanitize;
+mod schemas;
 mod structure;
 mod trust;
 mod tuned;
