@@ -58,13 +58,26 @@ impl DeclaredOp {
         families: impl IntoIterator<Item = &'f Family>,
     ) -> Result<Self, ManifestErrors> {
         let scripts: Vec<&str> = files.scripts.iter().map(|(name, _)| name.as_str()).collect();
+        Self::read(files, families, Some(&scripts))
+    }
+
+    /// Reads an op for a process that runs kernels but computes no reference. It needs no Python files.
+    pub fn without_scripts(files: &OpFiles) -> Result<Self, ManifestErrors> {
+        Self::read(files, [], None)
+    }
+
+    fn read<'f>(
+        files: &OpFiles,
+        families: impl IntoIterator<Item = &'f Family>,
+        scripts: Option<&[&str]>,
+    ) -> Result<Self, ManifestErrors> {
         let place = |mut error: ManifestError| {
             if let Some(&line) = files.lines.get(error.line - 1) {
                 (error.line, error.column) = (line, 1);
             }
             error
         };
-        let declaration = read::read(&files.label, &files.manifest, &scripts)
+        let declaration = read::read(&files.label, &files.manifest, scripts)
             .map_err(|errors| ManifestErrors(errors.into_iter().map(place).collect()))?;
         let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
         tiles.sort_unstable();

@@ -85,6 +85,17 @@ impl AnyOp {
         Err(CommandError::usage(message).hint(format!("{near}ops: {}", known.join(", "))))
     }
 
+    /// The op with this name, in a process that runs kernels but computes no reference.
+    pub fn for_worker(name: &str, catalog: &Catalog) -> Result<Self, CommandError> {
+        match catalog.op(name) {
+            Some(files) => {
+                let op = DeclaredOp::without_scripts(files);
+                Ok(AnyOp::Declared(Box::new(op.map_err(|errors| CommandError::usage(errors.to_string()))?)))
+            }
+            None => Self::named(name, catalog),
+        }
+    }
+
     /// The op of a command: the named one, or that of its families, or attention. A family may be named by its op,
     /// which means all families of the op.
     pub fn of_command(

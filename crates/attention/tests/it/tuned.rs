@@ -12,7 +12,7 @@ use family::{Catalog, Family};
 use gpu::device::Device;
 use gpu::time::{MeasuredMicros, ModelledMicros, Time};
 use lab::check::{CheckGroup, CheckPlan, CheckSubject, cut_to_size};
-use op::Op as _;
+use op::OpProblems as _;
 use op::tuned::{self, UnusablePick};
 use warpsmith_attention::{Attention, Problem};
 

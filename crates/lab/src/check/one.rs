@@ -99,6 +99,11 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         CaseTrial { op, case, environment, target, steps, case_inputs: OnceLock::new() }
     }
 
+    /// Why the case has no inputs or no reference.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.case_inputs.get()?.as_ref().err()
+    }
+
     /// Checks one candidate on the case.
     pub fn check(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> CaseResult {
         let started = Instant::now();

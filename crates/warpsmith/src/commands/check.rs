@@ -12,8 +12,8 @@ use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
 use lab::check::{
-    self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth,
-    PlanSize, cut_to_size,
+    self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckError, CheckGroup, CheckPlan, CheckSubject,
+    Depth, PlanSize, cut_to_size,
 };
 use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
 use lab::words::count;
@@ -104,9 +104,12 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
             bar.set_message(format!("checking, {failed} failed"));
         }
         bar.inc(1);
-    })
-    .map_err(|error| CommandError::missing(error.to_string()))?;
+    });
     bar.finish_and_clear();
+    let verdicts = verdicts.map_err(|error| match error {
+        CheckError::Refused(refusal) => refusal.into(),
+        CheckError::Threads(error) => CommandError::missing(error.to_string()),
+    })?;
 
     let run = Run {
         device: device.to_string(),

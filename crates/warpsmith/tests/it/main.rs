@@ -11,6 +11,7 @@ mod check;
 mod commands;
 mod common;
 mod corpus;
+mod declared_ops;
 mod evolve;
 mod failing_families;
 mod gate;
