@@ -130,7 +130,12 @@ pub(crate) enum ElementType {
     Fixed(Dtype),
     /// Index of an axis whose values are names of types.
     Axis(usize),
+    /// Index of an axis, and the type for each of its values; `None` after the last.
+    Mapped(usize, [Option<Dtype>; MOST_MAPPED]),
 }
+
+/// Largest number of values of an axis that is mapped to types.
+pub(crate) const MOST_MAPPED: usize = 16;
 
 /// A tensor or a scalar.
 #[derive(Debug)]

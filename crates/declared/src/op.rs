@@ -604,7 +604,9 @@ impl Declaration {
             let number = self.scalar(argument, problem);
             let is_float = match argument.dtype {
                 ElementType::Fixed(dtype) => dtype.is_float(),
-                ElementType::Axis(_) => self.dtype(argument.dtype, problem).is_float(),
+                ElementType::Axis(_) | ElementType::Mapped(..) => {
+                    self.dtype(argument.dtype, problem).is_float()
+                }
             };
             let value = if is_float { json!(self.rounded(argument, problem)) } else { json!(number as i64) };
             values.insert(argument.name.clone(), value);

@@ -7,8 +7,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::declaration::{
-    Argument, Axis, Declaration, ElementType, Function, GivenTolerance, Kind, MOST_SIZE, ReferenceLimits,
-    ReferenceSource, ScalarValue, Size, WorkRule, dtype,
+    Argument, Axis, Declaration, ElementType, Function, GivenTolerance, Kind, MOST_MAPPED, MOST_SIZE,
+    ReferenceLimits, ReferenceSource, ScalarValue, Size, WorkRule, dtype,
 };
 use crate::fields::{Fields, Mistakes, axis_value, expression, integer, number};
 use crate::python::MOST_MIB;
@@ -263,6 +263,35 @@ fn element_type(text: &str, axes: &[Axis]) -> Result<ElementType, String> {
     }
 }
 
+/// `{ axis = "dtype", e4m3 = "fp16" }`: the types that an axis names, some of them replaced.
+fn mapped_type(item: &DeTable<'_>, axes: &[Axis]) -> Result<ElementType, String> {
+    let text = |key: &str| item.get(key).and_then(|value| value.get_ref().as_str());
+    let Some(name) = text("axis") else {
+        return Err("needs the name of an axis, as in { axis = \"dtype\", e4m3 = \"fp16\" }".to_owned());
+    };
+    let Some(index) = axes.iter().position(|axis| axis.name == name) else {
+        return Err(format!("there is no axis `{name}`"));
+    };
+    let labels: Vec<String> = axes[index].values.iter().map(ToString::to_string).collect();
+    if labels.len() > MOST_MAPPED {
+        return Err(format!("the axis {name} has more than {MOST_MAPPED} values"));
+    }
+    for key in item.keys().map(|key| key.get_ref().to_string()) {
+        if key != "axis" && !labels.contains(&key) {
+            return Err(format!("`{key}` is not a value of the axis {name}"));
+        }
+    }
+    let mut types = [None; MOST_MAPPED];
+    for (label, into) in labels.iter().zip(&mut types) {
+        let given = text(label).unwrap_or(label);
+        *into = dtype(given);
+        if into.is_none() {
+            return Err(format!("`{given}` is not a type (fp16, bf16, fp32, e4m3, i32, ...)"));
+        }
+    }
+    Ok(ElementType::Mapped(index, types))
+}
+
 fn arguments(
     mistakes: &Mistakes<'_>,
     file: &Fields<'_, '_>,
@@ -318,12 +347,12 @@ fn argument(
         }
         found.map(|(_, kind)| kind)
     });
-    let dtype = table.required_text("dtype").and_then(|text| match element_type(&text, axes) {
-        Ok(dtype) => Some(dtype),
-        Err(message) => {
-            table.mistake("dtype", message);
-            None
-        }
+    let dtype = table.required("dtype").and_then(|item| {
+        let found = match item.get_ref() {
+            DeValue::Table(map) => mapped_type(map, axes),
+            _ => element_type(&table.text("dtype")?, axes),
+        };
+        found.map_err(|message| table.mistake("dtype", message)).ok()
     });
     let shape_items = table.items("shape");
     if kind == Some(Kind::Scalar) && shape_items.is_some() {
@@ -339,6 +368,7 @@ fn argument(
     let range = range(table);
     let is_integer = match dtype {
         Some(ElementType::Fixed(dtype)) => !dtype.is_float(),
+        Some(ElementType::Mapped(_, types)) => types.into_iter().flatten().any(|dtype| !dtype.is_float()),
         Some(ElementType::Axis(index)) => {
             let types = axes[index].values.iter().filter_map(|value| self::dtype(&value.to_string()));
             types.into_iter().any(|dtype| !dtype.is_float())

@@ -24,6 +24,12 @@ impl Declaration {
                 // The reader has checked that every value of the axis is a type.
                 dtype(&problem.axes[index].1.to_string()).unwrap_or(Dtype::F32)
             }
+            ElementType::Mapped(index, types) => {
+                let value = &problem.axes[index].1;
+                let position = self.axes[index].values.iter().position(|known| known == value);
+                // The reader has checked that every value of the axis has a type.
+                position.and_then(|position| types[position]).unwrap_or(Dtype::F32)
+            }
         }
     }
 

@@ -1,0 +1,12 @@
+"""E4M3 codes with a scale per head in PyTorch."""
+
+import torch
+
+
+def eager(x):
+    absmax = x.abs().amax(dim=(2, 3)).float()
+    scales = torch.where(absmax <= 1e-6, 1.0, absmax / 448.0)
+    return (x.float() / scales[:, :, None, None]).to(torch.float8_e4m3fn), scales
+
+
+compiled = torch.compile(eager, dynamic=False)
