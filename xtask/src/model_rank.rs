@@ -21,7 +21,7 @@ use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;
 use gpu::build::Compiler;
 use gpu::toolchain;
-use op::{Kernel, Op as _};
+use op::{Kernel, OpProblems as _};
 use vgpu::Checks;
 use vgpu::model::{self, Modelled, Shape};
 

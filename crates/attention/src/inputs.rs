@@ -175,7 +175,7 @@ mod tests {
     fn many_threads_draw_the_same_numbers_as_one() {
         let problem: Problem = "b1h3s701d64-fp16".parse().expect("a valid name");
         let inputs = |class| Inputs::generate(&problem, class, 5);
-        assert!(inputs(Class::Normal).k.data.len() > 2 * PIECE);
+        assert!(inputs(Class::Normal).k.data.len() > 2 * values::PIECE);
         let stream = |which: Input| Random::new(Random::new(5).after(which as u64).bits());
         let mut random = stream(Input::K);
         assert!(inputs(Class::Normal).k.data.iter().all(|&x| x == random.normal() as f32));

@@ -178,7 +178,7 @@ fn judgement(
 impl OpProblems for Attention {
     type Problem = Problem;
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "attention"
     }
 

@@ -154,7 +154,7 @@ impl<'a, 't> Fields<'a, 't> {
         let taken = self.taken.borrow();
         for key in self.table.keys() {
             let name: &str = key.get_ref();
-            if !taken.iter().any(|known| *known == name) {
+            if !taken.contains(&name) {
                 let near = nearest(name, taken.iter().copied());
                 let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
                 let known = taken.join(", ");
@@ -174,13 +174,13 @@ pub(crate) fn expression(
 ) -> Option<Expression> {
     let text = match item.get_ref() {
         DeValue::String(text) => text.to_string(),
-        other => match integer(other) {
-            Some(number) => number.to_string(),
-            None => {
+        other => {
+            let Some(number) = integer(other) else {
                 mistakes.add(item.span(), field, "must be an expression: a text or a whole number");
                 return None;
-            }
-        },
+            };
+            number.to_string()
+        }
     };
     let parsed = match Expression::parse(&text) {
         Ok(parsed) => parsed,

@@ -80,7 +80,9 @@ impl Declaration {
         let row = dims.last().copied().unwrap_or(1);
         values::fill(&mut numbers, class, (row, PEAK), &mut random);
         if argument.scale != 1.0 {
-            numbers.iter_mut().for_each(|number| *number *= argument.scale as f32);
+            for number in &mut numbers {
+                *number *= argument.scale as f32;
+            }
         }
         Ok(numbers)
     }

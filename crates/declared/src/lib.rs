@@ -38,7 +38,7 @@
 //! assert_eq!(op.problems("n70-fp16").unwrap()[0].to_string(), "n70-fp16");
 //! assert_eq!(op.problems("fp16").unwrap()[0].to_string(), "n1000-fp16");
 //! assert!(op.problems("n0").is_err());
-//! # Ok::<(), warpsmith_declared::OpErrors>(())
+//! # Ok::<(), warpsmith_family::ManifestErrors>(())
 //! ```
 
 mod declaration;
@@ -56,6 +56,6 @@ mod shapes;
 mod tensors;
 
 pub use inputs::DeclaredInputs;
-pub use op::{DeclaredOp, DeclaredReference, FamilyReference, OpErrors};
+pub use op::{DeclaredOp, DeclaredReference, FamilyReference};
 pub use problem::DeclaredProblem;
 pub use python::require_numpy;

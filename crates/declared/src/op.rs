@@ -1,6 +1,6 @@
 //! Implements the parts of an [`op::Op`] for ops that are declared by files.
 
-use family::{Candidate, Family, ManifestError, OpFiles, SettingError, Sizes, Value};
+use family::{Candidate, Family, ManifestError, ManifestErrors, OpFiles, SettingError, Sizes, Value};
 use gpu::launch::Dtype;
 use op::{
     Addresses, Arrangement, Class, Complaint, Input, Judgement, LaunchParameters, OpInputs, OpJudgement,
@@ -45,11 +45,6 @@ impl std::fmt::Debug for FamilyReference {
     }
 }
 
-/// All mistakes of an `op.toml`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct OpErrors(pub Vec<ManifestError>);
-
 /// The reference of all outputs.
 #[derive(Clone, Debug)]
 pub struct DeclaredReference {
@@ -61,9 +56,29 @@ impl DeclaredOp {
     pub fn new<'f>(
         files: &OpFiles,
         families: impl IntoIterator<Item = &'f Family>,
-    ) -> Result<Self, OpErrors> {
+    ) -> Result<Self, ManifestErrors> {
         let scripts: Vec<&str> = files.scripts.iter().map(|(name, _)| name.as_str()).collect();
-        let declaration = read::read(&files.label, &files.manifest, &scripts).map_err(OpErrors)?;
+        Self::read(files, families, Some(&scripts))
+    }
+
+    /// Reads an op for a process that runs kernels but computes no reference. It needs no Python files.
+    pub fn without_scripts(files: &OpFiles) -> Result<Self, ManifestErrors> {
+        Self::read(files, [], None)
+    }
+
+    fn read<'f>(
+        files: &OpFiles,
+        families: impl IntoIterator<Item = &'f Family>,
+        scripts: Option<&[&str]>,
+    ) -> Result<Self, ManifestErrors> {
+        let place = |mut error: ManifestError| {
+            if let Some(&line) = files.lines.get(error.line - 1) {
+                (error.line, error.column) = (line, 1);
+            }
+            error
+        };
+        let declaration = read::read(&files.label, &files.manifest, scripts)
+            .map_err(|errors| ManifestErrors(errors.into_iter().map(place).collect()))?;
         let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
         tiles.sort_unstable();
         tiles.dedup();
@@ -73,6 +88,14 @@ impl DeclaredOp {
         }
         let python = Python::default();
         Ok(DeclaredOp { files: files.clone(), declaration, python, tiles, family_reference: None })
+    }
+
+    /// The path of a Python file of the op, for messages.
+    pub(crate) fn script_path(&self, file: &str) -> String {
+        match &self.files.folder {
+            Some(folder) => folder.join(file).display().to_string(),
+            None => self.files.label.replace(family::OP_FILE, file),
+        }
     }
 
     /// What the op computes.

@@ -25,7 +25,7 @@ pub(crate) fn problem(op: &DeclaredOp, problem: &DeclaredProblem, inputs: &Decla
         .map(|(name, function)| {
             let script = op.files.scripts.iter().find(|(file, _)| *file == function.file);
             let script = script.map_or("", |(_, text)| text.as_str());
-            let file = op.files.label.replace(family::OP_FILE, &function.file);
+            let file = op.script_path(&function.file);
             (name.clone(), json!({ "script": script, "file": file, "function": function.name }))
         })
         .collect();

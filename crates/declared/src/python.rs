@@ -11,8 +11,10 @@ use subprocess::Link;
 
 /// Largest size of all outputs of one call, in bytes.
 const MOST_BYTES: u64 = 4 << 30;
+/// The largest memory limit of a reference. The first call must not set a lower one, which the process could not raise.
+pub(crate) const MOST_MIB: i64 = 1 << 22;
 /// Time to start Python and import numpy. It is slow on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// One call of a function. The tensors are attachments.
 #[derive(Debug, Serialize)]
@@ -57,18 +59,12 @@ impl Python {
     /// Calls a function and returns its outputs as bytes of float64.
     pub fn call(&self, call: &Call<'_>, tensors: &[&[u8]], seconds: f64) -> Result<Vec<Vec<u8>>, Refusal> {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        let started = process.is_none();
         let mut link = match process.take() {
             Some(link) => link,
-            None => start()?,
+            None => started()?,
         };
-        let limit = Duration::from_secs_f64(seconds) + if started { START } else { Duration::ZERO };
-        let until = Instant::now() + limit;
-        let in_time = || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) };
         let at = format!("{}:{}", call.file, call.function);
-        let reply: io::Result<(Reply, Vec<Vec<u8>>)> =
-            link.send(call, tensors, in_time).and_then(|()| link.receive(MOST_BYTES, in_time));
-        match reply {
+        match exchange(&mut link, call, tensors, Duration::from_secs_f64(seconds)) {
             Ok((Reply::Done {}, outputs)) => {
                 *process = Some(link);
                 Ok(outputs)
@@ -85,12 +81,52 @@ impl Python {
                 Err(Refusal::new(message).hint(Some("set `reference_seconds` in op.toml".to_owned())))
             }
             Err(error) => {
-                link.kill();
-                let printed = link.last_output();
-                let printed = if printed.is_empty() { error.to_string() } else { printed };
-                Err(Refusal::new(format!("the process of the reference {at} ended: {printed}")))
+                Err(Refusal::new(format!("the process of the reference {at} ended: {}", ended(link, &error))))
             }
         }
+    }
+}
+
+/// Sends a call and waits for its reply.
+fn exchange(
+    link: &mut Link,
+    call: &Call<'_>,
+    tensors: &[&[u8]],
+    limit: Duration,
+) -> io::Result<(Reply, Vec<Vec<u8>>)> {
+    let until = Instant::now() + limit;
+    let in_time = || if Instant::now() > until { Err(ErrorKind::TimedOut.into()) } else { Ok(()) };
+    link.send(call, tensors, in_time)?;
+    link.receive(MOST_BYTES, in_time)
+}
+
+/// What a lost process printed last.
+fn ended(mut link: Link, error: &io::Error) -> String {
+    link.kill();
+    let printed = link.last_output();
+    if printed.is_empty() { error.to_string() } else { printed }
+}
+
+/// A process that has imported numpy. The time for this does not count for the first call.
+fn started() -> Result<Link, Refusal> {
+    let nothing = Call {
+        script: "def nothing():\n    return 0.0\n",
+        file: "nothing.py",
+        folder: None,
+        function: "nothing",
+        arguments: Vec::new(),
+        values: serde_json::Map::new(),
+        outputs: vec![Array { name: "nothing", dtype: "<f8", shape: Vec::new() }],
+        mib: MOST_MIB,
+    };
+    let mut link = start()?;
+    match exchange(&mut link, &nothing, &[], START) {
+        Ok((Reply::Done {}, _)) => Ok(link),
+        Ok((Reply::Missing { missing }, _)) => Err(no_numpy(&missing)),
+        Ok((Reply::Failed { error, .. }, _)) => {
+            Err(Refusal::new(format!("Python cannot run a function: {error}")))
+        }
+        Err(error) => Err(Refusal::missing(format!("Python ended: {}", ended(link, &error)))),
     }
 }
 
@@ -122,15 +158,5 @@ fn no_numpy(reason: &str) -> Refusal {
 
 /// Refuses to go on without Python and numpy.
 pub fn require_numpy() -> Result<(), Refusal> {
-    let nothing = Call {
-        script: "def nothing():\n    return 0.0\n",
-        file: "nothing.py",
-        folder: None,
-        function: "nothing",
-        arguments: Vec::new(),
-        values: serde_json::Map::new(),
-        outputs: vec![Array { name: "nothing", dtype: "<f8", shape: Vec::new() }],
-        mib: 8192,
-    };
-    Python::default().call(&nothing, &[], START.as_secs_f64()).map(drop)
+    started().map(drop)
 }

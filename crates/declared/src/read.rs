@@ -11,6 +11,7 @@ use crate::declaration::{
     ReferenceLimits, ReferenceSource, ScalarValue, Size, WorkRule, dtype,
 };
 use crate::fields::{Fields, Mistakes, axis_value, expression, integer, number};
+use crate::python::MOST_MIB;
 
 /// Largest number of sizes, axes, arguments, aliases and baselines, each.
 const MOST_ITEMS: usize = 64;
@@ -22,8 +23,12 @@ const DEFAULT_MIB: i64 = 8192;
 /// Names that mean something else where sizes, axes and arguments are named.
 const RESERVED: [&str; 5] = ["workspace", "true", "false", "in", "tuned"];
 
-/// Reads the text of an `op.toml`. `scripts`: the names of the Python files in its folder.
-pub(crate) fn read(file: &str, text: &str, scripts: &[&str]) -> Result<Declaration, Vec<ManifestError>> {
+/// Reads the text of an `op.toml`. `scripts`: the names of the Python files in its folder; `None` if they do not matter.
+pub(crate) fn read(
+    file: &str,
+    text: &str,
+    scripts: Option<&[&str]>,
+) -> Result<Declaration, Vec<ManifestError>> {
     let reader = Reader { file, text };
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -45,7 +50,7 @@ pub(crate) fn read(file: &str, text: &str, scripts: &[&str]) -> Result<Declarati
 fn declaration<'t>(
     mistakes: &Mistakes<'t>,
     table: &Spanned<DeTable<'t>>,
-    scripts: &[&str],
+    scripts: Option<&[&str]>,
 ) -> Option<Declaration> {
     let file = Fields::new(mistakes, "", table);
     let description = file.required_text("description");
@@ -75,8 +80,8 @@ fn declaration<'t>(
     if !(0.1..=86_400.0).contains(&limits.seconds) {
         file.mistake("reference_seconds", "must be from 0.1 to 86400");
     }
-    if !(64..=1 << 22).contains(&limits.mib) {
-        file.mistake("reference_mib", "must be from 64 to 4194304");
+    if !(64..=MOST_MIB).contains(&limits.mib) {
+        file.mistake("reference_mib", format!("must be from 64 to {MOST_MIB}"));
     }
     file.finish();
     Some(Declaration {
@@ -112,11 +117,11 @@ fn unique(file: &Fields<'_, '_>, field: &str, names: &[String]) {
 }
 
 /// `reference.py:rmsnorm`, a function in one of the Python files.
-fn function(text: &str, scripts: &[&str]) -> Result<Function, String> {
+fn function(text: &str, scripts: Option<&[&str]>) -> Result<Function, String> {
     let Some((file, name)) = text.split_once(':') else {
         return Err(format!("`{text}` must name a file and a function, as in `reference.py:function`"));
     };
-    if !scripts.contains(&file) {
+    if let Some(scripts) = scripts.filter(|scripts| !scripts.contains(&file)) {
         let there = if scripts.is_empty() { "none".to_owned() } else { scripts.join(", ") };
         return Err(format!("there is no {file} beside op.toml (Python files: {there})"));
     }
@@ -129,7 +134,7 @@ fn function(text: &str, scripts: &[&str]) -> Result<Function, String> {
     Ok(Function { file: file.to_owned(), name: name.to_owned() })
 }
 
-fn reference(file: &Fields<'_, '_>, scripts: &[&str]) -> Option<ReferenceSource> {
+fn reference(file: &Fields<'_, '_>, scripts: Option<&[&str]>) -> Option<ReferenceSource> {
     let text = file.required_text("reference")?;
     if let Some(family) = text.strip_prefix("family:") {
         return Some(ReferenceSource::Family(family.to_owned()));
@@ -171,7 +176,7 @@ fn sizes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Size> {
         if multiple_of < 1 || max - max % multiple_of.max(1) < min {
             table.mistake("multiple_of", "no allowed size is a multiple of it");
         }
-        table_finish(table);
+        table.finish();
         let size = Size {
             name,
             about,
@@ -188,10 +193,6 @@ fn sizes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Size> {
     sizes
 }
 
-fn table_finish(table: Fields<'_, '_>) {
-    table.finish();
-}
-
 fn axes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Axis> {
     let mut axes = Vec::new();
     for (name, item) in file.entries("axes") {
@@ -204,7 +205,7 @@ fn axes(mistakes: &Mistakes<'_>, file: &Fields<'_, '_>) -> Vec<Axis> {
             continue;
         };
         let mut values: Vec<Value> = Vec::new();
-        for item in items.iter() {
+        for item in items {
             match axis_value(item.get_ref()) {
                 Some(value) if values.contains(&value) => {
                     mistakes.add(item.span(), &path, format!("lists {value} twice"));
@@ -538,7 +539,11 @@ fn aliases(
     aliases
 }
 
-fn baselines(file: &Fields<'_, '_>, mistakes: &Mistakes<'_>, scripts: &[&str]) -> IndexMap<String, Function> {
+fn baselines(
+    file: &Fields<'_, '_>,
+    mistakes: &Mistakes<'_>,
+    scripts: Option<&[&str]>,
+) -> IndexMap<String, Function> {
     let mut baselines = IndexMap::new();
     for (name, item) in file.entries("baselines") {
         let path = format!("baselines.{name}");

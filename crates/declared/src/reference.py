@@ -140,7 +140,7 @@ numpy.seterr(all="ignore")
 while True:
     request, attachments = receive()
     limit = request["mib"] << 20
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard == resource.RLIM_INFINITY or limit <= hard:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     try:

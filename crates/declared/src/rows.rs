@@ -115,7 +115,7 @@ impl DeclaredOp {
         let script = self.files.scripts.iter().find(|(name, _)| *name == function.file);
         let script = script.map_or("", |(_, text)| text.as_str());
         let folder = self.files.folder.as_ref().map(|folder| folder.display().to_string());
-        let file = self.files.label.replace(family::OP_FILE, &function.file);
+        let file = self.script_path(&function.file);
         let contents: Vec<Vec<u8>> = tensors.iter().map(InputTensor::for_numpy).collect();
         let arguments = tensors.iter().map(|tensor| Array {
             name: &tensor.name,

@@ -2,13 +2,18 @@
 
 use gpu::launch::Random;
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Size};
 use crate::problem::DeclaredProblem;
 
 /// Sizes at which kernels often have edge cases: one, primes, and powers of two plus and minus one.
 const EDGES: [i64; 10] = [1, 2, 7, 31, 33, 127, 129, 255, 257, 1021];
+/// The edge cases of variants other than the first, which share most of their code with it.
+const FEW_EDGES: [i64; 3] = [1, 33, 129];
 /// The other sizes of an edge case.
 const ORDINARY: i64 = 64;
+/// The number of independent rows where another size is the edge case, and the most where they are.
+const FEW_ROWS: i64 = 3;
+const MOST_ROWS: i64 = 33;
 /// Largest size of a random problem.
 const FUZZED: i64 = 1500;
 
@@ -21,14 +26,16 @@ impl Declaration {
                 problems.push(problem);
             }
         };
-        for axes in self.all_axes() {
-            let with =
-                |number: i64| self.sizes.iter().map(move |size| (size.name.clone(), size.nearest(number)));
-            add(DeclaredProblem { sizes: with(1).collect(), axes: axes.clone() });
+        for (variant, axes) in self.all_axes().into_iter().enumerate() {
+            let smallest = self.sizes.iter().map(|size| (size.name.clone(), size.nearest(1)));
+            add(DeclaredProblem { sizes: smallest.collect(), axes: axes.clone() });
             for index in 0..self.sizes.len() {
-                let near_tiles = tiles.iter().flat_map(|tile| [tile - 1, *tile, tile + 1]);
-                for number in EDGES.into_iter().chain(near_tiles.filter(|number| *number > 0)) {
-                    let mut sizes: Vec<_> = with(ORDINARY).collect();
+                for number in self.edges_of(index, variant, tiles) {
+                    let ordinary = |size: &Size| {
+                        let number = if self.is_independent(size) { FEW_ROWS } else { ORDINARY };
+                        (size.name.clone(), size.nearest(number))
+                    };
+                    let mut sizes: Vec<_> = self.sizes.iter().map(ordinary).collect();
                     sizes[index].1 = self.sizes[index].nearest(number);
                     add(DeclaredProblem { sizes, axes: axes.clone() });
                 }
@@ -37,10 +44,27 @@ impl Declaration {
         problems
     }
 
+    fn is_independent(&self, size: &Size) -> bool {
+        self.independent.as_ref() == Some(&size.name)
+    }
+
+    /// The edge cases of one size. Many independent rows only repeat the same work.
+    fn edges_of(&self, index: usize, variant: usize, tiles: &[i64]) -> Vec<i64> {
+        let independent = self.is_independent(&self.sizes[index]);
+        let most = if independent { MOST_ROWS } else { i64::MAX };
+        let near_tiles = tiles.iter().flat_map(|tile| [tile - 1, *tile, tile + 1]);
+        let all = EDGES.into_iter().chain(near_tiles).filter(|number| (1..=most).contains(number));
+        match variant {
+            0 => all.collect(),
+            _ => FEW_EDGES.into_iter().filter(|number| *number <= most).collect(),
+        }
+    }
+
     /// A small problem that is a multiple of no tile.
     pub fn small(&self) -> DeclaredProblem {
         const SMALL: i64 = 200;
-        let sizes = self.sizes.iter().map(|size| (size.name.clone(), size.nearest(SMALL)));
+        let number = |size: &Size| if self.is_independent(size) { MOST_ROWS } else { SMALL };
+        let sizes = self.sizes.iter().map(|size| (size.name.clone(), size.nearest(number(size))));
         let axes = self.axes.iter().map(|axis| (axis.name.clone(), axis.values[0].clone()));
         DeclaredProblem { sizes: sizes.collect(), axes: axes.collect() }
     }
@@ -68,6 +92,7 @@ impl Declaration {
         let sizes = self.sizes.iter().map(|size| {
             let edge = EDGES[random.integer(0, EDGES.len() as i64) as usize];
             let number = if random.uniform() < 0.5 { edge } else { random.integer(1, FUZZED) };
+            let number = if self.is_independent(size) { number % (2 * MOST_ROWS) + 1 } else { number };
             (size.name.clone(), size.nearest(number))
         });
         let sizes = sizes.collect();

@@ -11,7 +11,7 @@ use crate::problem::DeclaredProblem;
 const MOST_BYTES: u64 = 256 << 30;
 
 /// The error of an expression that cannot be evaluated for a problem.
-pub(crate) fn refused(error: EvalError) -> Refusal {
+pub(crate) fn refused(error: &EvalError) -> Refusal {
     Refusal::new(format!("op.toml: {error}"))
 }
 
@@ -37,7 +37,7 @@ impl Declaration {
     pub fn shape(&self, argument: &Argument, problem: &DeclaredProblem) -> Result<Vec<usize>, Refusal> {
         let scope = problem.scope();
         let extent = |expression: &family::Expression| {
-            let extent = expression.size(&scope).map_err(refused)?;
+            let extent = expression.size(&scope).map_err(|error| refused(&error))?;
             if extent == 0 {
                 let (name, text) = (&argument.name, expression.text());
                 return Err(Refusal::new(format!(
@@ -72,12 +72,12 @@ impl Declaration {
         }
         for argument in &self.arguments {
             if let ScalarValue::Expression(expression) = &argument.value {
-                expression.integer(&problem.scope()).map_err(refused)?;
+                expression.integer(&problem.scope()).map_err(|error| refused(&error))?;
             }
         }
-        self.work.flops.size(&problem.scope()).map_err(refused)?;
+        self.work.flops.size(&problem.scope()).map_err(|error| refused(&error))?;
         if let Some(bytes) = &self.work.bytes {
-            bytes.size(&problem.scope()).map_err(refused)?;
+            bytes.size(&problem.scope()).map_err(|error| refused(&error))?;
         }
         Ok(())
     }
@@ -86,17 +86,13 @@ impl Declaration {
     pub fn work(&self, problem: &DeclaredProblem) -> Work {
         let scope = problem.scope();
         let flops = self.work.flops.size(&scope).unwrap_or(1) as f64;
-        let bytes = match &self.work.bytes {
-            Some(bytes) => bytes.size(&scope).unwrap_or(1),
-            None => {
-                let tensors = self.arguments.iter().filter(|argument| !argument.shape.is_empty());
-                let traffic = |argument: &Argument| {
-                    let times = u64::from(argument.kind.is_read()) + u64::from(argument.kind.is_written());
-                    times * self.bytes(argument, problem).unwrap_or(0)
-                };
-                tensors.map(traffic).sum()
-            }
+        let traffic = |argument: &Argument| {
+            let times = u64::from(argument.kind.is_read()) + u64::from(argument.kind.is_written());
+            times * self.bytes(argument, problem).unwrap_or(0)
         };
+        let tensors = || self.arguments.iter().filter(|argument| !argument.shape.is_empty());
+        let bytes = self.work.bytes.as_ref().and_then(|bytes| bytes.size(&scope).ok());
+        let bytes = bytes.unwrap_or_else(|| tensors().map(traffic).sum());
         Work { flops, bytes }
     }
 

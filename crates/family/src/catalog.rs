@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::{self, Family, Place};
+use crate::single_file::{self, Expanded};
 use crate::suggest::nearest;
-use crate::text::{ManifestError, Reader};
+use crate::text::{ManifestError, ManifestErrors, Reader};
 use crate::tuned::{self, Table};
 
 /// Largest size of a manifest, a source or a header, in bytes.
@@ -44,8 +45,12 @@ pub struct OpFiles {
     pub scripts: Vec<(String, String)>,
     /// Its suites, as (name, text).
     pub suites: Vec<(String, String)>,
+    /// For an op in a single CUDA file: the line of that file for every line of the manifest. Otherwise empty.
+    pub lines: Vec<usize>,
 }
 
+/// The family of an op that is a single CUDA file.
+pub const FILE_FAMILY: &str = "file";
 /// The file that declares an op.
 pub const OP_FILE: &str = "op.toml";
 
@@ -57,7 +62,7 @@ pub struct Entry {
     /// The family's name, which is the name of its folder.
     pub name: String,
     /// The family, or the error in its manifest or tuned table.
-    pub family: Result<Family, ManifestError>,
+    pub family: Result<Family, ManifestErrors>,
 }
 
 /// Why a family cannot be loaded.
@@ -103,7 +108,7 @@ pub enum CatalogError {
     },
     /// The manifest or the tuned table of the family is not valid.
     #[error(transparent)]
-    Manifest(#[from] ManifestError),
+    Manifest(#[from] ManifestErrors),
 }
 
 impl CatalogError {
@@ -121,9 +126,14 @@ impl CatalogError {
 }
 
 /// The files below a `kernels/` folder by their relative path, with the folder's name in messages.
+#[derive(Default)]
 struct Tree {
     label: String,
     folder: Option<PathBuf>,
+    /// If the tree is a single CUDA file: its path, for messages.
+    single_file: Option<String>,
+    /// For generated files: the line of the single file for each of their lines.
+    lines: BTreeMap<String, Vec<usize>>,
     files: BTreeMap<String, String>,
 }
 
@@ -134,13 +144,13 @@ impl Catalog {
     pub fn load(folder: Option<&Path>) -> Result<Self, CatalogError> {
         let own = Tree {
             label: "kernels".to_owned(),
-            folder: None,
             files: embedded::FILES.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect(),
+            ..Tree::default()
         };
         let mut families: BTreeMap<(String, String), Entry> = BTreeMap::new();
         let mut ops = own.ops();
         if let Some(folder) = folder {
-            let theirs = Tree::read(folder)?;
+            let theirs = if folder.is_file() { Tree::single_file(folder)? } else { Tree::read(folder)? };
             if theirs.families().next().is_none() {
                 return Err(CatalogError::Empty { path: folder.to_owned() });
             }
@@ -158,7 +168,7 @@ impl Catalog {
     /// The families of files in memory, given by their path below a `kernels/` folder. `label` is the folder's name
     /// in messages.
     pub fn from_files(label: &str, files: impl IntoIterator<Item = (String, String)>) -> Self {
-        let tree = Tree { label: label.to_owned(), folder: None, files: files.into_iter().collect() };
+        let tree = Tree { label: label.to_owned(), files: files.into_iter().collect(), ..Tree::default() };
         let mut families: Vec<(String, String)> = tree.families().collect();
         families.dedup();
         let entries = families.into_iter().map(|(op, name)| entry(op, name, &[&tree])).collect();
@@ -220,7 +230,44 @@ impl Tree {
     fn read(folder: &Path) -> Result<Self, CatalogError> {
         let mut files = BTreeMap::new();
         collect(folder, folder, &mut files)?;
-        Ok(Tree { label: folder.display().to_string(), folder: Some(folder.to_owned()), files })
+        let (label, folder) = (folder.display().to_string(), Some(folder.to_owned()));
+        Ok(Tree { label, folder, files, ..Tree::default() })
+    }
+
+    /// One CUDA file that declares its own op.
+    fn single_file(path: &Path) -> Result<Self, CatalogError> {
+        let at = |source| CatalogError::Io { path: path.to_owned(), source };
+        let text = gpu::paths::read_text_bounded(path, MOST_BYTES).map_err(at)?;
+        let Expanded { op, kernel, beside } =
+            single_file::expand(path, &text).map_err(ManifestErrors::from)?;
+        let name = single_file::op_name(path);
+        let mut tree = Tree {
+            label: path.display().to_string(),
+            folder: path.parent().map(Path::to_owned),
+            single_file: Some(path.display().to_string()),
+            ..Tree::default()
+        };
+        for (file, generated) in [(OP_FILE.to_owned(), op), (format!("{FILE_FAMILY}/kernel.toml"), kernel)] {
+            tree.lines.insert(format!("{name}/{file}"), generated.lines);
+            tree.files.insert(format!("{name}/{file}"), generated.text);
+        }
+        tree.files.insert(format!("{name}/{FILE_FAMILY}/kernel.cu"), text);
+        tree.files.extend(beside.into_iter().map(|(file, text)| (format!("{name}/{file}"), text)));
+        Ok(tree)
+    }
+
+    /// The path of a file for messages.
+    fn path(&self, file: &str) -> String {
+        self.single_file.clone().unwrap_or_else(|| format!("{}/{file}", self.label))
+    }
+
+    /// An error in a generated file, at its place in the single file.
+    fn place(&self, file: &str, mut error: ManifestError) -> ManifestError {
+        if let Some(lines) = self.lines.get(file) {
+            error.line = lines.get(error.line.saturating_sub(1)).copied().unwrap_or(1);
+            error.column = 1;
+        }
+        error
     }
 
     /// The ops that have an `op.toml`.
@@ -241,8 +288,12 @@ impl Tree {
                 name.to_owned(),
                 OpFiles {
                     name: name.to_owned(),
-                    label: format!("{}/{path}", self.label),
-                    folder: self.folder.as_ref().map(|folder| folder.join(name)),
+                    label: self.path(path),
+                    folder: match (&self.folder, &self.single_file) {
+                        (Some(folder), None) => Some(folder.join(name)),
+                        (folder, _) => folder.clone(),
+                    },
+                    lines: self.lines.get(path).cloned().unwrap_or_default(),
                     manifest: text.clone(),
                     scripts: scripts.collect(),
                     suites: below("suites/", ".toml"),
@@ -296,10 +347,10 @@ fn entry(op: String, name: String, trees: &[&Tree]) -> Entry {
     Entry { op, name, family }
 }
 
-fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> {
+fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors> {
     let find = |path: &str| trees.iter().find_map(|tree| Some((*tree, tree.files.get(path)?)));
     let folder = format!("{op}/{name}");
-    let file = |tree: &Tree, path: &str| format!("{}/{folder}/{path}", tree.label);
+    let file = |tree: &Tree, path: &str| tree.path(&format!("{folder}/{path}"));
     let missing = |at: String, what: &str, beside: &str| ManifestError {
         file: at,
         line: 1,
@@ -309,10 +360,10 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
     };
     let Some((tree, text)) = find(&format!("{folder}/kernel.toml")) else {
         let at = trees.first().map_or_else(|| folder.clone(), |tree| file(tree, tuned::FILE));
-        return Err(missing(at, "kernel.toml", "tuned table"));
+        return Err(missing(at, "kernel.toml", "tuned table").into());
     };
     let Some((source_tree, source)) = find(&format!("{folder}/kernel.cu")) else {
-        return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest"));
+        return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest").into());
     };
     let table = trees.first().and_then(|tree| {
         let text = tree.files.get(&format!("{folder}/{}", tuned::FILE))?;
@@ -320,7 +371,8 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
     });
     let op_manifest = find(&format!("{op}/{OP_FILE}"));
     let op_sizes = op_manifest.map_or(Ok(Vec::new()), |(tree, text)| {
-        declared_sizes(&format!("{}/{op}/{OP_FILE}", tree.label), text)
+        let path = format!("{op}/{OP_FILE}");
+        declared_sizes(&tree.path(&path), text).map_err(|error| tree.place(&path, error))
     })?;
     let place = Place {
         op_manifest: op_manifest.map(|(_, text)| text.clone()),
@@ -332,7 +384,10 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestError> 
         headers: included_headers(op, source, &find),
         tuned: table.transpose()?.unwrap_or_default(),
     };
-    manifest::read(text, place)
+    manifest::read(text, place).map_err(|ManifestErrors(errors)| {
+        let place = |error| tree.place(&format!("{folder}/kernel.toml"), error);
+        ManifestErrors(errors.into_iter().map(place).collect())
+    })
 }
 
 /// The names of the sizes in an `op.toml`. Whoever loads the op checks the rest of the file.

@@ -24,17 +24,28 @@ mod layout;
 mod manifest;
 mod request;
 mod rules;
+mod single_file;
 mod suggest;
 mod text;
 pub mod tuned;
 mod value;
 
 pub use candidate::{Candidate, Launch, SettingError, Sizes, TensorBox, setting_name};
-pub use catalog::{Catalog, CatalogError, Entry, OP_FILE, OpFiles};
+pub use catalog::{Catalog, CatalogError, Entry, FILE_FAMILY, OP_FILE, OpFiles};
 pub use expression::{EvalError, Expression, Scope};
 pub use layout::{Buffer, Layout};
 pub use manifest::{Axis, Constraint, Family, Knob, Limits, Parameter, Pathology, Preset, Weights};
 pub use rules::Rule;
 pub use suggest::nearest;
-pub use text::{ManifestError, Reader};
+pub use text::{ManifestError, ManifestErrors, Reader};
 pub use value::Value;
+
+/// Whether a path names a CUDA file, which can declare its own op.
+pub fn is_cuda_file(path: &std::path::Path) -> bool {
+    path.extension().is_some_and(|kind| kind == "cu")
+}
+
+/// The name of the op that a CUDA file declares.
+pub fn op_of_file(path: &std::path::Path) -> String {
+    single_file::op_name(path)
+}

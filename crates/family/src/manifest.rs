@@ -11,7 +11,7 @@ use toml::Spanned;
 use crate::Value;
 use crate::expression::{Expression, Scope};
 use crate::suggest::nearest;
-use crate::text::{ManifestError, Reader};
+use crate::text::{ManifestError, ManifestErrors, Reader};
 use crate::tuned::{self, Table};
 
 /// A CUDA source with everything that its manifest declares. [`crate::Catalog`] reads and checks it.
@@ -363,51 +363,45 @@ pub(crate) struct Place {
     pub op_sizes: Vec<String>,
 }
 
-/// Reads a manifest and checks everything that can be checked without compiling.
-pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
+/// Reads a manifest and checks everything that can be checked without compiling. Reports the first mistake of every
+/// section.
+pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestErrors> {
     let reader = Reader { file: &place.file, text };
     let file: File = toml::from_str(text).map_err(|error| {
         let message = error.message().replace('\n', " ");
         reader.error(error.span().unwrap_or(0..0), "kernel.toml", message)
     })?;
 
-    let axes = reader.axes(&file)?;
-    let knobs = reader.knobs(&file.knobs)?;
-    let compile_time: Vec<String> = knobs
-        .iter()
-        .map(|knob| knob.name.clone())
-        .chain(axes.iter().filter(|axis| axis.specialised).map(|axis| axis.name.clone()))
-        .collect();
-    let tables: Vec<&Spanned<LaunchTable>> = file.launch.iter().chain(&file.launches).collect();
+    let mut errors = Vec::new();
+    let axes = found(reader.axes(&file), &mut errors);
+    let knobs = found(reader.knobs(&file.knobs), &mut errors);
+    // Names of axes and knobs with a mistake are known, too, so that the mistake is reported once.
+    let specialised = file.specialise.iter().map(|name| name.get_ref().clone());
+    let compile_time: Vec<String> = file.knobs.keys().cloned().chain(specialised).collect();
+    let tables = file.launch.iter().chain(&file.launches);
     let mut sizes = place.op_sizes.clone();
-    for name in tables.iter().flat_map(|table| &table.get_ref().sizes) {
+    for name in tables.flat_map(|table| &table.get_ref().sizes) {
         if !sizes.contains(name) {
             sizes.push(name.clone());
         }
     }
     let with_sizes: Vec<String> = compile_time.iter().chain(&sizes).cloned().collect();
-
-    let constraints = reader.constraints(&file.constraints, "constraints", &compile_time)?;
-    let size_constraints = reader.constraints(&file.size_constraints, "size_constraints", &with_sizes)?;
-    let launches = reader.launches(&file, &place.source, &compile_time, &with_sizes)?;
-
-    let targets = file
-        .family
-        .targets
-        .get_ref()
-        .iter()
-        .map(|name| reader.target(name, "family.targets"))
-        .collect::<Result<Vec<_>, _>>()?;
-    if targets.is_empty() {
-        return Err(reader.error(file.family.targets.span(), "family.targets", "is empty".to_owned()));
-    }
+    let constraints = found(reader.constraints(&file.constraints, "constraints", &compile_time), &mut errors);
+    let size_constraints = reader.constraints(&file.size_constraints, "size_constraints", &with_sizes);
+    let size_constraints = found(size_constraints, &mut errors);
+    let launches = found(reader.launches(&file, &place.source, &compile_time, &with_sizes), &mut errors);
+    let targets = found(reader.targets(&file.family.targets), &mut errors);
     let entry = file.family.entry.get_ref().clone();
-    let weights = reader.weights(&file.family.weights, &axes)?;
-    let shared = reader.buffers(&file.shared, "shared", &compile_time)?;
-    let workspace = reader.buffers(&file.workspace, "workspace", &with_sizes)?;
-    let tensor_maps = reader.tensor_maps(&file.tensor_maps, &compile_time)?;
-    let presets = reader.presets(&file.presets, &knobs)?;
-    let pathologies = reader.pathologies(&file.pathologies, &knobs)?;
+    let weights = found(reader.weights(&file.family.weights, &axes), &mut errors);
+    let shared = found(reader.buffers(&file.shared, "shared", &compile_time), &mut errors);
+    let workspace = found(reader.buffers(&file.workspace, "workspace", &with_sizes), &mut errors);
+    let tensor_maps = found(reader.tensor_maps(&file.tensor_maps, &compile_time), &mut errors);
+    let presets = found(reader.presets(&file.presets, &knobs), &mut errors);
+    let pathologies = found(reader.pathologies(&file.pathologies, &knobs), &mut errors);
+    if !errors.is_empty() {
+        errors.sort_by_key(|error| (error.line, error.column));
+        return Err(ManifestErrors(errors));
+    }
     let family = Family {
         op: place.op,
         name: place.name,
@@ -436,15 +430,19 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestError> {
     };
     // A preset that violates the family's constraints is an error of the manifest, not of its user.
     for (name, table) in file.presets.get_ref() {
-        family.candidate(Some(name), &[], &[]).map_err(|error| {
-            let field = format!("presets.{name}");
-            ManifestError {
-                file: place.file.clone(),
-                ..reader.error(table.span(), &field, error.to_string())
-            }
-        })?;
+        if let Err(error) = family.candidate(Some(name), &[], &[]) {
+            errors.push(reader.error(table.span(), &format!("presets.{name}"), error.to_string()));
+        }
     }
-    Ok(family)
+    if errors.is_empty() { Ok(family) } else { Err(ManifestErrors(errors)) }
+}
+
+/// The value of a section, or nothing and its mistake.
+fn found<T: Default>(section: Result<T, ManifestError>, errors: &mut Vec<ManifestError>) -> T {
+    section.unwrap_or_else(|error| {
+        errors.push(error);
+        T::default()
+    })
 }
 
 impl Reader<'_> {
@@ -471,7 +469,7 @@ impl Reader<'_> {
         with_sizes: &[String],
     ) -> Result<Vec<LaunchRule>, ManifestError> {
         let family = &file.family;
-        if file.launch.is_some() == !file.launches.is_empty() {
+        if file.launch.is_some() != file.launches.is_empty() {
             let message = "a family has either [launch] or [[launches]]".to_owned();
             return Err(self.error(family.entry.span(), "launch", message));
         }
@@ -506,6 +504,13 @@ impl Reader<'_> {
             return Err(self.error(family.entry.span(), "family.entry", message));
         }
         Ok(rules)
+    }
+
+    fn targets(&self, names: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Target>, ManifestError> {
+        if names.get_ref().is_empty() {
+            return Err(self.error(names.span(), "family.targets", "is empty".to_owned()));
+        }
+        names.get_ref().iter().map(|name| self.target(name, "family.targets")).collect()
     }
 
     fn target(&self, name: &Spanned<String>, field: &str) -> Result<Target, ManifestError> {

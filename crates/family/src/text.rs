@@ -18,6 +18,17 @@ pub struct ManifestError {
     pub message: String,
 }
 
+/// All mistakes that were found in a manifest, in the order of the file. There is at least one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct ManifestErrors(pub Vec<ManifestError>);
+
+impl From<ManifestError> for ManifestErrors {
+    fn from(error: ManifestError) -> Self {
+        ManifestErrors(vec![error])
+    }
+}
+
 /// A file's text, used to turn spans into lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {

@@ -1,6 +1,8 @@
 //! Helpers that tests of several crates share. They are not part of the public interface.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::toolchain::{self, Origin, Toolchain};
 
@@ -21,4 +23,26 @@ pub fn pinned_root(target_tmp: &Path) -> PathBuf {
 /// compiled, so they stay valid. Tests of the cache itself use their own.
 pub fn shared_cache(target_tmp: &Path) -> PathBuf {
     target_tmp.join("shared-cache")
+}
+
+/// The folder of numpy, for `PYTHONPATH`: installed once below cargo's folder for test files.
+pub fn numpy(target_tmp: &Path) -> PathBuf {
+    let folder = target_tmp.join("numpy");
+    let lock = File::create(target_tmp.join("numpy.lock")).expect("a lock file for numpy");
+    lock.lock().expect("the lock of numpy");
+    if !folder.join("numpy").is_dir() {
+        let partial = target_tmp.join("numpy.partial");
+        let _ = fs::remove_dir_all(&partial);
+        let python = crate::python::interpreter().expect("tests need Python 3");
+        let mut pip = Command::new(python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]);
+        let installed = pip.arg(&partial).arg("numpy>=1.26,<3").output().expect("pip starts");
+        assert!(
+            installed.status.success(),
+            "tests need numpy: {}",
+            String::from_utf8_lossy(&installed.stderr)
+        );
+        fs::rename(&partial, &folder).expect("numpy is complete");
+    }
+    folder
 }

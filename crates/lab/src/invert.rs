@@ -11,7 +11,7 @@ use crate::Session;
 use crate::bench::{self, Subject, SubjectKind};
 use crate::profile::ncu::Ncu;
 use crate::profile::{self, ProfileError};
-use crate::record::{Inversion, InversionResult};
+use crate::record::{Diagnosis, Inversion, InversionResult, Profile};
 use crate::run::{Event, LogError, RunState, Time, Timer};
 use crate::session::StageError;
 use crate::stats::Stopping;
@@ -200,8 +200,8 @@ fn result(state: &RunState, problem: &str, healthy: &str, pathological: &str) ->
         let (low, high) = (1.0 / interval.high, 1.0 / interval.low);
         evidence.push(format!("{} ({low:.2} - {high:.2})", verdict.comparison.verdict));
     }
-    if let Some(first) = profile(pathological).and_then(|profile| profile.diagnoses.first()) {
-        evidence.push(format!("{}: {}", first.rule, first.evidence));
+    if let Some(added) = profile(pathological).and_then(|with| added_diagnosis(with, profile(healthy))) {
+        evidence.push(format!("{}: {}", added.rule, added.evidence));
     }
     let cost = match verdict {
         Some(verdict) => 1.0 / verdict.comparison.speedup.ratio,
@@ -210,9 +210,56 @@ fn result(state: &RunState, problem: &str, healthy: &str, pathological: &str) ->
     InversionResult::Timed { time, healthy: healthy_time, cost, evidence: evidence.join("; ") }
 }
 
+/// The diagnosis whose weight the pathology increases most. A diagnosis that the healthy kernel has with the same
+/// weight, such as idle multiprocessors on a small problem, is not caused by the pathology.
+fn added_diagnosis<'p>(with: &'p Profile, healthy: Option<&Profile>) -> Option<&'p Diagnosis> {
+    /// Smaller increases say nothing about the cause.
+    const LEAST: f64 = 0.01;
+    let before = |rule: &str| {
+        let same = healthy.and_then(|profile| profile.diagnoses.iter().find(|it| it.rule == rule));
+        same.map_or(0.0, |it| it.weight)
+    };
+    let increases = with.diagnoses.iter().map(|it| (it, it.weight - before(&it.rule)));
+    increases.filter(|(_, by)| *by >= LEAST).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(it, _)| it)
+}
+
 /// The time in the last session.
 fn measured(state: &RunState, problem: &str, subject: &str) -> Option<Time> {
     let found =
         state.measurements.iter().rev().find(|it| it.of.problem == problem && it.of.subject == subject)?;
     found.sampled.typical_us().ok().map(Time::Measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(diagnoses: &[(&str, f64)]) -> Profile {
+        let diagnosis = |&(rule, weight): &(&str, f64)| Diagnosis {
+            rule: rule.to_owned(),
+            weight,
+            evidence: String::new(),
+            levers: Vec::new(),
+        };
+        let diagnoses = diagnoses.iter().map(diagnosis).collect();
+        let metrics = crate::record::Metrics::default();
+        Profile {
+            source: String::new(),
+            notes: vec![],
+            metrics,
+            roofline: None,
+            diagnoses,
+            hot_lines: vec![],
+        }
+    }
+
+    #[test]
+    fn evidence_is_what_the_pathology_adds() {
+        let healthy = profile(&[("idle multiprocessors", 0.9), ("bank conflicts", 0.05)]);
+        let with = profile(&[("idle multiprocessors", 0.9), ("bank conflicts", 0.3), ("spilling", 0.1)]);
+        let rule = |with, healthy| added_diagnosis(with, healthy).map(|it: &Diagnosis| it.rule.as_str());
+        assert_eq!(rule(&with, Some(&healthy)), Some("bank conflicts"));
+        assert_eq!(rule(&healthy, Some(&healthy)), None);
+        assert_eq!(rule(&healthy, None), Some("idle multiprocessors"));
+    }
 }

@@ -92,13 +92,13 @@ mod tests {
         let matrix = ceiling(Speed::MatrixTflops(700.0), Some("fp16"));
         let copy = ceiling(Speed::CopyGbPerS(4300.0), None);
         let both = [matrix.clone(), copy];
-        assert_eq!(roofs(&device, &both, "fp16").unwrap().peaks, "measured in this run");
-        assert_eq!(roofs(&device, &both, "fp16").unwrap().tflops, 700.0);
+        assert_eq!(roofs(&device, &both, Some("fp16")).unwrap().peaks, "measured in this run");
+        assert_eq!(roofs(&device, &both, Some("fp16")).unwrap().tflops, 700.0);
         for (ceilings, dtype) in [(&both[..], "e4m3"), (&[matrix][..], "fp16"), (&[][..], "bf16")] {
-            let roofs = roofs(&device, ceilings, dtype).unwrap();
+            let roofs = roofs(&device, ceilings, Some(dtype)).unwrap();
             assert_eq!((roofs.peaks, roofs.gb_per_s), ("data sheet", chip.memory.gbs));
         }
-        assert_eq!(roofs(&device, &[], "text"), None);
+        assert_eq!(roofs(&device, &[], Some("text")), None);
     }
 
     #[test]

@@ -578,7 +578,9 @@ impl PlacedBuffers {
             };
             let map = tensor.map(addresses.address(&tensor.name), wanted);
             let map = device.encode_tensor_map(&map)?;
-            parameters.iter_mut().for_each(|launch| launch.push(map.clone()));
+            for launch in &mut parameters {
+                launch.push(map.clone());
+            }
         }
         Ok(parameters)
     }

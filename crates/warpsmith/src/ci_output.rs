@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use family::Family;
+use gpu::build::Diagnostic;
 use lab::ci::{self, CiFinding, CiReport, Level, Location};
 use vgpu::{Finding, Place, Severity};
 
@@ -73,6 +74,17 @@ pub fn finding(finding: &Finding, owner: &str, sources: &Sources, paths: &Paths)
         related: related.filter_map(|it| Some((it.label.clone(), located(&it.place)?))).collect(),
         ..CiFinding::new(finding.kind.name(), owner, &finding.message)
     }
+}
+
+/// An error of the compiler. `owner` is the kernel that it belongs to.
+pub fn diagnostic(diagnostic: &Diagnostic, owner: &str, paths: &Paths) -> CiFinding {
+    let mut finding = CiFinding::new("does-not-compile", owner, &diagnostic.message);
+    // The name of a file may come from a `#line` of the source, so only a file that `paths` allows is named.
+    finding.location = diagnostic.place.as_ref().and_then(|place| {
+        let file = ci::display_path(&paths(&place.file)?);
+        Some(Location { file, line: place.line, column: 0, text: diagnostic.message.clone() })
+    });
+    finding
 }
 
 /// The innermost line of a file that may be shown. The line table is untrusted, so other files are left out.

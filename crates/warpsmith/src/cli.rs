@@ -1,12 +1,13 @@
 //! Defines every command and flag.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use gpu::launch::{Argument, Extent};
 
+use crate::error::CommandError;
 use crate::exit;
 
 /// The parsed command line.
@@ -31,6 +32,36 @@ impl Cli {
     /// The global flags and the command to run; `repro` if the user named none.
     pub fn into_parts(self) -> (Global, Command) {
         (self.global, self.command.unwrap_or_else(|| Command::Repro(ReproOptions::default())))
+    }
+
+    /// Replaces a CUDA file among the families by the op that it declares: `check scale.cu` means `check scale
+    /// --kernels scale.cu`.
+    pub fn with_file_as_op(mut self) -> Result<Self, CommandError> {
+        let mut names: Vec<&mut String> = match &mut self.command {
+            Some(Command::Check(options)) => options.kernels.families.iter_mut().collect(),
+            Some(Command::Bench(options)) => options.kernels.families.iter_mut().collect(),
+            Some(Command::Profile(options)) => options.kernels.families.iter_mut().collect(),
+            Some(Command::Invert(options)) => options.families.iter_mut().collect(),
+            Some(Command::Evolve(options)) => options.family.iter_mut().collect(),
+            Some(Command::Repro(options)) => options.family.iter_mut().collect(),
+            Some(Command::Build(options)) => options.family.iter_mut().collect(),
+            Some(Command::Kernels(options)) => options.family.iter_mut().collect(),
+            _ => Vec::new(),
+        };
+        names.retain(|name| family::is_cuda_file(Path::new(name.as_str())));
+        for name in names {
+            let path = PathBuf::from(name.as_str());
+            if self.global.kernels.as_ref().is_some_and(|other| *other != path) {
+                let message = format!(
+                    "{} declares its own op; --kernels and other files cannot be added",
+                    path.display()
+                );
+                return Err(CommandError::usage(message));
+            }
+            *name = format!("{}/{}", family::op_of_file(&path), family::FILE_FAMILY);
+            self.global.kernels = Some(path);
+        }
+        Ok(self)
     }
 }
 
@@ -113,6 +144,16 @@ Examples:
         after_help = "Examples:\n  warpsmith kernels\n  warpsmith kernels mma       also lists the tuned picks for each GPU and problem"
     )]
     Kernels(KernelsOptions),
+    /// Write a folder for an op of your own that already passes its checks
+    #[command(after_help = "\
+Writes kernels/NAME (or DIR/NAME with --kernels DIR): op.toml declares the op, reference.py computes \
+the right answer in numpy, baselines.py has what people use today, and block/ has a kernel with its \
+manifest. Files that exist are never overwritten.
+
+Examples:
+  warpsmith new rmsnorm
+  warpsmith check rmsnorm --kernels kernels")]
+    New(NewOptions),
     /// Compile kernels; show registers, shared memory, spills and occupancy
     #[command(after_help = "\
 Examples:
@@ -390,6 +431,13 @@ pub struct SuitesOptions {
     pub name: Option<String>,
 }
 
+/// Options of `new`.
+#[derive(Debug, Args)]
+pub struct NewOptions {
+    /// Name of the op, in lower case
+    pub name: String,
+}
+
 /// Options of `kernels`.
 #[derive(Debug, Args)]
 pub struct KernelsOptions {
@@ -408,7 +456,8 @@ pub struct KnobOptions {
 /// The kernels that a command works on.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KernelOptions {
-    /// Families (default: all), or `best` for the family and setting that the dispatcher chooses for each problem
+    /// Families or ops (default: all families of the op), a .cu file that declares its op, or `best` for the setting
+    /// that the dispatcher chooses for each problem
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
     /// Preset to use, or `tuned` for the tuned table's pick for each problem (default: all presets)

@@ -1,6 +1,7 @@
 //! Renders findings of the virtual GPU like compiler messages, with the lines of the CUDA source.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Snippet};
+use lab::words::count;
 use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
 
 use crate::printer::{one_line, styled_already, visible};
@@ -51,9 +52,9 @@ pub fn render(finding: &Finding, sources: &Sources) -> String {
 
 /// A line with the number of findings that the virtual GPU dropped; `None` if it kept all of them.
 pub fn dropped(report: &LaunchReport) -> Option<String> {
-    let dropped = report.dropped_findings;
-    let plural = if dropped == 1 { "finding" } else { "findings" };
-    (dropped > 0).then(|| format!("{dropped} more {plural} not shown: too many different findings"))
+    let dropped = report.dropped_findings as usize;
+    let more = || count(dropped, "more finding");
+    (dropped > 0).then(|| format!("{} not shown: too many different findings", more()))
 }
 
 /// One line of a source file, with the byte range to underline.

@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -35,10 +36,21 @@ fn main() -> ExitCode {
         Err(error) => {
             // clap also returns an `Err` for help and version, which go to stdout with exit code 0.
             let exit = if error.use_stderr() { Exit::UsageError } else { Exit::Success };
+            let mut words = std::env::args_os().take_while(|word| word != "--");
+            if error.use_stderr() && words.any(|word| word == "--json") {
+                Printer::new(true).error_document(&usage_error(&error));
+            }
             return print_clap_message(&error, exit).into();
         }
     };
     let printer = Printer::new(cli.global.json);
+    let cli = match cli.with_file_as_op() {
+        Ok(cli) => cli,
+        Err(failure) => {
+            printer.failure(&failure);
+            return printer.finish(failure.exit).into();
+        }
+    };
     let outcome = match cli.selected() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
@@ -46,6 +58,7 @@ fn main() -> ExitCode {
         Command::Suites(options) => commands::suites::run(options, &cli.global, &printer),
         Command::Devices => commands::devices::run(&cli.global, &printer),
         Command::Kernels(options) => commands::kernels::run(options, &cli.global, &printer),
+        Command::New(options) => commands::new::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),
         Command::Bench(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),
@@ -71,6 +84,16 @@ fn main() -> ExitCode {
         }
     };
     printer.finish(exit).into()
+}
+
+/// The parts of clap's message: the error, and its tips as the hint.
+fn usage_error(error: &clap::Error) -> CommandError {
+    let text = error.render().to_string();
+    let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    let words: Vec<&str> = message.split_whitespace().collect();
+    let tips: Vec<&str> = text.lines().filter_map(|line| line.trim_start().strip_prefix("tip: ")).collect();
+    let failure = CommandError::usage(words.join(" "));
+    if tips.is_empty() { failure.hint("try --help") } else { failure.hint(tips.join("; ")) }
 }
 
 /// Prints clap's message: the help, the version or a usage error. Returns `exit`, or another code if printing failed.

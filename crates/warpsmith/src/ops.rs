@@ -37,7 +37,7 @@ pub enum Problem {
 #[derive(Debug)]
 pub enum Inputs {
     /// Inputs of attention.
-    Attention(AttentionInputs),
+    Attention(Box<AttentionInputs>),
     /// Inputs of a declared op.
     Declared(DeclaredInputs),
 }
@@ -46,7 +46,7 @@ pub enum Inputs {
 #[derive(Debug)]
 pub enum Reference {
     /// A reference of attention.
-    Attention(AttentionReference),
+    Attention(Box<AttentionReference>),
     /// A reference of a declared op.
     Declared(DeclaredReference),
 }
@@ -83,6 +83,17 @@ impl AnyOp {
             format!("there is no op `{name}`")
         };
         Err(CommandError::usage(message).hint(format!("{near}ops: {}", known.join(", "))))
+    }
+
+    /// The op with this name, in a process that runs kernels but computes no reference.
+    pub fn for_worker(name: &str, catalog: &Catalog) -> Result<Self, CommandError> {
+        match catalog.op(name) {
+            Some(files) => {
+                let op = DeclaredOp::without_scripts(files);
+                Ok(AnyOp::Declared(Box::new(op.map_err(|errors| CommandError::usage(errors.to_string()))?)))
+            }
+            None => Self::named(name, catalog),
+        }
     }
 
     /// The op of a command: the named one, or that of its families, or attention. A family may be named by its op,
@@ -358,7 +369,7 @@ impl OpInputs for AnyOp {
     fn inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<Inputs, Refusal> {
         Ok(match (self, problem) {
             (AnyOp::Attention(op), Problem::Attention(problem)) => {
-                Inputs::Attention(op.inputs(problem, class, seed)?)
+                Inputs::Attention(Box::new(op.inputs(problem, class, seed)?))
             }
             (AnyOp::Declared(op), Problem::Declared(problem)) => {
                 Inputs::Declared(op.inputs(problem, class, seed)?)
@@ -370,7 +381,7 @@ impl OpInputs for AnyOp {
     fn timed_inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<Inputs, Refusal> {
         Ok(match (self, problem) {
             (AnyOp::Attention(op), Problem::Attention(problem)) => {
-                Inputs::Attention(op.timed_inputs(problem, class, seed)?)
+                Inputs::Attention(Box::new(op.timed_inputs(problem, class, seed)?))
             }
             (AnyOp::Declared(op), Problem::Declared(problem)) => {
                 Inputs::Declared(op.timed_inputs(problem, class, seed)?)
@@ -388,7 +399,7 @@ impl OpInputs for AnyOp {
     ) -> Result<Inputs, Refusal> {
         Ok(match (self, problem, inputs) {
             (AnyOp::Attention(op), Problem::Attention(problem), Inputs::Attention(inputs)) => {
-                Inputs::Attention(op.opposite(problem, inputs, class, seed)?)
+                Inputs::Attention(Box::new(op.opposite(problem, inputs, class, seed)?))
             }
             (AnyOp::Declared(op), Problem::Declared(problem), Inputs::Declared(inputs)) => {
                 Inputs::Declared(op.opposite(problem, inputs, class, seed)?)
@@ -404,7 +415,7 @@ impl OpInputs for AnyOp {
     fn redraw(&self, problem: &Problem, inputs: &Inputs, which: &str, seed: u64) -> Inputs {
         match (self, problem, inputs) {
             (AnyOp::Attention(op), Problem::Attention(problem), Inputs::Attention(inputs)) => {
-                Inputs::Attention(op.redraw(problem, inputs, which, seed))
+                Inputs::Attention(Box::new(op.redraw(problem, inputs, which, seed)))
             }
             (AnyOp::Declared(op), Problem::Declared(problem), Inputs::Declared(inputs)) => {
                 Inputs::Declared(op.redraw(problem, inputs, which, seed))
@@ -435,7 +446,7 @@ impl OpReference for AnyOp {
     fn reference(&self, problem: &Problem, inputs: &Inputs, sample: u64) -> Result<Reference, Refusal> {
         Ok(match (self, problem, inputs) {
             (AnyOp::Attention(op), Problem::Attention(problem), Inputs::Attention(inputs)) => {
-                Reference::Attention(op.reference(problem, inputs, sample)?)
+                Reference::Attention(Box::new(op.reference(problem, inputs, sample)?))
             }
             (AnyOp::Declared(op), Problem::Declared(problem), Inputs::Declared(inputs)) => {
                 Reference::Declared(op.reference(problem, inputs, sample)?)

@@ -149,21 +149,23 @@ impl Printer {
         let _ = writeln!(anstream::stderr(), "{}", rendered(text));
     }
 
+    /// Writes an error as a JSON document to stdout.
+    pub fn error_document(&self, failure: &CommandError) {
+        #[derive(Serialize)]
+        struct ErrorDocument<'a> {
+            error: &'a str,
+            hint: Option<&'a str>,
+            exit_code: u8,
+        }
+        let CommandError { exit, message, hint } = failure;
+        let document = ErrorDocument { error: message, hint: hint.as_deref(), exit_code: *exit as u8 };
+        self.json("error", &document);
+    }
+
     /// Writes an error and its hint to stderr; with `--json` also as a document to stdout.
     pub fn failure(&self, failure: &CommandError) {
         if self.json {
-            #[derive(Serialize)]
-            struct ErrorDocument<'a> {
-                error: &'a str,
-                hint: Option<&'a str>,
-                exit_code: u8,
-            }
-            let document = ErrorDocument {
-                error: &failure.message,
-                hint: failure.hint.as_deref(),
-                exit_code: failure.exit as u8,
-            };
-            self.json("error", &document);
+            self.error_document(failure);
         }
         self.message(&format!("{}: {}", styled(BAD, "error"), failure.message));
         if let Some(hint) = &failure.hint {

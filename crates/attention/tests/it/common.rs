@@ -35,7 +35,7 @@ pub fn device(chip: &str) -> VirtualDevice {
 pub struct Complaints {
     pub findings: Vec<vgpu::Finding>,
     pub failures: Vec<Mismatch>,
-    pub changed_inputs: Vec<&'static str>,
+    pub changed_inputs: Vec<String>,
     /// A picture of the errors, if there are any.
     pub map: String,
 }

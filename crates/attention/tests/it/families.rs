@@ -157,7 +157,14 @@ fn wide_heads_and_every_class_of_inputs_are_right() {
 fn mma_is_right_at_every_edge_in_every_type() {
     expect_presets_right(family("mma"), &edges("fp16"), "h200", Target::Sm90, Class::Normal);
     expect_right(family("mma"), &["small", "d64"], &edges("bf16"), "a100", Target::Sm80, Class::Normal);
-    expect_right(family("mma"), &["small", "fp8"], &edges("e4m3"), "l4", Target::Sm89, Class::Normal);
+    expect_right(
+        family("mma"),
+        &["small", "rows16-stages2"],
+        &edges("e4m3"),
+        "l4",
+        Target::Sm89,
+        Class::Normal,
+    );
 }
 
 #[test]
@@ -181,7 +188,7 @@ fn mma_is_right_for_whole_and_partial_tiles() {
     let causal = lengths.map(|length| problem(&format!("b1h1s{length}d64-causal-fp16")));
     let grouped = lengths.map(|length| problem(&format!("b1h2kv1s{length}d64-e4m3")));
     expect_right(family("mma"), &["small", "d64"], &causal, "h200", Target::Sm90, Class::Normal);
-    expect_right(family("mma"), &["small", "fp8"], &grouped, "l4", Target::Sm89, Class::Normal);
+    expect_right(family("mma"), &["small", "rows16-stages2"], &grouped, "l4", Target::Sm89, Class::Normal);
     let eight_to_two = [problem("b1h8kv2s130d64-causal-fp16"), problem("b2h8kv2sq65sk130d64-causal-tl-fp16")];
     expect_right(family("mma"), &["small", "d64"], &eight_to_two, "h200", Target::Sm90, Class::Normal);
 }
@@ -192,7 +199,7 @@ fn mma_is_right_for_every_class_of_inputs() {
     let fp8 = [problem("b1h1s200d64-causal-e4m3")];
     for class in Class::ALL {
         expect_right(family("mma"), &["small", "d64"], &problems, "a100", Target::Sm80, class);
-        expect_right(family("mma"), &["fp8"], &fp8, "l4", Target::Sm89, class);
+        expect_right(family("mma"), &["rows16-stages2"], &fp8, "l4", Target::Sm89, class);
     }
 }
 
@@ -315,7 +322,8 @@ fn mma_with_fp8_weights_is_better_than_plain_rounding() {
         let problem = problem(name);
         let inputs = Inputs::generate(&problem, Class::Normal, 1).encode(problem.dtype, Layout::Bhsd);
         let mut device = device("l4");
-        let candidate = run::candidate(family("mma"), Some("fp8"), &[], &problem).expect("a preset");
+        let candidate =
+            run::candidate(family("mma"), Some("rows16-stages2"), &[], &problem).expect("a preset");
         let kernel = Kernel::build(&mut device, compiler(), family("mma"), candidate, Target::Sm89);
         let run = run::run(&kernel.expect("a kernel"), &mut device, &problem, &inputs, false).expect("a run");
         let reference = oracle::attention(&problem, &inputs.decode(), Rows::all(&problem));
@@ -443,4 +451,17 @@ fn an_unsupported_problem_is_refused_before_the_launch() {
     assert_eq!(error.to_string(), "the kernel was compiled for head_dim 64, but the problem has 128");
     let error = run::run(&kernel, &mut device, &compiled_for, &inputs, false).expect_err("inputs of another");
     assert_eq!(error.to_string(), "the input q does not match b1h1s16d64-fp16");
+}
+
+#[test]
+fn no_two_presets_of_a_family_are_the_same_setting() {
+    let catalog = family::Catalog::load(None).expect("the built-in families");
+    for family in catalog.entries().iter().map(|entry| entry.family.as_ref().expect("a valid manifest")) {
+        for (index, preset) in family.presets.iter().enumerate() {
+            let knobs =
+                |name: &str| family.candidate(Some(name), &[], &[]).map(|candidate| candidate.knobs).ok();
+            let same = family.presets[..index].iter().find(|it| knobs(&it.name) == knobs(&preset.name));
+            assert!(same.is_none(), "{}: {} and {same:?}", family.name, preset.name);
+        }
+    }
 }

@@ -520,7 +520,7 @@ const FAULTS: &[Fault] = &[
         file: "mma/rows_fp8.cuh",
         right: "__byte_perm(r[0], r[1], 0x6420)",
         wrong: "__byte_perm(r[0], r[1], 0x5410)",
-        preset: "fp8",
+        preset: "rows16-stages2",
         problem: "b1h1s64d64-e4m3",
         ..MMA
     },
@@ -529,7 +529,7 @@ const FAULTS: &[Fault] = &[
         file: "mma/rows_fp8.cuh",
         right: "constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? 8.0f : 0.0f;",
         wrong: "constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? -6.0f : 0.0f;",
-        preset: "fp8",
+        preset: "rows16-stages2",
         problem: "b1h1s200d64-e4m3",
         chip: "l4",
         detected: Detected::Named("l2"),

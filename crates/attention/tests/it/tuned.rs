@@ -12,7 +12,7 @@ use family::{Catalog, Family};
 use gpu::device::Device;
 use gpu::time::{MeasuredMicros, ModelledMicros, Time};
 use lab::check::{CheckGroup, CheckPlan, CheckSubject, cut_to_size};
-use op::Op as _;
+use op::OpProblems as _;
 use op::tuned::{self, UnusablePick};
 use warpsmith_attention::{Attention, Problem};
 
@@ -184,7 +184,7 @@ fn unusable_picks_are_skipped_and_listed_with_a_reason() {
 
 #[test]
 fn knobs_override_the_pick_and_the_label_uses_the_nearest_preset() {
-    let causal = [
+    let knobs = [
         ("BLOCK_M", "64"),
         ("BLOCK_N", "64"),
         ("NUM_WARPS", "4"),
@@ -193,19 +193,19 @@ fn knobs_override_the_pick_and_the_label_uses_the_nearest_preset() {
         ("PERSISTENT", "58"),
     ];
     let name = "b1h8s512d64-causal-fp16";
-    let mut own = pick("NVIDIA L4", name, measured(9.0), &causal);
-    own.baseline = "causal".to_owned();
+    let mut own = pick("NVIDIA L4", name, measured(9.0), &knobs);
+    own.baseline = "rows16".to_owned();
     let catalog = with(vec![own]);
     let (mma, l4) = (catalog.family("mma").unwrap(), virtual_gpu("l4"));
     let candidate = |knobs: &[(String, String)]| {
         tuned::candidate(&Attention, mma, Some("Tuned"), knobs, (&problem(name), &l4))
     };
-    assert_eq!(candidate(&[]).unwrap().label(mma), "causal PERSISTENT=58");
+    assert_eq!(candidate(&[]).unwrap().label(mma), "rows16 PERSISTENT=58");
     let set = |knob: &str, value: &str| [(knob.to_owned(), value.to_owned())];
-    assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "causal SWIZZLE=false PERSISTENT=58");
+    assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "rows16 SWIZZLE=false PERSISTENT=58");
     assert!(candidate(&set("NUM_WARPS", "16")).unwrap_err().message.contains("a warp takes 16 or 32 rows"));
-    let known = tuned::candidate(&Attention, mma, Some("causal"), &[], (&problem(name), &l4)).unwrap();
-    assert_eq!(known, Attention.candidate(mma, Some("causal"), &[], &problem(name)).unwrap());
+    let known = tuned::candidate(&Attention, mma, Some("rows16"), &[], (&problem(name), &l4)).unwrap();
+    assert_eq!(known, Attention.candidate(mma, Some("rows16"), &[], &problem(name)).unwrap());
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn error_of(break_it: impl Fn(&str) -> String) -> ManifestError {
     assert_ne!(broken, MANIFEST, "the test changed nothing");
     let (_folder, catalog) = catalog(&broken);
     match catalog.family("scale") {
-        Err(CatalogError::Manifest(error)) => error,
+        Err(CatalogError::Manifest(errors)) => errors.0[0].clone(),
         other => panic!("accepted: {other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use attention::Attention;
 use family::tuned::Table;
 use family::{Catalog, Family, Sizes};
 use indexmap::IndexMap;
-use op::Op;
+use op::OpProblems as _;
 
 /// One of our families, for its tuned table.
 const MANIFEST: &str = include_str!("../../../../kernels/attention/mma/kernel.toml");

@@ -1,5 +1,8 @@
 //! Run logs and leaderboards, and everything that is derived from them.
 
+#[path = "../../../lab/tests/data/sarif/validator.rs"]
+mod validator;
+
 use std::path::Path;
 
 use lab::ci;
@@ -8,6 +11,7 @@ use lab::gate::{GateRequest, Leaderboard, judge, output, update};
 use lab::report::headline;
 use lab::run::{Log, RunState, Timer, parse};
 use serde_json::Value;
+use validator::sarif_error;
 
 /// A log, and the log of those of its lines that are valid on their own: most edits leave a log with one invalid
 /// line, which hides the others.
@@ -94,7 +98,7 @@ fn judge_run(state: &RunState, board: &mut Leaderboard, timer: Timer) {
             line.starts_with("::error ") || line.starts_with("::warning ") || line.starts_with("::notice ")
         );
     }
-    assert_eq!(lab::testing::sarif_error(&ci::sarif(&converted)), None);
+    assert_eq!(sarif_error(&ci::sarif(&converted)), None);
     let json = output::json(&report).expect("a report can be written");
     serde_json::from_str::<Value>(&json).expect("a report is JSON");
     let junit = ci::junit(&converted);

@@ -1,7 +1,7 @@
 //! Suites, and names of problems.
 
 use attention::Attention;
-use op::Op;
+use op::OpProblems as _;
 
 /// Reads a suite.
 pub fn run(input: &[u8]) {

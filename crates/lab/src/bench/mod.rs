@@ -22,9 +22,10 @@ mod turns;
 mod verify;
 mod workers;
 
+pub use crate::run::CHOSEN;
 pub use answers::AnswerCache;
 pub(crate) use draws::Draws;
-pub use plan::{BenchPlan, CHOSEN, Subject, SubjectCheck, SubjectKind};
+pub use plan::{BenchPlan, Subject, SubjectCheck, SubjectKind};
 pub(crate) use run::{
     build_hash, check_record, complaint_text, no_launch_error, trial_launches, unexpected_reply,
 };

@@ -3,13 +3,10 @@
 use family::{Catalog, Family};
 use gpu::device::Device;
 
-use crate::run::Timer;
+use crate::run::{CHOSEN, Timer};
 use crate::stats::Stopping;
 use crate::suite::Target;
 use crate::worker::Limits;
-
-/// The name of the subject that is the dispatcher's choice.
-pub const CHOSEN: &str = "best";
 
 /// A kernel or peer to measure.
 #[derive(Clone, Debug)]

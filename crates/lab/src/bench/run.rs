@@ -329,6 +329,7 @@ impl<O: Op> Bench<'_, O> {
         name: &str,
     ) -> Result<Vec<Participant>, StageError> {
         let mut participants = Vec::new();
+        let mut refused: IndexMap<String, usize> = IndexMap::new();
         for (index, workers) in all_workers.iter().enumerate() {
             let subject = workers.subject;
             match self.identity(workers, problem) {
@@ -338,17 +339,22 @@ impl<O: Op> Bench<'_, O> {
                 }
                 Err((failure, reason)) => {
                     let key = StageKey::new(Stage::Bench, name, &subject.name, "");
-                    if !self.run.state().stages.contains_key(&key) {
-                        self.fail(
-                            &key,
-                            Stage::Build,
-                            failure,
-                            &reason,
-                            StageOutcome::Skipped { reason: reason.clone() },
-                        )?;
+                    if self.run.state().stages.contains_key(&key) {
+                        continue;
+                    }
+                    let outcome = StageOutcome::Skipped { reason: reason.clone() };
+                    if failure == FailureKind::Refused {
+                        self.record_failure(&key, Stage::Build, failure, &reason, outcome)?;
+                        *refused.entry(reason).or_default() += 1;
+                    } else {
+                        self.fail(&key, Stage::Build, failure, &reason, outcome)?;
                     }
                 }
             }
+        }
+        // Often all presets of a family are refused for the same reason.
+        for (reason, subjects) in refused {
+            (self.tell)(&format!("{name}: {} not run: {reason}", count(subjects, "subject")));
         }
         Ok(participants)
     }
@@ -487,7 +493,7 @@ impl<O: Op> Bench<'_, O> {
         for input in &peer.inputs {
             let path = self.folder.join(format!("input-{}", input.name));
             fs::write(&path, &input.bytes).map_err(|error| StageError::Io { path: path.clone(), error })?;
-            files.insert(input.name.to_owned(), path);
+            files.insert(input.name.clone(), path);
         }
         Ok((peer.fields, files))
     }
@@ -587,7 +593,7 @@ impl<O: Op> Bench<'_, O> {
         let mut answer = || -> Result<JudgedTrial, WorkerError> {
             if let (SubjectKind::Peer { name }, Some((fields, inputs))) = (&subject.kind, &given.peer) {
                 let (fields, inputs) = (fields.clone(), inputs.clone());
-                let request = WorkerRequest::Load { name: (*name).to_owned(), fields, inputs };
+                let request = WorkerRequest::Load { name: name.clone(), fields, inputs };
                 workers.ask(self.factory, process, &request)?;
             }
             let request = self.run_request(subject, given);
@@ -709,6 +715,17 @@ impl<O: Op> Bench<'_, O> {
         outcome: StageOutcome,
     ) -> Result<(), StageError> {
         (self.tell)(&format!("{} failed on {}: {failure}: {reason}", key.of.subject, key.of.problem));
+        self.record_failure(key, stage, failure, reason, outcome)
+    }
+
+    fn record_failure(
+        &self,
+        key: &StageKey,
+        stage: Stage,
+        failure: FailureKind,
+        reason: &str,
+        outcome: StageOutcome,
+    ) -> Result<(), StageError> {
         let (of, reason) = (key.of.clone(), reason.to_owned());
         self.run.record(&Event::CandidateFailed { of, stage, failure, reason })?;
         self.run.record(&Event::StageFinished { key: key.clone(), outcome })?;

@@ -221,6 +221,7 @@ mod tests {
         let subject =
             |name: &str| super::super::Subject::kernel(families.family(name).unwrap(), None, Vec::new());
         let build = |spill_bytes: u32| BuildRecord {
+            setting: String::new(),
             code_hash: String::new(),
             target: String::new(),
             compiler: String::new(),

@@ -8,12 +8,13 @@ mod one;
 mod plan;
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use family::Candidate;
 use gpu::accelerator::Lease;
-use gpu::build::{Compiler, Request};
-use op::{CheckDevice, Op, Picture};
+use gpu::build::{Compiler, Diagnostic, Request};
+use op::{CheckDevice, Op, Picture, Refusal};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -108,6 +109,9 @@ pub enum CaseOutcome {
     Broken {
         /// Why the kernel could not be tried.
         reason: String,
+        /// The compiler's errors, if the kernel does not compile.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        diagnostics: Vec<Diagnostic>,
     },
 }
 
@@ -145,15 +149,27 @@ pub fn compile(
     Ok(())
 }
 
+/// Why a check ended without results.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The threads cannot be started.
+    #[error(transparent)]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+    /// The op has no inputs or no reference for a case, which is no fault of the kernels.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
 /// Checks everything in the plan. `done` is called after each result, from several threads.
 pub fn run<O: Op>(
     op: &O,
     plan: &CheckPlan<'_, O::Problem>,
     environment: &CheckEnvironment<'_>,
     done: &(dyn Fn(&CaseResult) + Sync),
-) -> Result<Vec<CaseResult>, rayon::ThreadPoolBuildError> {
+) -> Result<Vec<CaseResult>, CheckError> {
     let pool = environment.pool()?;
-    let stopped = || environment.stop.load(Ordering::Relaxed);
+    let refused: OnceLock<Refusal> = OnceLock::new();
+    let stopped = || environment.stop.load(Ordering::Relaxed) || refused.get().is_some();
     let per_case = |(group, case): (&CheckGroup<'_, O::Problem>, &Case<O::Problem>)| -> Vec<CaseResult> {
         let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, &plan.device) };
         if subjects.is_empty() {
@@ -162,6 +178,9 @@ pub fn run<O: Op>(
         let trial = one::CaseTrial::new(op, case, environment, plan.device.target());
         let check = |(subject, candidate): (&CheckSubject<'_>, Candidate)| {
             let result = (!stopped()).then(|| trial.check(subject, &candidate))?;
+            if let Some(refusal) = trial.refusal() {
+                refused.get_or_init(|| refusal.clone());
+            }
             if stopped() && matches!(result.outcome, CaseOutcome::Broken { .. }) {
                 return None;
             }
@@ -180,6 +199,9 @@ pub fn run<O: Op>(
     let mut results: Vec<(usize, Vec<CaseResult>)> = pool.install(|| {
         order.into_par_iter().with_max_len(1).map(|index| (index, per_case(cases[index]))).collect()
     });
+    if let Some(refusal) = refused.into_inner() {
+        return Err(refusal.into());
+    }
     results.sort_by_key(|(index, _)| *index);
     Ok(results.into_iter().flat_map(|(_, results)| results).collect())
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use chips::Target;
 use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
+use gpu::build::{BuildError, Diagnostic};
 use op::{
     Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, TrialStep,
     derive_seed,
@@ -51,6 +52,27 @@ enum TrialError {
     Run(#[from] RunError),
 }
 
+/// Why a kernel could not be tried, with the compiler's errors if it does not compile.
+struct Broken {
+    reason: String,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Broken {
+    fn new(reason: &impl ToString) -> Self {
+        Broken { reason: reason.to_string(), diagnostics: Vec::new() }
+    }
+}
+
+impl From<BuildError> for Broken {
+    fn from(error: BuildError) -> Self {
+        let reason = error.to_string();
+        let diagnostics =
+            if let BuildError::Source { diagnostics, .. } = error { diagnostics } else { Vec::new() };
+        Broken { reason, diagnostics }
+    }
+}
+
 /// The judged answer of a kernel, with findings and notes.
 struct CaseAnswer {
     complaints: Vec<Complaint>,
@@ -77,13 +99,20 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         CaseTrial { op, case, environment, target, steps, case_inputs: OnceLock::new() }
     }
 
+    /// Why the case has no inputs or no reference.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.case_inputs.get()?.as_ref().err()
+    }
+
     /// Checks one candidate on the case.
     pub fn check(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> CaseResult {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
         let (preset, knobs) = (candidate.preset.clone(), candidate.changes(subject.family));
         let (outcome, launches, findings, notes, picture) = match self.answer(subject, candidate) {
-            Err(reason) => (CaseOutcome::Broken { reason }, 0, Vec::new(), Vec::new(), None),
+            Err(Broken { reason, diagnostics }) => {
+                (CaseOutcome::Broken { reason, diagnostics }, 0, Vec::new(), Vec::new(), None)
+            }
             Ok(CaseAnswer { complaints, judgement, launches, findings, notes, picture }) => {
                 let outcome = if complaints.is_empty() {
                     CaseOutcome::Passed { judgement }
@@ -113,19 +142,21 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         }
     }
 
-    fn answer(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> Result<CaseAnswer, String> {
+    fn answer(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> Result<CaseAnswer, Broken> {
         let CaseTrial { op, case, environment, .. } = self;
         let family = subject.family;
-        let to_text = |error: RunError| error.to_string();
         // CPU work is done before a device is taken.
-        let request = family.request(candidate, self.target).map_err(|error| to_text(error.into()))?;
-        let build = environment.compiler.build(&request).map_err(|error| to_text(error.into()))?.build;
+        let request = family.request(candidate, self.target).map_err(|error| Broken::new(&error))?;
+        let build = environment.compiler.build(&request).map_err(Broken::from)?.build;
         let mut notes = kernel_notes(&build.ptx, &family.entry);
         let granted = op.extra_tolerance(family, &case.problem, &build.ptx);
         let extra = granted.is_some();
         notes.extend(granted);
-        let case_inputs =
-            self.case_inputs.get_or_init(|| self.case_inputs()).as_ref().map_err(ToString::to_string)?;
+        let case_inputs = self
+            .case_inputs
+            .get_or_init(|| self.case_inputs())
+            .as_ref()
+            .map_err(|error| Broken::new(&error))?;
         let arranged: Vec<Arrangement> =
             case_inputs.iter().map(|it| op.arrange(family, &case.problem, &it.inputs)).collect();
         let parameters: Vec<_> = case_inputs
@@ -158,14 +189,14 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             Err(TrialError::Run(RunError::Accelerator(AcceleratorError::Memory(_)))) => run(Lease::Alone),
             other => other,
         }
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| Broken::new(&error))?;
 
         let findings = observed.iter().flat_map(|launch| trial::launch_complaints(launch).1).collect();
         let launches: Vec<TrialLaunch> = observed.into_iter().map(TrialLaunch::new).collect();
         let references: Vec<_> = case_inputs.iter().map(|it| (&it.inputs, &it.reference)).collect();
         let judged = trial::judge(*op, extra, &self.steps, &references, &launches);
         let JudgedTrial { judgement, mut complaints, wrong, launches: count } =
-            judged.ok_or("the kernel was not launched")?;
+            judged.ok_or_else(|| Broken::new(&"the kernel was not launched"))?;
         complaints.extend(self.ignored_inputs(extra, case_inputs, &launches));
         let picture = wrong.and_then(|index| {
             let (inputs, reference) = references[self.steps[index].inputs];

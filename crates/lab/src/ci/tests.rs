@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::*;
-use crate::testing::sarif_error;
+
+#[path = "../../tests/data/sarif/validator.rs"]
+mod validator;
+use validator::sarif_error;
 
 /// Text that tries to end a line, a command, an element, a cell, a code span, a string or a link.
 const EVIL: &str = "a\n::error file=x::b\r\n]]></failure><!-- ##[error]c | `d` ``e`` \\| <img src=x onerror=y> \
@@ -136,7 +139,7 @@ fn sarif_is_valid_and_its_text_makes_no_link() {
 }
 
 #[test]
-fn the_validator_refuses_what_the_schema_refuses() {
+fn the_schema_refuses_wrong_sarif() {
     let valid = sarif(&failed(vec![race(3, "x")]));
     let refused = |change: &dyn Fn(&mut Value)| {
         let mut log = valid.clone();

@@ -8,6 +8,7 @@
 
 use crate::record::Direction::{self, Down, Up};
 use crate::record::{Diagnosis, Lever, Metrics};
+use crate::words::count;
 
 /// The share of the remaining room that a lever without a known cause is assumed to gain.
 const CLASS_WEIGHT: f64 = 0.05;
@@ -354,7 +355,7 @@ fn idle_multiprocessors(metrics: &Metrics) -> Option<Diagnosis> {
         diagnosis(
             "idle multiprocessors",
             1.0 - blocks as f64 / sms as f64,
-            format!("{blocks} blocks on {sms} multiprocessors"),
+            format!("{} on {}", count(blocks as usize, "block"), count(sms as usize, "multiprocessor")),
             &[
                 lever("smaller tile (BLOCK_M): more blocks", &[("BLOCK_M", Down)]),
                 lever("keys split among blocks", &[]),

@@ -38,7 +38,7 @@ pub(super) fn headline_of(facts: &Facts<'_>) -> Headline {
         let (low, high) = (row.interval_us.low, row.interval_us.high);
         return measured(format!(
             "{} takes {} on {} (95% interval {}), measured on {device}; there was no baseline.",
-            row.of.subject,
+            row.subject(),
             micros(row.p50_us.0),
             row.of.problem,
             interval(low, high),
@@ -69,7 +69,7 @@ fn compared(state: &RunState, table: &ComparisonTable<'_>, rows: &[Row], device:
     speedups.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
     let (row, speedup) = speedups.last()?;
     let (low, high) = (speedup.interval.low, speedup.interval.high);
-    let candidate = &mean.candidate;
+    let candidate = if mean.problems == 1 { row.subject() } else { mean.candidate.clone() };
     Some(if mean.problems == 1 {
         format!(
             "{candidate} runs at {} the speed of {baseline} (95% interval {}) on {}: {} a call, measured on {device}.",
@@ -137,7 +137,7 @@ fn modelled(state: &RunState) -> Option<String> {
     };
     Some(format!(
         "The modelled time of {} is {} on {} on {}{others}; nothing was measured.",
-        of.subject,
+        state.subject(of),
         micros(best.time_us.0),
         of.problem,
         best.gpu,

@@ -131,7 +131,7 @@ fn measured(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
                     format!("{:.2}x ({:.2} - {:.2})", over.speedup.ratio, interval.low, interval.high)
                 })
             });
-            let names = [escaped(line.problem), escaped(&line.best.of.subject), line.best.p50_us.to_string()];
+            let names = [escaped(line.problem), escaped(&line.best.subject()), line.best.p50_us.to_string()];
             names.into_iter().chain(over).collect()
         };
         table(out, &head, names.len() + 1, &comparison.lines.iter().map(line).collect::<Vec<Vec<String>>>())?;
@@ -155,14 +155,13 @@ fn measured(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
     for mean in state.means() {
         writeln!(
             out,
-            "{} over {} ({}): {:.2}x, {} (geometric mean of {} problem{})\n",
+            "{} over {} ({}): {:.2}x, {} (geometric mean of {})\n",
             escaped(&mean.candidate),
             escaped(&mean.baseline),
             mean.timer,
             mean.speedup,
             mean.standing,
-            mean.problems,
-            if mean.problems == 1 { "" } else { "s" },
+            count(mean.problems, "problem"),
         )?;
     }
     for row in rows.iter().filter(|row| row.throttled == Some(true)) {
@@ -182,7 +181,7 @@ fn comparison_lines(row: &Row) -> Vec<Vec<String>> {
     let line = |baseline: String, verdict: String, speedup: String| {
         vec![
             escaped(&row.of.problem),
-            escaped(&row.of.subject),
+            escaped(&row.subject()),
             row.timer.to_string(),
             baseline,
             verdict,
@@ -218,7 +217,13 @@ fn modelled(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
         .map(|(of, modelled)| {
             let limiter = modelled.limiter.as_deref().unwrap_or("n/a");
             let time = modelled.time_us.to_string();
-            vec![escaped(&of.problem), escaped(&of.subject), escaped(&modelled.gpu), escaped(limiter), time]
+            vec![
+                escaped(&of.problem),
+                escaped(&state.subject(of)),
+                escaped(&modelled.gpu),
+                escaped(limiter),
+                time,
+            ]
         })
         .collect();
     table(out, &["problem", "subject", "GPU", "limited by", "time"], 1, &rows)

@@ -6,7 +6,7 @@ use crate::run::{Fact, RunState};
 
 /// `in 3 processes`.
 pub fn in_processes(number: usize) -> String {
-    format!("in {number} process{}", if number == 1 { "" } else { "es" })
+    format!("in {}", count(number, "process"))
 }
 
 /// A number with about four significant digits, at most two of them after the point unless it is below 0.1.

@@ -295,6 +295,9 @@ pub enum StageOutcome {
 /// The result of compiling a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildRecord {
+    /// The family and the setting that was compiled: `mma small`. Empty in older logs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub setting: String,
     /// The hash of the machine code only. Builds with the same hash are the same kernel.
     pub code_hash: String,
     /// The compile target: `sm_90a`.

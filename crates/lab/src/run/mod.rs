@@ -68,7 +68,9 @@ pub use manifest::{Commit, Manifest};
 pub use rows::{Row, RowSpeedup, rows};
 pub use stage::{FailureKind, SCHEMA, Stage};
 pub(crate) use state::OWN_VERSION_PREFIX;
-pub use state::{Control, FailureRecord, MeanSpeedup, Measurement, RunState, SpeedupRecord, StageState};
+pub use state::{
+    CHOSEN, Control, FailureRecord, MeanSpeedup, Measurement, RunState, SpeedupRecord, StageState,
+};
 pub use time::Utc;
 pub use trial::{Exchange, ProblemTime, Search, Trial, TrialResult};
 

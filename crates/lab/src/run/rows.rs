@@ -14,6 +14,8 @@ pub struct Row {
     /// What was measured.
     #[serde(flatten)]
     pub of: ResultId,
+    /// The family and setting that was compiled; `None` for a peer.
+    pub setting: Option<String>,
     /// Whether the subject is a baseline.
     pub is_baseline: bool,
     /// How the times were taken.
@@ -54,6 +56,13 @@ pub struct Row {
     pub ceiling_percent: Option<f64>,
     /// The speedups over the baselines of the session.
     pub over: Vec<RowSpeedup>,
+}
+
+impl Row {
+    /// The subject, with the setting if the name does not say it: `best (mma small)`.
+    pub fn subject(&self) -> String {
+        super::state::named(&self.of.subject, self.setting.as_deref())
+    }
 }
 
 /// The speedup of a row over a baseline.
@@ -153,6 +162,7 @@ fn row(state: &RunState, basis: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
         });
     Row {
         of: of.clone(),
+        setting: state.setting(of).map(str::to_owned),
         is_baseline: state.is_baseline(&of.subject),
         timer: sampled.timer,
         session: sampled.session,

@@ -179,7 +179,29 @@ pub struct MeanSpeedup {
     pub standing: Rating,
 }
 
+/// The name of the subject that is the dispatcher's choice.
+pub const CHOSEN: &str = "best";
+
+/// A subject's name, with its setting if the name does not say it: `best (mma small)`, `mma tuned (mma d64)`.
+pub(super) fn named(subject: &str, setting: Option<&str>) -> String {
+    let is_resolved = subject == CHOSEN || subject.split(' ').any(family::tuned::is_tuned);
+    match setting.filter(|_| is_resolved) {
+        Some(setting) => format!("{subject} ({setting})"),
+        None => subject.to_owned(),
+    }
+}
+
 impl RunState {
+    /// The family and setting that was compiled for a result; `None` for a peer.
+    pub fn setting(&self, of: &ResultId) -> Option<&str> {
+        self.builds.get(of).map(|build| build.setting.as_str()).filter(|setting| !setting.is_empty())
+    }
+
+    /// The subject of a result, with the setting if the name does not say it: `best (mma small)`.
+    pub fn subject(&self, of: &ResultId) -> String {
+        named(&of.subject, self.setting(of))
+    }
+
     /// Folds a log into the state of its run.
     #[allow(clippy::too_many_lines)] // A table: one arm per kind of event.
     pub fn from_log(log: &Log) -> Self {

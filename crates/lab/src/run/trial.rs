@@ -122,5 +122,66 @@ pub struct Exchange {
     /// The answer. A rejected one is cut to a maximum length.
     pub answer: String,
     /// The name of the proposed candidate, or the reason why there is none.
+    #[serde(flatten, with = "logged_outcome")]
     pub outcome: Result<String, String>,
+}
+
+/// Writes the outcome of an exchange as the field `candidate` or `refused`. Older logs have it as
+/// `"outcome": {"Ok": ...}` or `"outcome": {"Err": ...}`, which is still read.
+mod logged_outcome {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Logged {
+        Candidate { candidate: String },
+        Refused { refused: String },
+        Older { outcome: Result<String, String> },
+    }
+
+    pub fn serialize<S: Serializer>(outcome: &Result<String, String>, to: S) -> Result<S::Ok, S::Error> {
+        match outcome.clone() {
+            Ok(candidate) => Logged::Candidate { candidate },
+            Err(refused) => Logged::Refused { refused },
+        }
+        .serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Result<String, String>, D::Error> {
+        Ok(match Logged::deserialize(from)? {
+            Logged::Candidate { candidate } => Ok(candidate),
+            Logged::Refused { refused } => Err(refused),
+            Logged::Older { outcome } => outcome,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Exchange;
+
+    #[test]
+    fn an_exchange_is_written_with_plain_fields_and_older_logs_are_read() {
+        for (outcome, field, older) in [
+            (
+                Ok("mma STAGES=3".to_owned()),
+                r#""candidate":"mma STAGES=3""#,
+                r#""outcome":{"Ok":"mma STAGES=3"}"#,
+            ),
+            (Err("no JSON".to_owned()), r#""refused":"no JSON""#, r#""outcome":{"Err":"no JSON"}"#),
+        ] {
+            let exchange = Exchange {
+                number: 1,
+                proposer: "command".to_owned(),
+                prompt: serde_json::Value::Null,
+                answer: "{}".to_owned(),
+                outcome,
+            };
+            let text = serde_json::to_string(&exchange).unwrap();
+            assert!(text.contains(field) && !text.contains("outcome"), "{text}");
+            for text in [text.clone(), text.replace(field, older)] {
+                assert_eq!(serde_json::from_str::<Exchange>(&text).unwrap(), exchange, "{text}");
+            }
+        }
+    }
 }

@@ -502,6 +502,7 @@ pub fn build_record(
         )
     })?;
     Ok(BuildRecord {
+        setting: format!("{} {}", family.name, candidate.label(family)),
         code_hash: build.code_hash.clone(),
         target: build.target.to_string(),
         compiler: build.compiler.clone(),

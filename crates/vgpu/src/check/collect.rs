@@ -46,7 +46,7 @@ impl RawFinding {
 }
 
 /// Two findings are folded into one if their kind, instruction and other instruction are equal.
-type Key = (Kind, u32, u32);
+pub type Key = (Kind, u32, u32);
 
 #[derive(Debug, Default)]
 pub struct Collector {
@@ -63,15 +63,18 @@ const MAX_FINDINGS: usize = 1000;
 const MAX_DROPPED: usize = 1 << 16;
 
 impl Collector {
-    /// Counts a finding. `other` distinguishes findings of one kind at one instruction. `make` is called only for the
-    /// first finding of its kind and place. The first is the one with the lowest block and warp number, so the report
-    /// does not depend on which worker was faster.
-    pub fn add(&mut self, kind: Kind, site: Site, other: u32, make: impl FnOnce() -> RawFinding) {
-        let key = (kind, site.pc, other);
+    /// Counts a finding that occurred once. `make` is called only for the first finding of its kind and place.
+    pub fn add(&mut self, kind: Kind, site: Site, make: impl FnOnce() -> RawFinding) {
+        self.add_many((kind, site.pc, 0), site, 1, make);
+    }
+
+    /// Counts a finding that occurred `count` times. Of the findings with one key, the one with the lowest block and
+    /// warp number is kept, so the report does not depend on which worker was faster.
+    pub fn add_many(&mut self, key: Key, site: Site, count: u64, make: impl FnOnce() -> RawFinding) {
         if self.found.len() >= MAX_FINDINGS && !self.found.contains_key(&key) {
             self.drop_finding(key);
         } else {
-            self.insert(key, site, 1, make);
+            self.insert(key, site, count, make);
         }
     }
 
@@ -86,7 +89,7 @@ impl Collector {
                 old.count = count;
             }
             Entry::Vacant(entry) => {
-                entry.insert(make());
+                entry.insert(RawFinding { count, ..make() });
             }
         }
     }
@@ -117,8 +120,33 @@ impl Collector {
 
     /// Returns the findings sorted by severity (errors, warnings, notes) and then by place.
     pub fn into_sorted(self) -> Vec<RawFinding> {
-        let mut all: Vec<RawFinding> = self.found.into_values().collect();
-        all.sort_by_key(|f| (f.severity, f.kind, f.site.pc, f.site.block, f.site.warp));
-        all
+        let mut all: Vec<(Key, RawFinding)> = self.found.into_iter().collect();
+        all.sort_by_key(|(key, finding)| (finding.severity, *key));
+        all.into_iter().map(|(_, finding)| finding).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(counts: &[u64]) -> Collector {
+        let mut collector = Collector::default();
+        for (block, count) in (0..).zip(counts) {
+            let site = Site { block, ..Site::default() };
+            let make = || RawFinding::new(Kind::Race, site, "two accesses".to_owned());
+            collector.add_many((Kind::Race, 0, 7), site, *count, make);
+        }
+        collector
+    }
+
+    #[test]
+    fn a_count_does_not_depend_on_how_blocks_are_distributed_over_workers() {
+        let mut two = collected(&[64, 64]);
+        two.merge(collected(&[64]));
+        for collector in [collected(&[64, 64, 64]), two] {
+            let counts: Vec<u64> = collector.into_sorted().iter().map(|finding| finding.count).collect();
+            assert_eq!(counts, [192]);
+        }
     }
 }

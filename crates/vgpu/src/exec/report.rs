@@ -83,7 +83,7 @@ pub(super) fn report(
             let mistaken = idle * 2 >= blocks && !reads_grid_size(grid.kernel);
             let site = Site { block: first_idle, ..Site::default() };
             let message = || format!("{idle} of {blocks} blocks ended without an access to global memory");
-            findings.add(Kind::IdleBlocks, site, 0, || RawFinding {
+            findings.add(Kind::IdleBlocks, site, || RawFinding {
                 severity: if mistaken { Severity::Warning } else { Severity::Note },
                 located: false,
                 ..RawFinding::new(Kind::IdleBlocks, site, message())
@@ -161,7 +161,7 @@ pub(super) fn check_outputs(
     taints: &HashMap<u64, Taint>,
     findings: &mut Collector,
 ) {
-    for o in &options.outputs {
+    for (number, o) in (0..).zip(&options.outputs) {
         let Some(r) = grid.regions.iter().find(|r| r.address == o.0) else { continue };
         // SAFETY: the slice is the region's shadow. All workers have ended.
         let states = unsafe { std::slice::from_raw_parts(r.shadow, r.bytes as usize) };
@@ -175,11 +175,11 @@ pub(super) fn check_outputs(
                     "the kernel never wrote {unwritten} of {total} bytes of output `{label}`; the first is at offset {first}"
                 )
             };
-            findings.add(Kind::UnwrittenOutput, Site::default(), first as u32, || RawFinding {
+            let key = (Kind::UnwrittenOutput, 0, number);
+            findings.add_many(key, Site::default(), unwritten as u64, || RawFinding {
                 address: Some(r.address + first),
                 space: Some(Space::Global),
                 allocation: Some(label.clone()),
-                count: unwritten as u64,
                 located: false,
                 ..RawFinding::new(Kind::UnwrittenOutput, Site::default(), message())
             });
@@ -195,7 +195,7 @@ pub(super) fn check_outputs(
             }
             let (kind, pc, message, related) = describe(t.origin, t.store.pc, "is stored to an output");
             let site = Site { pc, ..t.store };
-            findings.add(kind, site, 0, || RawFinding {
+            findings.add(kind, site, || RawFinding {
                 address: Some(address),
                 space: Some(Space::Global),
                 allocation: Some(label.clone()),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chips::{Chip, Target};
@@ -12,10 +12,11 @@ use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
 use lab::check::{
-    self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth,
-    PlanSize, cut_to_size,
+    self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckError, CheckGroup, CheckPlan, CheckSubject,
+    Depth, PlanSize, cut_to_size,
 };
 use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
+use lab::words::count;
 use op::{CheckDevice, OpInputs as _, OpProblems as _, Refusal};
 use serde::Serialize;
 use vgpu::Checks;
@@ -31,6 +32,7 @@ use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
 use crate::quote;
 use crate::sandboxed;
+use crate::snippet;
 use crate::tables::Table;
 
 /// The largest launch on the virtual GPU: half a head of S = 2048 at D = 64. Larger problems are reduced. A case has
@@ -95,14 +97,19 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         .map_err(|error| CommandError::missing(error.to_string()))?;
     bar.finish_and_clear();
     let bar = progress::counting(extent.verdicts as u64, "checking");
+    let failed = AtomicUsize::new(0);
     let verdicts = check::run(op, &plan, &environment, &|verdict| {
         if !verdict.passed() {
-            bar.suspend(|| printer.message(&format!("{}: {}", styled(BAD, "failed"), title(verdict))));
+            let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
+            bar.set_message(format!("checking, {failed} failed"));
         }
         bar.inc(1);
-    })
-    .map_err(|error| CommandError::missing(error.to_string()))?;
+    });
     bar.finish_and_clear();
+    let verdicts = verdicts.map_err(|error| match error {
+        CheckError::Refused(refusal) => refusal.into(),
+        CheckError::Threads(error) => CommandError::missing(error.to_string()),
+    })?;
 
     let run = Run {
         device: device.to_string(),
@@ -266,7 +273,7 @@ fn subjects<'c>(
 ) -> Result<Vec<CheckSubject<'c>>, CommandError> {
     let families = op.named_families(&options.kernels.families, catalog)?;
     let mut subjects = Vec::new();
-    for family in families {
+    for &family in &families {
         if options.kernels.preset.is_empty() && !options.kernels.knobs.set.is_empty() {
             subjects.push(CheckSubject { family, preset: None, knobs: options.kernels.knobs.set.clone() });
             continue;
@@ -290,7 +297,7 @@ fn subjects<'c>(
     // A preset may exist in only some of the families, but it must exist in one.
     for name in &options.kernels.preset {
         if !subjects.iter().any(|subject| subject.preset.as_ref() == Some(name)) {
-            return Err(workbench::unknown_preset(name, catalog));
+            return Err(workbench::unknown_preset(name, &families, catalog));
         }
     }
     Ok(subjects)
@@ -369,13 +376,14 @@ impl Run<'_> {
             if self.verdicts.len() <= MAX_LINES { lines(self.verdicts) } else { summary(self.verdicts) };
         printer.data(&table);
         let failed: Vec<&CaseResult> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
-        for verdict in &failed {
-            printer.verbatim_data(&format!("\n{}", failure(verdict, options, global, catalog)));
+        for same in with_same_error(&failed) {
+            printer.verbatim_data(&format!("\n{}", failure(&same, options, global, catalog)));
         }
         let cut = self.verdicts.iter().filter(|verdict| !verdict.cut_from.is_empty()).count();
         if cut > 0 {
             let text = format!(
-                "{cut} runs used reduced problems: fewer heads, then fewer queries, all keys (see --full-size)"
+                "{} used reduced problems: fewer heads, then fewer queries, all keys (see --full-size)",
+                count(cut, "run")
             );
             printer.data(&styled(FAINT, text));
         }
@@ -385,14 +393,18 @@ impl Run<'_> {
         if let Some(text) = self.compared() {
             printer.data(&styled(FAINT, text));
         }
+        if let Some(seed) = only_seed(self.verdicts) {
+            printer.data(&styled(FAINT, format!("to repeat with the same inputs: --input-seed {seed}")));
+        }
         let unsupported: usize = self.extent.refusals.values().sum();
         if unsupported > 0 {
-            let text = format!("{unsupported} unsupported combinations were not run (--json lists them)");
+            let unsupported = count(unsupported, "unsupported combination");
+            let text = format!("not run: {unsupported} (--json lists them)");
             printer.data(&styled(FAINT, text));
         }
         let under = if self.sanitized { ", under all checkers" } else { "" };
         let total = self.verdicts.len();
-        let (count, device, seconds) = (failed.len(), &self.device, self.seconds);
+        let (device, seconds) = (&self.device, self.seconds);
         if !self.complete {
             let missing = self.extent.verdicts - total;
             printer.data(&styled(
@@ -400,10 +412,11 @@ impl Run<'_> {
                 format!("stopped: {missing} of {} runs were not done", self.extent.verdicts),
             ));
         }
-        printer.data(&if count == 0 {
-            styled(GOOD, format!("{total} of {total} runs passed on {device}{under}, in {seconds:.0} s"))
+        let runs = count(total, "run");
+        printer.data(&if failed.is_empty() {
+            styled(GOOD, format!("{total} of {runs} passed on {device}{under}, in {seconds:.0} s"))
         } else {
-            styled(BAD, format!("{count} of {total} runs failed on {device}{under}, in {seconds:.0} s"))
+            styled(BAD, format!("{} of {runs} failed on {device}{under}, in {seconds:.0} s", failed.len()))
         });
     }
 }
@@ -439,11 +452,12 @@ impl Run<'_> {
         let shares: Vec<f64> = shares.collect();
         let smallest = shares.iter().copied().reduce(f64::min);
         (launches > 0).then(|| match smallest {
-            None => format!("{launches} launches judged; every element was compared"),
+            None => format!("{} judged; every element was compared", count(launches, "launch")),
             Some(smallest) => format!(
-                "{launches} launches judged; {} runs on large problems compared at least one element in {:.0}, \
+                "{} judged; {} on large problems compared at least one element in {:.0}, \
                  different rows in every launch",
-                shares.len(),
+                count(launches, "launch"),
+                count(shares.len(), "run"),
                 (1.0 / smallest).ceil()
             ),
         })
@@ -482,7 +496,11 @@ fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
     };
     match &verdict.outcome {
         CaseOutcome::Passed { .. } => {}
-        CaseOutcome::Broken { reason } => add("broken", reason),
+        CaseOutcome::Broken { reason, diagnostics } if diagnostics.is_empty() => add("broken", reason),
+        CaseOutcome::Broken { diagnostics, .. } => {
+            let diagnostics = diagnostics.iter();
+            case.findings.extend(diagnostics.map(|it| ci_output::diagnostic(it, &kernel, &paths)));
+        }
         CaseOutcome::Failed { complaints, .. } => {
             let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.name() == kind);
             for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
@@ -495,25 +513,34 @@ fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
 
 /// A table with one line per result.
 fn lines(verdicts: &[CaseResult]) -> String {
-    let mut table = Table::new(
-        &["kernel", "problem", "class", "seed", "error", "limit", "quantisation", ""],
-        &["seed", "error", "limit", "quantisation"],
-    );
+    // Columns without information are left out.
+    let has_seeds = only_seed(verdicts).is_none();
+    let quantisation = |verdict: &CaseResult| verdict.judgement().and_then(|it| it.quantisation);
+    let is_quantised = verdicts.iter().any(|verdict| quantisation(verdict).is_some());
+    let mut titles = vec!["kernel", "problem", "class"];
+    titles.extend(has_seeds.then_some("seed"));
+    titles.extend(["error", "limit"]);
+    titles.extend(is_quantised.then_some("quantisation"));
+    titles.push("");
+    let mut table = Table::new(&titles, &["seed", "error", "limit", "quantisation"]);
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.1e}"));
     for verdict in verdicts {
         let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
-        let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone(), seed.to_string()];
-        row.extend(match verdict.judgement() {
-            Some(judgement) => [
-                format!("{:.1e}", judgement.error),
-                format!("{:.1e}", judgement.limit),
-                judgement.quantisation.map_or_else(String::new, |error| format!("{error:.1e}")),
-            ],
-            None => [const { String::new() }; 3],
-        });
+        let mut row = vec![format!("{family} {kernel}"), problem.clone(), class.clone()];
+        row.extend(has_seeds.then(|| seed.to_string()));
+        row.push(number(verdict.judgement().map(|it| it.error)));
+        row.push(number(verdict.judgement().map(|it| it.limit)));
+        row.extend(is_quantised.then(|| number(quantisation(verdict))));
         row.push(if verdict.passed() { styled(GOOD, "passed") } else { styled(BAD, "failed") });
         table.row(row);
     }
     table.text()
+}
+
+/// The seed of all results, if they have the same one.
+fn only_seed(verdicts: &[CaseResult]) -> Option<u64> {
+    let first = verdicts.first()?.seed;
+    verdicts.iter().all(|verdict| verdict.seed == first).then_some(first)
 }
 
 /// A table with one line per kernel.
@@ -549,13 +576,42 @@ fn summary(verdicts: &[CaseResult]) -> String {
     table.text()
 }
 
-/// The details of a failed case, and the command that repeats it.
-fn failure(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalog: &Catalog) -> String {
+/// Groups the failed cases: those that failed to compile with the same errors are one group.
+fn with_same_error<'v>(failed: &[&'v CaseResult]) -> Vec<Vec<&'v CaseResult>> {
+    let mut groups: Vec<Vec<&CaseResult>> = Vec::new();
+    for verdict in failed {
+        let is_same = |group: &&mut Vec<&CaseResult>| match (&group[0].outcome, &verdict.outcome) {
+            (
+                CaseOutcome::Broken { diagnostics: one, .. },
+                CaseOutcome::Broken { diagnostics: other, .. },
+            ) => !one.is_empty() && one == other,
+            _ => false,
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(verdict),
+            None => groups.push(vec![verdict]),
+        }
+    }
+    groups
+}
+
+/// The details of failed cases with the same error, and the command that repeats the first of them.
+fn failure(same: &[&CaseResult], options: &CheckOptions, global: &Global, catalog: &Catalog) -> String {
     const MAX_FINDINGS: usize = 3;
-    let mut text = format!("{}: {}\n", styled(BAD, "failed"), styled(STRONG, title(verdict)));
+    let [verdict, others @ ..] = same else { return String::new() };
+    let mut text = format!("{}: {}", styled(BAD, "failed"), styled(STRONG, title(verdict)));
+    if !others.is_empty() {
+        text += &format!(" (and {} with the same error)", count(others.len(), "more run"));
+    }
+    text.push('\n');
     match &verdict.outcome {
         CaseOutcome::Passed { .. } => {}
-        CaseOutcome::Broken { reason } => text += &format!("  [broken] {reason}\n"),
+        CaseOutcome::Broken { reason, diagnostics } => {
+            for diagnostic in diagnostics {
+                text += &format!("{}\n", snippet::diagnostic(diagnostic));
+            }
+            text += &format!("  [broken] {reason}\n");
+        }
         CaseOutcome::Failed { complaints, .. } => {
             // Findings are shown below, with their source lines.
             let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.to_string() == kind);
@@ -571,7 +627,7 @@ fn failure(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
     }
     if verdict.findings.len() > MAX_FINDINGS {
         let more = verdict.findings.len() - MAX_FINDINGS;
-        text += &format!("  and {more} more findings (--json lists them)\n");
+        text += &format!("  and {} (--json lists them)\n", count(more, "more finding"));
     }
     if let Some(picture) = &verdict.picture {
         for line in picture.text.lines() {

@@ -15,7 +15,6 @@ use lab::evolve::{
 use lab::run::{RunState, Time, Timer, Trial, TrialResult};
 use lab::stats::Stopping;
 use lab::suite;
-use lab::words::count;
 use lab::worker::Limits;
 use op::OpProblems as _;
 use serde::Serialize;
@@ -282,9 +281,7 @@ impl<'p> SearchDisplay<'p> {
     pub fn update(&self, progress: &Progress, trial: Option<&Trial>) {
         self.bar.set_position(u64::from(progress.evaluated));
         let best = progress.best.as_ref().map_or(1.0, |(_, score)| *score);
-        let left = self.remaining(progress).map_or(String::new(), |left| format!(", about {left} left"));
-        let elites = count(progress.elites, "elite");
-        self.bar.set_message(format!("best {best:.3}x, {} correct, {elites}{left}", progress.valid));
+        self.bar.set_message(progress::search_message(progress, self.started.elapsed()));
         let improved = best > *self.best.borrow() * 1.0001;
         if improved {
             self.best.replace(best);
@@ -297,16 +294,6 @@ impl<'p> SearchDisplay<'p> {
                 self.bar.println(layout::wrapped(&line, layout::stderr_width()));
             }
         }
-    }
-
-    /// An estimate of the remaining time. The first candidates are no basis for one, because several of them compile at
-    /// the same time.
-    fn remaining(&self, progress: &Progress) -> Option<String> {
-        const BASIS: u32 = 4;
-        let evaluated = progress.evaluated;
-        let left = f64::from(progress.budget.saturating_sub(evaluated));
-        let each = self.started.elapsed().as_secs_f64() / f64::from(evaluated.max(1));
-        (evaluated >= BASIS && left > 0.0).then(|| progress::rough(each * left))
     }
 
     /// Removes the bar.

@@ -11,6 +11,7 @@ pub mod gate;
 pub mod invert;
 pub mod kernels;
 pub mod lend_device;
+pub mod new;
 pub mod problems;
 pub mod profile;
 pub mod replay;
@@ -33,6 +34,7 @@ use gpu::device::{Device, DeviceError, Selector, SelectorError};
 use crate::cli::Global;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::progress;
 
 /// The device of `--device`, or an error if this machine does not have it.
 pub fn device(global: &Global) -> Result<Device, CommandError> {
@@ -53,8 +55,10 @@ pub fn stop_on_interrupt() -> Arc<AtomicBool> {
     // If no handler can be installed, the default one stays: Ctrl-C ends the program.
     let _ = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
+            progress::stopped();
             std::process::exit(Exit::Incomplete as i32);
         }
+        progress::stopping();
     });
     stop
 }

@@ -90,7 +90,7 @@ impl<'g> Workbench<'g> {
                 return Err(CommandError::usage(format!("`{CHOSEN}` chooses the setting itself")).hint(hint));
             }
         }
-        for family in chosen {
+        for &family in &chosen {
             let presets: Vec<Option<String>> = match (presets, set) {
                 ([], []) => family.presets.iter().map(|preset| Some(preset.name.clone())).collect(),
                 ([], _) => vec![None],
@@ -104,7 +104,7 @@ impl<'g> Workbench<'g> {
         for name in presets {
             let has = |subject: &Subject<'_>| matches!(&subject.kind, SubjectKind::Kernel { preset, .. } if preset.as_ref() == Some(name));
             if !subjects.iter().any(has) {
-                return Err(unknown_preset(name, &self.catalog));
+                return Err(unknown_preset(name, &chosen, &self.catalog));
             }
         }
         // Whether knobs and values are valid does not depend on the problem.
@@ -253,18 +253,20 @@ impl<'g> Workbench<'g> {
 }
 
 /// The error for a preset that none of the selected families has.
-pub fn unknown_preset(name: &str, catalog: &Catalog) -> CommandError {
-    let all: Vec<&Family> = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok()).collect();
+pub fn unknown_preset(name: &str, selected: &[&Family], catalog: &Catalog) -> CommandError {
     if is_tuned(name) {
-        let with = all.iter().filter(|family| family.has_preset(name)).map(|family| family.name.as_str());
+        let all = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+        let with = all.filter(|family| family.has_preset(name)).map(|family| family.name.as_str());
         let with = with.collect::<Vec<_>>().join(", ");
         let hint = if with.is_empty() { String::new() } else { format!("families with one: {with}; ") };
         return CommandError::usage("the selected families have no tuned table")
             .hint(hint + "`warpsmith evolve FAMILY --tuned FILE` creates one");
     }
-    let known: Vec<&str> = all.iter().flat_map(|family| family.preset_names()).collect();
+    let names: Vec<&str> = selected.iter().map(|family| family.name.as_str()).collect();
+    let place = if let [one] = names.as_slice() { format!("family {one}") } else { names.join(", ") };
+    let known: Vec<&str> = selected.iter().flat_map(|family| family.preset_names()).collect();
     let near = family::nearest(name, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-    CommandError::usage(format!("there is no preset `{name}`"))
+    CommandError::usage(format!("there is no preset `{name}` in {place}"))
         .hint(near.unwrap_or_else(|| format!("presets: {}", known.join(", "))))
 }
 
@@ -431,7 +433,7 @@ pub fn run_or_resume<C: ResumableCommand>(
         });
     }
     let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
-    let (mut logged_global, mut command) = command_line_of(folder)?.into_parts();
+    let (mut logged_global, mut command) = command_line_of(folder)?.with_file_as_op()?.into_parts();
     override_flag("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
     override_flag("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
     let logged = C::in_command(&mut command).ok_or_else(|| {

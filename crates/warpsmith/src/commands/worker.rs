@@ -25,15 +25,23 @@ pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let device = super::device(global)?;
     let compiler = Compiler::new(toolchain, &cache)?;
-    let op = AnyOp::named(global.op.as_deref().unwrap_or(ops::DEFAULT), &catalog)?;
+    let op = AnyOp::for_worker(global.op.as_deref().unwrap_or(ops::DEFAULT), &catalog)?;
     lab::worker::serve(&op, &catalog, &compiler, &device, asks)
         .map_err(|error| CommandError::usage(error.to_string()))?;
     Ok(Exit::Success)
 }
 
+/// The folder of a file; the current folder if its path has none.
+fn folder_of(file: &Path) -> PathBuf {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_owned()
+}
+
 /// The files that a worker needs: the compiler, the kernels and the cache.
 fn policy(global: &Global, toolchain: &Toolchain, cache: &Path, profiled: bool) -> Policy {
     let mut read: Vec<PathBuf> = global.kernels.iter().cloned().collect();
+    // The headers of a single file are beside it.
+    read.extend(global.kernels.iter().filter(|path| path.is_file()).map(|path| folder_of(path)));
     let libraries = [Some(&toolchain.nvrtc), toolchain.builtins.as_ref()];
     // The libraries may be links to files in other folders.
     let resolved = libraries.into_iter().flatten().filter_map(|path| path.canonicalize().ok());

@@ -258,7 +258,7 @@ fn correct_kernels_have_modelled_times_and_runs_lists_them() {
 fn usage_errors_are_reported_before_anything_is_compiled() {
     for (arguments, words) in [
         (&["bench", "--baseline", "tensorrt"][..], "there is no baseline `tensorrt`"),
-        (&["bench", "wmma", "--preset", "stage-9"], "there is no preset `stage-9`"),
+        (&["bench", "wmma", "--preset", "stage-9"], "there is no preset `stage-9` in family wmma"),
         (&["bench", "wmma", "--set", "BLOCK_N=48"], "wmma: BLOCK_N cannot be 48"),
         (&["bench", "--suite", "headlin"], "there is no suite `headlin`"),
         (&["bench", "--seconds", "0"], "expected a number of seconds"),

@@ -342,8 +342,7 @@ fn proposal_complaints(name: &str, proposal: &Proposal, problem: &str) -> Vec<St
     command.args(["--budget", "1", "--limit", "10", "--proposer-cmd", &line]).env("CHEATS", folder());
     let outcome = run(&mut command);
     let events = bench.events("evolve");
-    let exchange =
-        events.iter().find(|event| event["kind"] == "proposed").map(|it| &it["exchange"]["outcome"]);
+    let exchange = events.iter().find(|event| event["kind"] == "proposed").map(|it| &it["exchange"]);
     let tried = |event: &&Value| event["kind"] == "tried" && event["trial"]["number"] == 1;
     let result = events.iter().find(tried).map(|event| &event["trial"]["result"]);
 
@@ -354,7 +353,7 @@ fn proposal_complaints(name: &str, proposal: &Proposal, problem: &str) -> Vec<St
     if outcome.code != expected {
         complain(format!("the search ended with another exit code than {expected}: {outcome}"));
     }
-    match (proposal.outcome, exchange.and_then(|it| it["Err"].as_str()), result) {
+    match (proposal.outcome, exchange.and_then(|it| it["refused"].as_str()), result) {
         (Wanted::NoCandidate, Some(reason), None) => {
             if !proposal.kinds.iter().any(|kind| reason.contains(kind)) {
                 complain(format!("refused as `{reason}`"));

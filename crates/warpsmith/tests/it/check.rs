@@ -45,6 +45,25 @@ fn correct_kernels_are_exit_0_with_one_line_each() {
 }
 
 #[test]
+fn the_error_of_the_compiler_is_printed_once_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernels = with_fault(folder.path(), "__syncthreads();", "__syncthreadz();");
+    let kernels = ["--kernels", kernels.to_str().unwrap()];
+    let arguments = ["wmma", "--preset", "stage-2", "--problem", "b1h2s17d64-fp16", "--class", "all"];
+    let outcome = check(&[&arguments[..], &kernels].concat());
+    assert_eq!(outcome.code, 1, "{outcome}");
+    let both = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert_eq!(both.matches("\"__syncthreadz\" is undefined").count(), 1, "{outcome}");
+    assert_eq!(both.matches("failed: wmma stage-2 on").count(), 1, "{outcome}");
+    assert!(outcome.stdout.contains("(and 8 more runs with the same error)"), "{outcome}");
+    let place = outcome.stdout.lines().find(|line| line.trim_start().starts_with("-->")).unwrap();
+    assert!(
+        place.contains(".cu") && place.split(':').nth(1).is_some_and(|it| it.parse::<u32>().is_ok()),
+        "{place}"
+    );
+}
+
+#[test]
 fn a_wrong_kernel_is_reported_with_an_error_map_and_a_repeat_command() {
     let folder = tempfile::tempdir().unwrap();
     let kernels = with_fault(
@@ -74,7 +93,7 @@ fn a_wrong_kernel_is_reported_with_an_error_map_and_a_repeat_command() {
         "     0 ????????????????",
         "query tiles of 32: only 0 of 0-2",
         "repeat: warpsmith check wmma --preset stage-2 --problem b1h1s65d64-fp16 --class normal --input-seed 1 --device virtual:l4",
-        "1 of 1 runs failed",
+        "1 of 1 run failed",
     ] {
         assert!(outcome.stdout.contains(words), "no `{words}` in {outcome}");
     }
@@ -114,7 +133,7 @@ fn usage_errors_are_reported_before_anything_is_compiled() {
             "wmma does not support head_dim 72 (it supports 64, 128)",
         ),
         (&["--problem", "b1h1s16d64-e5m2"], "`e5m2` is neither a mask nor a dtype"),
-        (&["wmma", "--preset", "stage-9"], "there is no preset `stage-9`"),
+        (&["wmma", "--preset", "stage-9"], "there is no preset `stage-9` in family wmma"),
         (&["wmma", "--set", "BLOCK_N=48", "--problem", "mission"], "wmma: BLOCK_N cannot be 48"),
         (&["--class", "weird"], "there is no class of inputs `weird`"),
         (&["--suite", "headlin"], "there is no suite `headlin`"),

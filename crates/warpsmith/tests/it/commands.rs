@@ -43,6 +43,9 @@ fn wrong_names_and_values_are_errors_with_hints() {
     snapshot("error-virtual-device", &["build", "wmma", "--device", "virtual:l5"]);
     snapshot("error-no-family", &["build"]);
     snapshot("error-command", &["biuld"]);
+    snapshot("error-command-json", &["biuld", "--json"]);
+    snapshot("error-flag-json", &["check", "--json", "--problme", "small"]);
+    snapshot("error-argument-json", &["gate", "--json"]);
     snapshot("error-kernels-folder", &["kernels", "--kernels", "/nowhere"]);
 }
 

@@ -1,14 +1,17 @@
 //! Tests of the guards for CI without a GPU: a sample repository with a family of kernels, changed in several ways.
 
+#[path = "../../../lab/tests/data/sarif/validator.rs"]
+mod validator;
+
 use std::fs;
 use std::path::Path;
 
 use lab::run::{Event, Fact, Manifest, ResultId, Run as Folder, RunOutcome};
-use lab::testing::sarif_error;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{Run, run, warpsmith};
+use validator::sarif_error;
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
 const SOURCE: &str = "kernels/attention/good/kernel.cu";

@@ -19,7 +19,7 @@ use lab::stats::{Stopping, Verdict};
 use lab::worker::WorkerCommands;
 use lab::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 use lab::{Session, StageError};
-use op::Op as _;
+use op::{OpPeers as _, OpProblems as _};
 use serde_json::Value;
 
 use crate::common::{target_tmp, warpsmith};

@@ -124,8 +124,8 @@ say([
         (15, "IndexError"),
     ] {
         let exchange = &asked[number - 1];
-        let reason = exchange["outcome"]["Err"].as_str().unwrap_or_default();
-        assert!(reason.contains(words), "{number}: {}", exchange["outcome"]);
+        let reason = exchange["refused"].as_str().unwrap_or_default();
+        assert!(reason.contains(words), "{number}: {exchange}");
         assert!(exchange["answer"].as_str().unwrap().len() <= 64 << 10);
         assert_eq!(trial(folder, number as u64), None);
     }
@@ -349,7 +349,7 @@ fn a_model_at_an_endpoint_proposes_candidates() {
     let outcome = run(evolve(folder, &arguments).env("WARPSMITH_API_KEY", KEY));
     assert_eq!(outcome.code, 0, "{outcome}");
     let outcomes: Vec<String> =
-        exchanges(folder).iter().map(|exchange| exchange["outcome"].to_string()).collect();
+        exchanges(folder).iter().map(|it| format!("{}{}", it["candidate"], it["refused"])).collect();
     for (at, words) in [
         "reference default BLOCK_THREADS=64",
         "reference source ",

@@ -249,3 +249,37 @@ fn a_preset_of_a_family_runs_on_a_problem() {
         assert!(outcome.stderr.contains(words), "no `{words}` in {outcome}");
     }
 }
+
+#[test]
+fn every_output_that_is_not_written_is_a_finding() {
+    const KERNEL: &str = "\
+// warpsmith: --kernel idle --grid 1 --block 32 --arg y=out,f32[8] --arg z=out,f32[8]
+extern \"C\" __global__ void idle(float* y, float* z) { if (threadIdx.x > 99) *y = *z = 1; }
+";
+    let outcome = sanitize(KERNEL, &["--json"]);
+    let document: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let names: Vec<_> = document["findings"].as_array().unwrap().iter().map(|it| &it["allocation"]).collect();
+    assert_eq!(names, ["y", "z"], "{outcome}");
+}
+
+#[test]
+fn the_lines_of_unrolled_code_are_one_row() {
+    const KERNEL: &str = "\
+// warpsmith: --kernel sum --grid 1 --block 32 --arg x=f32[64]=iota --arg y=out,f32[32]
+extern \"C\" __global__ void sum(const float* x, float* y)
+{
+    float sum = 0;
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        sum += x[threadIdx.x + i] * x[i];
+    y[threadIdx.x] = sum;
+}
+";
+    let outcome = sanitize(KERNEL, &["--counters"]);
+    let rows = outcome.stdout.lines().skip_while(|line| !line.starts_with("Hottest lines"));
+    let rows: Vec<&str> = rows.filter(|line| line.ends_with("kernel.cu:7")).collect();
+    assert_eq!(rows.len(), 1, "{outcome}");
+    // Sixteen loads and eight products.
+    let instructions: u64 = rows[0].split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(instructions >= 24, "{outcome}");
+}

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each crate may depend on.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("random", &[]),
     ("chips", &[]),
     ("subprocess", &[]),
@@ -16,10 +16,23 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("family", &["chips", "gpu"]),
     ("op", &["chips", "family", "gpu", "random", "vgpu"]),
     ("attention", &["chips", "family", "gpu", "op", "vgpu"]),
+    ("declared", &["family", "gpu", "op", "subprocess", "vgpu"]),
     ("lab", &["chips", "family", "gpu", "op", "search", "stats", "subprocess", "vgpu"]),
     (
         "warpsmith",
-        &["attention", "chips", "family", "gpu", "lab", "op", "random", "search", "subprocess", "vgpu"],
+        &[
+            "attention",
+            "chips",
+            "declared",
+            "family",
+            "gpu",
+            "lab",
+            "op",
+            "random",
+            "search",
+            "subprocess",
+            "vgpu",
+        ],
     ),
     ("fuzz", &["attention", "family", "gpu", "lab", "op", "random", "search", "subprocess", "vgpu"]),
 ];

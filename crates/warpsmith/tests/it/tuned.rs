@@ -121,6 +121,12 @@ fn bench_best_runs_the_choice_for_each_problem_and_names_it() {
         let row = outcome.stdout.lines().find(|line| line.starts_with(name));
         assert!(row.is_some_and(|row| row.contains("best")), "{outcome}");
     }
+    let report = run(warpsmith().arg("report").current_dir(folder.path()));
+    let summary = report.stdout.lines().find(|line| line.ends_with("summary.md")).unwrap();
+    let summary = std::fs::read_to_string(folder.path().join(summary)).unwrap();
+    for name in ["b1h2s128d64-fp16", "b1h1s40d96-bf16"] {
+        assert!(summary.contains(&format!("| {name} | best (mma ")), "{summary}");
+    }
     let refused = bench(&["--preset", "d64"]);
     assert_eq!(refused.code, 2, "{refused}");
     assert!(refused.stderr.contains("`best` chooses the setting itself"), "{refused}");

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::{Basis, GateReport, QuantityVerdict, RowStatus};
 use super::values;
+use crate::words;
 
 /// One line per problem, followed by its reasons, and a last line with the counts.
 pub fn text(report: &GateReport) -> String {
@@ -37,10 +38,8 @@ pub fn text(report: &GateReport) -> String {
     let passed = count(RowStatus::Passed) + count(RowStatus::Improved) + count(RowStatus::Recorded);
     let _ = write!(
         out,
-        "{} {}{}: {passed} passed ({} improved, {} recorded), {} failed, {} incomplete",
-        report.rows.len(),
-        if report.basis == Basis::Measured { "problem" } else { "result" },
-        if report.rows.len() == 1 { "" } else { "s" },
+        "{}: {passed} passed ({} improved, {} recorded), {} failed, {} incomplete",
+        words::count(report.rows.len(), if report.basis == Basis::Measured { "problem" } else { "result" }),
         count(RowStatus::Improved),
         count(RowStatus::Recorded),
         count(RowStatus::Failed),

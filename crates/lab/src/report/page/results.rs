@@ -68,7 +68,7 @@ fn speedup_table(comparison: &ComparisonTable<'_>) -> String {
     for line in &comparison.lines {
         let mut cells = vec![
             HtmlFragment::text(line.problem),
-            HtmlFragment::text(&line.best.of.subject),
+            HtmlFragment::text(line.best.subject()),
             median(line.best),
         ];
         cells.extend(line.over.iter().map(|over| over.map_or(HtmlFragment::faint("not measured"), speedup)));
@@ -110,7 +110,7 @@ fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
         text: ratio(over.speedup.ratio),
         title: format!(
             "{} on {}: {} over {name} ({}), {}",
-            line.best.of.subject,
+            line.best.subject(),
             line.problem,
             ratio(over.speedup.ratio),
             interval(over.speedup.interval.low, over.speedup.interval.high),
@@ -131,7 +131,7 @@ fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
         if let Some(group) = groups.last_mut().filter(|_| !few) {
             group.bars.extend(bars);
         } else {
-            let heading = format!("{}: {}", line.problem, line.best.of.subject);
+            let heading = format!("{}: {}", line.problem, line.best.subject());
             groups.push(Group { heading: if few { heading } else { String::new() }, bars });
         }
     }
@@ -350,7 +350,7 @@ fn measurements(rows: &[Row]) -> String {
         for row in &rows {
             let role = if row.is_baseline { "baseline" } else { "" };
             table.row(vec![
-                HtmlFragment::text(&row.of.subject).with_small(role),
+                HtmlFragment::text(row.subject()).with_small(role),
                 HtmlFragment::text(row.timer),
                 median(row),
                 HtmlFragment::text(micros(row.p90_us.0)),
@@ -388,7 +388,7 @@ fn builds(state: &RunState) -> String {
         };
         let limit = build.registers_limit.map_or(String::new(), |limit| format!("of {limit}"));
         table.row(vec![
-            HtmlFragment::text(&of.subject),
+            HtmlFragment::text(state.subject(of)),
             HtmlFragment::text(&build.target),
             HtmlFragment::code(of.build.chars().take(12).collect::<String>()),
             HtmlFragment::text(build.registers).with_small(limit),
@@ -423,17 +423,17 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         for (of, modelled) in times {
             table.row(vec![
                 HtmlFragment::text(problem),
-                HtmlFragment::text(&of.subject),
+                HtmlFragment::text(state.subject(of)),
                 HtmlFragment::text(&modelled.gpu),
                 modelled.limiter.as_ref().map_or(HtmlFragment::faint("n/a"), HtmlFragment::text),
                 HtmlFragment::text(micros(modelled.time_us.0)).styled_as(TimeKind::Modelled),
             ]);
             bars.push(Bar {
-                label: of.subject.clone(),
+                label: state.subject(of),
                 value: modelled.time_us.0,
                 interval: None,
                 text: micros(modelled.time_us.0),
-                title: format!("{} on {problem}: {}, {}", of.subject, modelled.time_us, modelled.gpu),
+                title: format!("{} on {problem}: {}, {}", state.subject(of), modelled.time_us, modelled.gpu),
                 is_faint: false,
             });
         }

@@ -2,7 +2,7 @@
 
 use super::super::TimeKind;
 use super::scale::{Scale, label};
-use super::{Anchor, Canvas, bold_width, fit, picture, text_width};
+use super::{Anchor, Canvas, bold_width, fit, fit_bold, picture, text_width};
 
 /// The meaning of a bar's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub fn draw(kind: TimeKind, label: &str, axis: Axis, unit: &str, groups: &[Group
                 continue;
             }
             if !group.heading.is_empty() {
-                let text = fit(&group.heading, canvas.width);
+                let text = fit_bold(&group.heading, canvas.width);
                 canvas.text((0.0, y + HEADING_HEIGHT - 9.0), Anchor::Start, "strong halo", &text);
                 y += HEADING_HEIGHT;
             }

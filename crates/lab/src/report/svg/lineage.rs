@@ -3,7 +3,7 @@
 use super::super::TimeKind;
 use super::super::search::Node;
 use super::super::words::ratio;
-use super::{Anchor, bold_width, fit, picture};
+use super::{Anchor, bold_width, fit, fit_bold, picture};
 
 const ROW_HEIGHT: f64 = 24.0;
 
@@ -33,8 +33,10 @@ pub fn draw(kind: TimeKind, nodes: &[Node<'_>]) -> String {
                 canvas.text((x + 12.0, y + 4.0), Anchor::Start, "soft", &number);
                 let start = x + 16.0 + bold_width(&number);
                 let room = canvas.width - start - bold_width(&score) - 12.0;
-                let class = if node.rank.is_some() { "strong" } else { "" };
-                canvas.text((start, y + 4.0), Anchor::Start, class, &fit(&node.change, room));
+                let is_elite = node.rank.is_some();
+                let class = if is_elite { "strong" } else { "" };
+                let change = if is_elite { fit_bold(&node.change, room) } else { fit(&node.change, room) };
+                canvas.text((start, y + 4.0), Anchor::Start, class, &change);
                 canvas.text((canvas.width, y + 4.0), Anchor::End, class, &score);
             });
         }

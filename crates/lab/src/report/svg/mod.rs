@@ -117,19 +117,33 @@ fn attribute(name: &str, value: impl Display) -> String {
     if value.is_empty() { value } else { format!(" {name}=\"{value}\"") }
 }
 
-/// The estimated width of a text. Fonts differ, so the estimate is generous.
+/// The estimated width of a character. Fonts differ, so the estimate is generous.
+const PLAIN: f64 = 0.58 * FONT_SIZE;
+/// The estimated width of a bold character, which is very wide in some fonts.
+const BOLD: f64 = 0.72 * FONT_SIZE;
+
+/// The estimated width of a text.
 fn text_width(text: &str) -> f64 {
-    0.58 * FONT_SIZE * text.chars().count() as f64
+    PLAIN * text.chars().count() as f64
 }
 
-/// The estimated width of bold text, which is very wide in some fonts.
+/// The estimated width of bold text.
 fn bold_width(text: &str) -> f64 {
-    0.72 * FONT_SIZE * text.chars().count() as f64
+    BOLD * text.chars().count() as f64
 }
 
 /// As much of the text as fits, with an ellipsis. The tooltip has all of it.
 fn fit(text: &str, width: f64) -> String {
-    let limit = (width / (0.58 * FONT_SIZE) + 0.01).max(2.0) as usize;
+    fit_characters(text, width / PLAIN)
+}
+
+/// The same for bold text.
+fn fit_bold(text: &str, width: f64) -> String {
+    fit_characters(text, width / BOLD)
+}
+
+fn fit_characters(text: &str, limit: f64) -> String {
+    let limit = (limit + 0.01).max(2.0) as usize;
     if text.chars().count() <= limit {
         return text.to_owned();
     }

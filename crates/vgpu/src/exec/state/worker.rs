@@ -156,7 +156,7 @@ impl WorkerState {
         message: impl FnOnce() -> String,
     ) {
         let make = || RawFinding { related, ..RawFinding::new(kind, site, message()) };
-        self.findings.add(kind, site, 0, make);
+        self.findings.add(kind, site, make);
     }
 
     /// Reports a finding about an access to an address.
@@ -168,7 +168,7 @@ impl WorkerState {
         (space, address): (Space, u64),
         message: impl FnOnce() -> String,
     ) {
-        self.findings.add(kind, site, 0, || RawFinding {
+        self.findings.add(kind, site, || RawFinding {
             address: Some(address),
             space: Some(space),
             allocation: allocation_of(grid, space, address),
@@ -193,13 +193,12 @@ impl WorkerState {
         let space = if race.shared { Space::Shared } else { Space::Global };
         let kind = race.kind.finding();
         let site = Site { pc: side.pc, block: u64::from(side.block), warp: side.warp, lanes };
-        self.findings.add(kind, site, other.pc + 1, || RawFinding {
+        self.findings.add_many((kind, site.pc, other.pc + 1), site, race.count, || RawFinding {
             severity: if race.note { Severity::Note } else { Severity::Error },
             address: Some(race.address),
             space: Some(space),
             allocation: allocation_of(grid, space, race.address),
             related: vec![(format!("{other} here"), other.pc)],
-            count: race.count,
             same_warp: other.block == side.block && other.warp == side.warp,
             ..RawFinding::new(kind, site, race.message())
         });

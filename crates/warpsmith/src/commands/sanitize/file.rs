@@ -7,7 +7,8 @@ use clap::Parser as _;
 use gpu::accelerator::{Accelerator, Geometry, Image};
 use gpu::build::{Build, BuildError, Diagnostic, Request, Source, standard_headers};
 use gpu::launch::Placed;
-use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
+use lab::ci::{CiCase, CiReport, CiStatus};
+use lab::words::count;
 
 use super::output::{Run, read_back, save};
 use super::simulated::{chip, device, modelled, occupancy};
@@ -89,7 +90,9 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
 
 /// The flags in the file's `// warpsmith:` comments.
 fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
+    // Other lines declare the op of the file, for `check` and `bench`.
     let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
+    let lines = lines.filter(|line| line.trim_start().starts_with("--"));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
     HeaderFlags::try_parse_from(words).map(|flags| flags.launch).map_err(|error| {
         let text = error.to_string();
@@ -151,15 +154,8 @@ fn compile(
                 printer.message(&snippet::diagnostic(diagnostic));
             }
             write_diagnostics(&diagnostics, options, printer)?;
-            let count = diagnostics.len();
-            printer.failure(&CommandError {
-                exit: Exit::ProblemFound,
-                message: format!(
-                    "{name} does not compile ({count} error{})",
-                    if count == 1 { "" } else { "s" }
-                ),
-                hint: None,
-            });
+            let errors = count(diagnostics.len(), "error");
+            printer.failure(&CommandError::problem(format!("{name} does not compile ({errors})")));
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -174,18 +170,9 @@ fn write_diagnostics(
 ) -> Result<(), CommandError> {
     let name = options.file.display().to_string();
     let mut case = CiCase::new(&name, CiStatus::Failed, "does not compile");
-    for diagnostic in diagnostics {
-        let mut finding = CiFinding::new("does-not-compile", &name, &diagnostic.message);
-        // Only the file itself: the name of another file may come from a `#line` of the source.
-        let own = diagnostic.place.as_ref().filter(|place| Path::new(&place.file) == options.file);
-        finding.location = own.map(|place| Location {
-            file: lab::ci::display_path(&options.file),
-            line: place.line,
-            column: 0,
-            text: diagnostic.message.clone(),
-        });
-        case.findings.push(finding);
-    }
+    // Only the file itself: the name of another file may come from a `#line` of the source.
+    let own = |file: &str| (Path::new(file) == options.file).then(|| options.file.clone());
+    case.findings = diagnostics.iter().map(|it| ci_output::diagnostic(it, &name, &own)).collect();
     ci_output::write(&CiReport::new("sanitize", name.as_str(), vec![case]), &options.ci, printer)
 }
 

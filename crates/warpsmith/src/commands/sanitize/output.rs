@@ -6,6 +6,7 @@ use chips::Occupancy;
 use gpu::accelerator::{Accelerator, VirtualDevice};
 use gpu::launch::{Dtype, Placed, PlacedBuffer, npy};
 use lab::ci::{CiCase, CiFinding, CiStatus};
+use lab::words::count;
 use serde::Serialize;
 use vgpu::model::{self, Modelled};
 use vgpu::{Counters, FidelityReport, LaunchReport, Severity};
@@ -93,9 +94,7 @@ pub struct Run<'a> {
 pub fn ci_case(run: &Run<'_>, owner: &str, paths: &ci_output::Paths) -> CiCase {
     let is_clean = run.report.is_clean() && run.report.stats.completed;
     let status = if is_clean { CiStatus::Passed } else { CiStatus::Failed };
-    let count = run.report.findings.len();
-    let plural = if count == 1 { "" } else { "s" };
-    let mut case = CiCase::new(run.kernel, status, format!("{count} finding{plural}"));
+    let mut case = CiCase::new(run.kernel, status, count(run.report.findings.len(), "finding"));
     let findings = run.report.findings.iter();
     case.findings = findings.map(|it| ci_output::finding(it, owner, run.sources, paths)).collect();
     if !run.report.stats.completed && run.report.is_clean() {
@@ -208,19 +207,25 @@ impl Run<'_> {
     }
 
     fn summary(&self) -> String {
-        let count = |severity| self.report.findings.iter().filter(|f| f.severity == severity).count();
+        let with = |severity| self.report.findings.iter().filter(|f| f.severity == severity).count();
         let (errors, warnings, notes) =
-            (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
+            (with(Severity::Error), with(Severity::Warning), with(Severity::Note));
         let stats = &self.report.stats;
         let ran = format!(
-            "`{}` on {}: {} blocks, {} warp instructions",
-            self.kernel, self.device, stats.blocks, stats.warp_instructions
+            "`{}` on {}: {}, {}",
+            self.kernel,
+            self.device,
+            count(stats.blocks as usize, "block"),
+            count(stats.warp_instructions as usize, "warp instruction")
         );
         let verdict = match (errors + warnings, self.options.unchecked) {
             (0, true) => styled(FAINT, "ran unchecked"),
             (0, false) if notes == 0 => styled(GOOD, "clean"),
-            (0, false) => format!("{}, {notes} notes", styled(GOOD, "clean")),
-            _ => styled(BAD, format!("{errors} errors, {warnings} warnings, {notes} notes")),
+            (0, false) => format!("{}, {}", styled(GOOD, "clean"), count(notes, "note")),
+            _ => {
+                let counts = [(errors, "error"), (warnings, "warning"), (notes, "note")];
+                styled(BAD, counts.map(|(number, name)| count(number, name)).join(", "))
+            }
         };
         let end = if stats.completed { "" } else { "; the launch did not complete" };
         format!("{ran}: {verdict}{end}")
@@ -259,9 +264,9 @@ fn counters_text(counters: &Counters) -> String {
     line(
         "global",
         format!(
-            "{} requests, {} sectors ({} per request, {} at best)",
-            global.requests,
-            global.transactions,
+            "{}, {} ({} per request, {} at best)",
+            count(global.requests as usize, "request"),
+            count(global.transactions as usize, "sector"),
             ratio(global.transactions, global.requests),
             ratio(global.ideal, global.requests)
         ),
@@ -270,17 +275,19 @@ fn counters_text(counters: &Counters) -> String {
     line(
         "shared",
         format!(
-            "{} requests, {} wavefronts, {} of them bank conflicts",
-            shared.requests,
-            shared.transactions,
+            "{}, {}, {} of them bank conflicts",
+            count(shared.requests as usize, "request"),
+            count(shared.transactions as usize, "wavefront"),
             shared.transactions.saturating_sub(shared.ideal)
         ),
     );
-    line("local", format!("{} requests, {} sectors", counters.local.requests, counters.local.transactions));
+    let local = &counters.local;
+    let local = [(local.requests, "request"), (local.transactions, "sector")];
+    line("local", local.map(|(number, name)| count(number as usize, name)).join(", "));
     line("L2 traffic", format!("{} B, if L1 keeps everything that a block has loaded", counters.l2_bytes));
     line("DRAM footprint", format!("{} B", counters.dram_footprint));
     line("async copies", format!("{} B", counters.async_bytes));
-    line("barriers", format!("{} warp arrivals", counters.barriers));
+    line("barriers", count(counters.barriers as usize, "warp arrival"));
     line("branches", format!("{}, {} of them divergent", counters.branches, counters.divergent_branches));
     let blocks = &counters.blocks;
     line(
@@ -295,19 +302,40 @@ fn counters_text(counters: &Counters) -> String {
         STRONG,
         "Hottest lines (share of the modelled time, warp instructions, bank conflicts, sectors per request)",
     ));
-    let shares = model::line_shares(&counters.lines);
-    let mut hottest: Vec<_> = counters.lines.iter().zip(shares).collect();
-    hottest.sort_by(|a, b| b.1.total_cmp(&a.1));
-    for (hot, share) in hottest.into_iter().take(12) {
-        let place =
-            hot.frames.first().map_or("?".to_owned(), |frame| format!("{}:{}", frame.file, frame.line));
-        let conflicts = hot.shared.transactions.saturating_sub(hot.shared.ideal);
-        let sectors = ratio(hot.global.transactions, hot.global.requests);
-        let share = share * 100.0;
-        let instructions = hot.warp_instructions;
+    for (place, hot) in hottest_lines(counters).into_iter().take(12) {
+        let HotLine { share, instructions, conflicts, sectors, requests } = hot;
+        let (share, sectors) = (share * 100.0, ratio(sectors, requests));
         lines.push(format!("  {share:>5.1}% {instructions:>12} {conflicts:>10} {sectors:>8}  {place}"));
     }
     lines.join("\n")
+}
+
+/// The counts of one source line.
+#[derive(Default)]
+struct HotLine {
+    share: f64,
+    instructions: u64,
+    conflicts: u64,
+    sectors: u64,
+    requests: u64,
+}
+
+/// The source lines and their counts, the hottest first. Unrolled or inlined code has several entries for one line;
+/// they are added.
+fn hottest_lines(counters: &Counters) -> Vec<(String, HotLine)> {
+    let mut merged: indexmap::IndexMap<String, HotLine> = indexmap::IndexMap::new();
+    for (line, share) in counters.lines.iter().zip(model::line_shares(&counters.lines)) {
+        let place = line.frames.first().map_or("?".to_owned(), |at| format!("{}:{}", at.file, at.line));
+        let hot = merged.entry(place).or_default();
+        hot.share += share;
+        hot.instructions += line.warp_instructions;
+        hot.conflicts += line.shared.transactions.saturating_sub(line.shared.ideal);
+        hot.sectors += line.global.transactions;
+        hot.requests += line.global.requests;
+    }
+    let mut lines: Vec<_> = merged.into_iter().collect();
+    lines.sort_by(|(_, a), (_, b)| b.share.total_cmp(&a.share));
+    lines
 }
 
 fn modelled_text(modelled: &Modelled) -> String {

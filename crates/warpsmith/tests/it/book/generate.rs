@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use attention::problem;
-use op::Op as _;
+use op::OpProblems as _;
 
 use super::items::{Item, about, items};
 use super::root;
@@ -43,6 +43,7 @@ pub fn parts() -> BTreeMap<&'static str, String> {
         ("leaderboard entry", fields(&items(&leaderboard, "pub struct BestOnRecord"))),
         ("events", events(&event)),
         ("json documents", json_documents()),
+        ("schemas", schemas()),
     ])
 }
 
@@ -119,8 +120,9 @@ fn aliases() -> String {
 fn suites() -> String {
     let op = attention::Attention;
     let mut files = String::new();
-    let rows = op.suites().iter().map(|suite| {
-        let read = lab::suite::read(&op, suite.name, suite.text).expect("a built-in suite");
+    let suites = op.suites();
+    let rows = suites.iter().map(|suite| {
+        let read = lab::suite::read(&op, &suite.name, &suite.text).expect("a built-in suite");
         files += &format!("\n### {}\n\n```toml\n{}\n```\n", read.name, suite.text.trim());
         let counts = [read.problems.len(), read.targets.len()].map(|count| count.to_string());
         let [problems, targets] = counts;
@@ -214,8 +216,8 @@ fn plain_type(kind: &str) -> String {
     if let Some(inner) = inside("Fact").or_else(|| inside("super::Fact")) {
         return format!("{}, or why it is unavailable", plain_type(inner));
     }
-    if let Some((good, bad)) = inside("Result").and_then(|inner| inner.split_once(", ")) {
-        return format!("`{{\"Ok\": {}}}` or `{{\"Err\": {}}}`", plain_type(good), plain_type(bad));
+    if let Some((good, _)) = inside("Result").and_then(|inner| inner.split_once(", ")) {
+        return plain_type(good);
     }
     if let Some(inner) = kind.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
         return format!("[{}]", inner.split(", ").map(plain_type).collect::<Vec<_>>().join(", "));
@@ -241,7 +243,10 @@ fn variants(items: &[Item]) -> String {
 fn fields(items: &[Item]) -> String {
     let rows = items.iter().map(|item| {
         let name = item.renamed.as_ref().unwrap_or(&item.name);
-        [code(name), plain_type(&item.kind), meaning(item)]
+        // The only result is the outcome of an exchange, which has a field for each case.
+        let is_result = item.kind.starts_with("Result<");
+        let name = if is_result { "`candidate` or `refused`".to_owned() } else { code(name) };
+        [name, plain_type(&item.kind), meaning(item)]
     });
     table(["field", "type", "meaning"], rows)
 }
@@ -360,11 +365,32 @@ extern \"C\" __global__ void set(int* y) { y[threadIdx.x] = 1; }
         let document: serde_json::Value =
             serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{line}: {error}\n{ran}"));
         let name = line.split(" --").next().unwrap_or_default();
-        text += &format!("\n### {}\n\n{about} Schema: `{}`.\n\n", title(name), document["schema"]);
+        let schema = document["schema"].as_str().unwrap_or_default();
+        text += &format!("\n### {}\n\n{about} Schema: {}.\n\n", title(name), schema_link(schema));
         let fields = document.as_object().into_iter().flatten().filter(|(name, _)| *name != "schema");
         text += &table(["field", "type"], fields.map(|(name, value)| [code(name), json_type(value)]));
     }
     text
+}
+
+/// A link to the schema of a document, by the value of its field `schema`.
+fn schema_link(schema: &str) -> String {
+    let name = schema.trim_start_matches("warpsmith.").split('/').next().unwrap_or_default();
+    format!("[`{schema}`](schemas/{name}.json)")
+}
+
+/// All published schemas. A schema has the name of its document as its title.
+fn schemas() -> String {
+    let folder = root().join("docs/src/reference/schemas");
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let rows = files.iter().map(|path| {
+        let schema: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
+        [format!("[`{name}`](schemas/{name})"), code(text("title")), text("description")]
+    });
+    table(["schema", "document", "contents"], rows)
 }
 
 fn title(command: &str) -> String {

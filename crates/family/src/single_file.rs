@@ -1,0 +1,364 @@
+//! A single CUDA file as an op with one family. Comment lines that start with `// warpsmith:` declare it, in TOML:
+//!
+//! ```text
+//! // warpsmith: reference = "scale.py:scale"
+//! // warpsmith: sizes = { n = 1000 }
+//! // warpsmith: launch = { grid = ["ceil_div(n, 256)"], block = [256] }
+//! // warpsmith: [arguments]
+//! // warpsmith: x = "in fp32[n]"
+//! // warpsmith: y = "out fp32[n]"
+//! // warpsmith: factor = "scalar fp32 = 2.0"
+//! // warpsmith: n = "size"
+//! ```
+//!
+//! The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in memory.
+//! Lines with `--flags` belong to `sanitize`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::text::{ManifestError, Reader};
+
+/// The start of a line that declares something.
+const MARK: &str = "// warpsmith:";
+/// Most headers that a file may include.
+const MOST_HEADERS: usize = 200;
+/// The targets of a family that names none.
+const TARGETS: &str = "[\"sm_80\", \"sm_86\", \"sm_89\", \"sm_90\", \"sm_90a\"]";
+/// Fields that `kernel.toml` has; all others belong to `op.toml`.
+const KERNEL_FIELDS: [&str; 10] = [
+    "knobs",
+    "constraints",
+    "size_constraints",
+    "presets",
+    "pathologies",
+    "shared",
+    "workspace",
+    "limits",
+    "specialise",
+    "targets",
+];
+
+/// The generated files, and the line of the CUDA file that each of their lines comes from.
+pub(crate) struct Expanded {
+    pub op: GeneratedFile,
+    pub kernel: GeneratedFile,
+    /// Python files and headers beside the file, as (name, text).
+    pub beside: BTreeMap<String, String>,
+}
+
+/// A generated manifest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GeneratedFile {
+    pub text: String,
+    /// For every line of the text, the line that it comes from.
+    pub lines: Vec<usize>,
+}
+
+impl GeneratedFile {
+    fn push(&mut self, text: &str, line: usize) {
+        for each in text.lines() {
+            self.text.push_str(each);
+            self.text.push('\n');
+            self.lines.push(line);
+        }
+    }
+}
+
+/// The name of the op of a file: its stem, as an identifier.
+pub(crate) fn op_name(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if name.starts_with(|c: char| c.is_ascii_lowercase()) { name } else { format!("k{name}") }
+}
+
+/// The declaring lines, with their line numbers from 1.
+fn header_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter_map(|(index, line)| {
+        let rest = line.trim_start().strip_prefix(MARK)?.trim();
+        (!rest.starts_with("--") && !rest.is_empty()).then_some((index + 1, rest))
+    })
+}
+
+/// Reads the declaring lines of a CUDA file.
+pub(crate) fn expand(path: &Path, source: &str) -> Result<Expanded, ManifestError> {
+    let header = Header::read(path, source)?;
+    let op = header.op_manifest()?;
+    let kernel = header.kernel_manifest(source)?;
+    Ok(Expanded { op, kernel, beside: header.beside(path, source) })
+}
+
+/// The declaration of a file.
+struct Header {
+    /// The path of the file, for messages.
+    file: String,
+    /// The declaring lines at their places; all other lines are empty.
+    text: String,
+    table: toml::Table,
+}
+
+impl Header {
+    fn read(path: &Path, source: &str) -> Result<Self, ManifestError> {
+        let file = path.display().to_string();
+        let mut lines = vec![""; source.lines().count()];
+        for (line, rest) in header_lines(source) {
+            lines[line - 1] = rest;
+        }
+        let text = lines.join("\n");
+        let reader = Reader { file: &file, text: &text };
+        let table: toml::Table = toml::from_str(&text).map_err(|error| {
+            reader.error(error.span().unwrap_or(0..0), "header", error.message().replace('\n', " "))
+        })?;
+        if table.is_empty() {
+            let message = format!("the file declares no op: it needs comment lines that start with `{MARK}`");
+            return Err(reader.error(0..0, "header", message));
+        }
+        Ok(Header { file, text, table })
+    }
+
+    /// The line that declares a field.
+    fn line(&self, field: &str) -> usize {
+        let declares = |line: &str| {
+            let line = line.trim_start_matches('[');
+            line.strip_prefix(field).is_some_and(|rest| rest.trim_start().starts_with(['=', '.', ']']))
+        };
+        // A field of an inline table stands in the line of the table.
+        let contains = |line: &str| line.contains(&format!("{field} ="));
+        let lines = || self.text.lines();
+        lines().position(declares).or_else(|| lines().position(contains)).map_or(1, |index| index + 1)
+    }
+
+    fn wrong(&self, field: &str, message: impl Into<String>) -> ManifestError {
+        let (file, line) = (self.file.clone(), self.line(field));
+        ManifestError { file, line, column: 1, field: field.to_owned(), message: message.into() }
+    }
+
+    /// A field that must be a table.
+    fn table(&self, field: &str, help: &str) -> Result<&toml::Table, ManifestError> {
+        let table = self.table.get(field).and_then(toml::Value::as_table);
+        table.ok_or_else(|| self.wrong(field, help))
+    }
+
+    fn arguments(&self) -> Result<&toml::Table, ManifestError> {
+        self.table("arguments", "is missing: a table of the kernel's parameters in order")
+    }
+
+    /// The op's axes with their values.
+    fn axes(&self) -> impl Iterator<Item = (&String, &toml::Value)> {
+        self.table.get("axes").and_then(toml::Value::as_table).into_iter().flatten()
+    }
+
+    fn op_manifest(&self) -> Result<GeneratedFile, ManifestError> {
+        let mut op = GeneratedFile::default();
+        if !self.table.contains_key("description") {
+            op.push(&format!("description = {:?}", format!("the kernel in {}", self.file)), 1);
+        }
+        let is_own =
+            |key: &str| !KERNEL_FIELDS.contains(&key) && !["arguments", "launch", "sizes"].contains(&key);
+        // One line for each value: inline tables and arrays.
+        for (key, value) in self.table.iter().filter(|(key, _)| is_own(key)) {
+            op.push(&format!("{key} = {value}"), self.line(key));
+        }
+        op.push("[sizes]", self.line("sizes"));
+        for (name, size) in self.table("sizes", "is missing, as in sizes = { n = 1000 }")? {
+            let size = match size {
+                toml::Value::Integer(default) => format!("{{ default = {default} }}"),
+                other => other.to_string(),
+            };
+            op.push(&format!("{name} = {size}"), self.line(name));
+        }
+        let mut elements = None;
+        for (name, value) in self.arguments()? {
+            let argument = self.argument(name, value)?;
+            if let Argument::Tensor { kind: "out" | "inout", shape, .. } = &argument {
+                elements.get_or_insert(shape.join(" * "));
+            }
+            op.push(&self.declared(name, &argument), self.line(name));
+        }
+        if !self.table.contains_key("work") {
+            let flops = elements.unwrap_or_else(|| "1".to_owned());
+            op.push(&format!("[work]\nflops = {flops:?}"), 1);
+        }
+        Ok(op)
+    }
+
+    fn argument(&self, name: &str, value: &toml::Value) -> Result<Argument, ManifestError> {
+        Argument::read(value.as_str().unwrap_or_default()).map_err(|message| self.wrong(name, message))
+    }
+
+    /// The `[[arguments]]` table of an argument; empty for a size.
+    fn declared(&self, name: &str, argument: &Argument) -> String {
+        match argument {
+            Argument::Size => String::new(),
+            Argument::Scalar { dtype, value } => {
+                format!(
+                    "[[arguments]]\nname = {name:?}\nkind = \"scalar\"\ndtype = {dtype:?}\nvalue = {value}"
+                )
+            }
+            Argument::Tensor { kind, dtype, shape } => {
+                let is_integer = dtype.starts_with(['i', 'u']) && self.axes().all(|(axis, _)| axis != dtype);
+                let range = if is_integer && *kind != "out" { "\nrange = [0, 100]" } else { "" };
+                format!(
+                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{range}"
+                )
+            }
+        }
+    }
+
+    fn kernel_manifest(&self, source: &str) -> Result<GeneratedFile, ManifestError> {
+        let help = "is missing, as in launch = { grid = [\"rows\"], block = [256] }";
+        let launch = self.table("launch", help)?;
+        let line = self.line("launch");
+        let entry = match launch.get("kernel").and_then(toml::Value::as_str) {
+            Some(entry) => entry.to_owned(),
+            None => only_kernel(source).map_err(|message| self.wrong("launch", message))?,
+        };
+        let mut kernel = GeneratedFile::default();
+        if !self.table.contains_key("specialise") {
+            let names: Vec<&String> = self.axes().map(|(name, _)| name).collect();
+            kernel.push(&format!("specialise = {names:?}"), 1);
+        }
+        for (key, value) in self.table.iter().filter(|(key, _)| KERNEL_FIELDS.contains(&key.as_str())) {
+            if key != "targets" {
+                kernel.push(&format!("{key} = {value}"), self.line(key));
+            }
+        }
+        if !self.table.contains_key("presets") {
+            kernel.push("[presets.default]\nabout = \"the defaults\"", 1);
+        }
+        let targets = self.table.get("targets").map_or(TARGETS.to_owned(), ToString::to_string);
+        let parameters: Vec<&String> = self.arguments()?.keys().collect();
+        kernel.push(&format!("[family]\ndescription = \"a single file\"\nentry = {entry:?}"), line);
+        kernel.push(&format!("targets = {targets}"), self.line("targets"));
+        kernel.push(&format!("parameters = {parameters:?}"), self.line("arguments"));
+        kernel.push("[supports]", 1);
+        for (name, values) in self.axes() {
+            kernel.push(&format!("{name} = {values}"), self.line("axes"));
+        }
+        kernel.push("[launch]", line);
+        for field in ["grid", "block", "cluster"] {
+            let Some(value) = launch.get(field) else { continue };
+            let extents = match value {
+                toml::Value::Array(extents) => extents.clone(),
+                one => vec![one.clone()],
+            };
+            let text =
+                |extent: &toml::Value| extent.as_str().map_or_else(|| extent.to_string(), str::to_owned);
+            let extents: Vec<String> = extents.iter().map(text).collect();
+            kernel.push(&format!("{field} = {extents:?}"), line);
+        }
+        Ok(kernel)
+    }
+
+    /// The Python files that the declaration names and the headers that the source includes, from the file's folder.
+    fn beside(&self, path: &Path, source: &str) -> BTreeMap<String, String> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let read = |name: &str| {
+            let is_plain = !name.contains("..") && !Path::new(name).is_absolute();
+            is_plain.then(|| gpu::paths::read_text_bounded(&folder.join(name), MOST_BYTES).ok()).flatten()
+        };
+        let mut files = BTreeMap::new();
+        let baselines = self.table.get("baselines").and_then(toml::Value::as_table).into_iter().flatten();
+        let functions = baselines.map(|(_, value)| value).chain(self.table.get("reference"));
+        for name in functions.filter_map(|value| value.as_str()?.split_once(':').map(|(file, _)| file)) {
+            if let Some(text) = read(name) {
+                files.insert(name.to_owned(), text);
+            }
+        }
+        let mut pending = vec![source.to_owned()];
+        while let Some(text) = pending.pop() {
+            for name in gpu::build::included_names(&text) {
+                if files.len() < MOST_HEADERS
+                    && !files.contains_key(name)
+                    && let Some(text) = read(name)
+                {
+                    pending.push(text.clone());
+                    files.insert(name.to_owned(), text);
+                }
+            }
+        }
+        files
+    }
+}
+
+/// One argument: `in fp16[rows, cols]`, `scalar fp32 = 1e-5`, `size`.
+enum Argument {
+    Size,
+    Tensor { kind: &'static str, dtype: String, shape: Vec<String> },
+    Scalar { dtype: String, value: String },
+}
+
+impl Argument {
+    fn read(text: &str) -> Result<Self, String> {
+        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `inout ...`, `scalar fp32 = 2.0` or `size`";
+        let text = text.trim();
+        if text == "size" {
+            return Ok(Argument::Size);
+        }
+        let (kind, rest) = text.split_once(char::is_whitespace).ok_or(help)?;
+        let kind = ["in", "out", "inout", "scalar"].into_iter().find(|known| *known == kind).ok_or(help)?;
+        if kind == "scalar" {
+            let (dtype, value) = rest.split_once('=').ok_or(help)?;
+            let value = value.trim();
+            // A number, or an expression of sizes.
+            let is_number = value.parse::<f64>().is_ok();
+            let value = if is_number { value.to_owned() } else { format!("{value:?}") };
+            return Ok(Argument::Scalar { dtype: dtype.trim().to_owned(), value });
+        }
+        let (dtype, shape) =
+            rest.trim().strip_suffix(']').and_then(|rest| rest.split_once('[')).ok_or(help)?;
+        let shape = split_extents(shape);
+        Ok(Argument::Tensor { kind, dtype: dtype.trim().to_owned(), shape })
+    }
+}
+
+/// Splits at commas that are not inside brackets: `ceil_div(n, 2), 4`.
+fn split_extents(text: &str) -> Vec<String> {
+    let mut extents = vec![String::new()];
+    let mut depth = 0;
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                extents.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(last) = extents.last_mut() {
+            last.push(c);
+        }
+    }
+    extents.into_iter().map(|extent| extent.trim().to_owned()).collect()
+}
+
+/// The name of the only `extern "C" __global__` function.
+fn only_kernel(source: &str) -> Result<String, String> {
+    let mut names = Vec::new();
+    for part in source.split("__global__").skip(1) {
+        let head = part.split('(').next().unwrap_or_default();
+        let head = if head.trim_end().ends_with("__launch_bounds__") {
+            part.split_once(')').map_or("", |(_, rest)| rest).split('(').next().unwrap_or_default()
+        } else {
+            head
+        };
+        if let Some(name) =
+            head.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).rfind(|word| !word.is_empty())
+        {
+            names.push(name.to_owned());
+        }
+    }
+    match names.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err("the file has no __global__ function".to_owned()),
+        several => Err(format!(
+            "name one of the kernels: launch = {{ kernel = {:?}, ... }} (kernels: {})",
+            several[0],
+            several.join(", ")
+        )),
+    }
+}
+
+/// Largest size of a file beside the source.
+const MOST_BYTES: u64 = 4 << 20;

@@ -1,0 +1,273 @@
+//! Tests of ops that are declared by files: a new op goes through every command, a single file can be checked, and
+//! every mistake is a clear error.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::common::{Run, run, warpsmith};
+
+/// A folder in which `warpsmith new NAME` has written an op.
+fn new_op(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(warpsmith().current_dir(&folder).args(["new", name]));
+    assert_eq!(outcome.code, 0, "{outcome}");
+    folder
+}
+
+fn in_folder(folder: &TempDir, arguments: &[&str]) -> Run {
+    let mut command = warpsmith();
+    command.current_dir(folder).args(arguments).args(["--kernels", "kernels", "--device", "virtual:l4"]);
+    run(&mut command)
+}
+
+/// Replaces a text in a file of the op `row`.
+fn change(folder: &TempDir, file: &str, from: &str, to: &str) {
+    let path = folder.path().join("kernels/row").join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{} has no `{from}`", path.display());
+    fs::write(path, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn a_new_op_goes_through_every_command() {
+    let folder = new_op("row");
+    let step = |arguments: &[&str]| {
+        let outcome = in_folder(&folder, arguments);
+        assert_eq!(outcome.code, 0, "{arguments:?}\n{outcome}");
+        outcome.stdout
+    };
+    let problem = "rows40-cols300-bf16";
+    let checked = step(&["check", "row", "--problem", problem, "--sanitize"]);
+    assert!(checked.contains("2 of 2 runs passed on virtual:l4, under all checkers"), "{checked}");
+    let listed = step(&["problems", "--op", "row"]);
+    assert!(listed.contains("rows64-cols1024-fp16"), "{listed}");
+    assert!(step(&["suites", "--op", "row"]).contains("main"));
+    assert!(step(&["kernels", "row/block"]).contains("THREADS"));
+    let benched = step(&["bench", "row", "--problem", problem, "--run-dir", "bench"]);
+    assert!(benched.contains("block default") && benched.contains("modelled"), "{benched}");
+    let gated = step(&["gate", "--run-dir", "bench", "--leaderboard", "board.json", "--update"]);
+    assert!(gated.contains("PASSED") || gated.contains("passed"), "{gated}");
+    step(&["gate", "--run-dir", "bench", "--leaderboard", "board.json"]);
+    let evolved = step(&["evolve", "row", "--problem", problem, "--budget", "6", "--run-dir", "evolve"]);
+    assert!(evolved.contains("row/block") && evolved.contains(problem), "{evolved}");
+    let profiled = step(&["profile", "row", "--preset", "default", "--problem", problem]);
+    assert!(profiled.contains("registers"), "{profiled}");
+    let inverted = step(&["invert", "row", "--problem", problem]);
+    assert!(inverted.contains("strided loads"), "{inverted}");
+    step(&["report", "bench"]);
+    let report = fs::read_to_string(folder.path().join("bench/report.html")).unwrap();
+    assert!(report.contains(problem) && report.contains("block default"));
+    let sanitized = step(&["sanitize", "row/block", "--problem", problem]);
+    assert!(sanitized.contains("output: correct"), "{sanitized}");
+}
+
+#[test]
+fn a_wrong_kernel_is_found_with_a_picture() {
+    let folder = new_op("row");
+    // The last column of a row is not scaled.
+    change(&folder, "block/kernel.cu", "if (col < cols) result", "if (col < cols - 1) result");
+    let outcome =
+        in_folder(&folder, &["check", "row/block", "--preset", "default", "--problem", "rows3-cols70-fp16"]);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(
+        outcome.stdout.contains("y: 3 of 210 elements were not written, the first at [0, 69]"),
+        "{outcome}"
+    );
+    assert!(outcome.stdout.contains("columns: only 69 of 0-69"), "{outcome}");
+}
+
+#[test]
+fn a_kernel_that_ignores_an_input_is_found() {
+    let folder = new_op("row");
+    change(&folder, "block/kernel.cu", "* static_cast<float>(weight[col])", "");
+    let outcome =
+        in_folder(&folder, &["check", "row/block", "--preset", "default", "--problem", "rows3-cols70-fp16"]);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(outcome.stdout.contains("the answer does not change when weight does"), "{outcome}");
+}
+
+/// Each row: the file, the text that is replaced, its replacement, and parts of the error.
+#[test]
+fn references_that_fail_are_errors_with_their_place() {
+    let rows: [(&str, &str, &[&str]); 7] = [
+        ("return x", "raise KeyError('weights')\n    return x", &["reference.py:8", "KeyError: 'weights'"]),
+        ("* weight\n", "* weight[:3]\n", &["reference.py:8", "ValueError: operands could not be broadcast"]),
+        ("return x /", "return x[0] /", &["`y` has the shape [1, 70]", "not [3, 70]"]),
+        ("return x /", "return 0 * x[:, :0] /", &["reference.py"]),
+        ("return x /", "return numpy.inf * x /", &["must be finite"]),
+        ("def row(x, weight, eps)", "def row(x, weights, eps)", &["`weights` is not an argument"]),
+        ("return x /", "numpy.ones(1 << 31); return x /", &["limit of 8192 MiB"]),
+    ];
+    for (from, to, parts) in rows {
+        let folder = new_op("row");
+        change(&folder, "reference.py", from, to);
+        let outcome = in_folder(&folder, &["check", "row", "--problem", "rows3-cols70-fp16"]);
+        assert_eq!(outcome.code, 2, "{to}\n{outcome}");
+        for part in parts {
+            assert!(outcome.stderr.contains(part), "`{part}` of {to}\n{outcome}");
+        }
+    }
+}
+
+#[test]
+fn a_reference_that_hangs_is_stopped() {
+    let folder = new_op("row");
+    change(&folder, "reference.py", "return x", "while True: pass\n    return x");
+    change(&folder, "op.toml", "independent =", "reference_seconds = 0.5\nindependent =");
+    let outcome =
+        in_folder(&folder, &["check", "row/block", "--preset", "wide", "--problem", "rows3-cols70-fp16"]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    let both = &outcome.stderr;
+    assert!(both.contains("took longer than 0.5 s") && both.contains("reference_seconds"), "{outcome}");
+}
+
+#[test]
+fn all_mistakes_of_a_manifest_are_reported_at_once() {
+    let folder = new_op("row");
+    change(&folder, "op.toml", "kind = \"out\"", "kind = \"output\"");
+    change(&folder, "op.toml", "flops = \"4 * rows * cols\"", "flops = \"4 * row * cols\"");
+    change(&folder, "op.toml", "reference.py:row", "references.py:row");
+    change(&folder, "op.toml", "value = 1e-5", "valeu = 1e-5");
+    let outcome = in_folder(&folder, &["check", "row"]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    for part in [
+        "kernels/row/op.toml:2:",
+        "there is no references.py beside op.toml",
+        "arguments.y.kind: `output` is not one of in, out, inout, scalar",
+        "arguments.eps.valeu",
+        "did you mean `value`?",
+        "there is no `row` here (known: rows, cols, dtype); did you mean `rows`?",
+    ] {
+        assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
+    }
+}
+
+#[test]
+fn impossible_problems_and_declarations_are_refused() {
+    let rows: [(&[(&str, &str)], &str, &str); 6] = [
+        (&[], "rows0-cols70-fp16", "rows is 0; it must be from 1 to 2147483647"),
+        (&[], "rows2147483648-cols70-fp16", "rows is 2147483648"),
+        (&[], "rows3-cols70-fp15", "cannot read `fp15`"),
+        (
+            &[("shape = [\"cols\"]", "shape = [\"cols / (rows - 3)\"]")],
+            "rows3-cols70-fp16",
+            "division by zero",
+        ),
+        (&[("name = \"weight\"", "name = \"x\"")], "rows3-cols70-fp16", "have the name `x`"),
+        (
+            &[("name = \"y\"", "name = \"yy\"")],
+            "rows3-cols70-fp16",
+            "the parameter `y` is neither an argument nor a size",
+        ),
+    ];
+    for (changes, problem, message) in rows {
+        let folder = new_op("row");
+        for (from, to) in changes {
+            change(&folder, "op.toml", from, to);
+        }
+        let outcome = in_folder(&folder, &["check", "row/block", "--problem", problem]);
+        assert_eq!(outcome.code, 2, "{problem}\n{outcome}");
+        assert!(outcome.stderr.contains(message), "{message}\n{outcome}");
+    }
+}
+
+#[test]
+fn parameters_that_do_not_fit_the_kernel_are_an_error() {
+    let folder = new_op("row");
+    change(&folder, "block/kernel.toml", "\"eps\", \"cols\"]", "\"eps\"]");
+    let outcome =
+        in_folder(&folder, &["check", "row/block", "--preset", "wide", "--problem", "rows3-cols70-fp16"]);
+    assert_ne!(outcome.code, 0, "{outcome}");
+    let both = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert!(both.contains("parameter"), "{outcome}");
+}
+
+#[test]
+fn a_missing_numpy_is_exit_3_with_the_command_that_installs_it() {
+    let folder = new_op("row");
+    let mut command = warpsmith();
+    command.current_dir(&folder).args(["check", "row", "--kernels", "kernels", "--device", "virtual:l4"]);
+    // A package of the same name that cannot be imported.
+    let empty = folder.path().join("python");
+    fs::create_dir_all(&empty).unwrap();
+    fs::write(empty.join("numpy.py"), "raise ImportError('no numpy here')\n").unwrap();
+    let outcome = run(command.env("PYTHONPATH", empty));
+    assert_eq!(outcome.code, 3, "{outcome}");
+    assert!(outcome.stderr.contains("needs numpy"), "{outcome}");
+    assert!(outcome.stderr.contains("-m pip install numpy"), "{outcome}");
+}
+
+const SCALE: &str = r#"// warpsmith: reference = "scale.py:scale"
+// warpsmith: sizes = { n = 1000 }
+// warpsmith: launch = { grid = ["ceil_div(n, 256)"], block = [256] }
+// warpsmith: [arguments]
+// warpsmith: x = "in fp32[n]"
+// warpsmith: y = "out fp32[n]"
+// warpsmith: factor = "scalar fp32 = 2.5"
+// warpsmith: n = "size"
+extern "C" __global__ void scale(const float* x, float* y, float factor, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = factor * x[i];
+}
+"#;
+
+fn single_file(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("scale.cu"), text).unwrap();
+    fs::write(folder.path().join("scale.py"), "def scale(x, factor):\n    return factor * x\n").unwrap();
+    folder
+}
+
+fn on_file(folder: &Path, arguments: &[&str]) -> Run {
+    run(warpsmith().current_dir(folder).args(arguments).args(["--device", "virtual:l4"]))
+}
+
+#[test]
+fn a_single_file_is_checked_and_timed() {
+    let folder = single_file(SCALE);
+    let outcome = on_file(folder.path(), &["check", "scale.cu", "--problem", "n777", "--sanitize"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stdout.contains("1 of 1 run passed"), "{outcome}");
+    let outcome = on_file(folder.path(), &["bench", "scale.cu", "--problem", "n777"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stdout.contains("file default") && outcome.stdout.contains("modelled"), "{outcome}");
+}
+
+#[test]
+fn a_fault_in_a_single_file_is_reported_at_its_line() {
+    let folder = single_file(&SCALE.replace("i < n", "i <= n"));
+    let outcome = on_file(folder.path(), &["check", "scale.cu", "--problem", "n777", "--sanitize"]);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(outcome.stdout.contains("scale.cu:11:"), "{outcome}");
+}
+
+#[test]
+fn mistakes_in_the_header_of_a_file_have_their_line() {
+    let rows = [
+        ("out fp32[n]", "out fp33[n]", "scale.cu:6:1: arguments.y.dtype"),
+        ("out fp32[n]", "output fp32[n]", "scale.cu:6:1: y: write `in fp16[rows, cols]`"),
+        ("ceil_div(n, 256)", "ceil_div(m, 256)", "scale.cu:3:1: launch.grid"),
+        ("scale.py:scale", "other.py:scale", "scale.cu:1:1: reference: there is no other.py"),
+        ("// warpsmith: sizes = { n = 1000 }\n", "\n", "sizes: is missing"),
+    ];
+    for (from, to, message) in rows {
+        let folder = single_file(&SCALE.replace(from, to));
+        let outcome = on_file(folder.path(), &["check", "scale.cu"]);
+        assert_eq!(outcome.code, 2, "{to}\n{outcome}");
+        assert!(outcome.stderr.contains(message), "{message}\n{outcome}");
+    }
+}
+
+#[test]
+fn new_overwrites_nothing_and_refuses_bad_names() {
+    let folder = new_op("row");
+    let outcome = run(warpsmith().current_dir(&folder).args(["new", "row"]));
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("kernels/row exists"), "{outcome}");
+    for name in ["Row", "../row", "attention", "2row", "a b"] {
+        let outcome = run(warpsmith().current_dir(&folder).args(["new", name]));
+        assert_eq!(outcome.code, 2, "{name}\n{outcome}");
+    }
+}
