@@ -18,7 +18,7 @@ pub fn parts() -> BTreeMap<&'static str, String> {
     let stage = read("crates/lab/src/run/stage.rs");
     let metrics = read("crates/attention/src/metrics.rs");
     let record = read("crates/lab/src/record/profile.rs");
-    let inputs = read("crates/attention/src/inputs.rs");
+    let inputs = read("crates/op/src/values.rs");
     let manifest = read("crates/lab/src/run/manifest.rs");
     let rows = read("crates/lab/src/run/rows.rs");
     let leaderboard = read("crates/lab/src/gate/leaderboard.rs");
