@@ -112,6 +112,27 @@ fn references_that_fail_are_errors_with_their_place() {
 }
 
 #[test]
+fn a_reference_can_be_another_family() {
+    let folder = new_op("row");
+    let plain = folder.path().join("kernels/row/plain");
+    fs::create_dir(&plain).unwrap();
+    for file in ["kernel.cu", "kernel.toml"] {
+        fs::copy(folder.path().join("kernels/row/block").join(file), plain.join(file)).unwrap();
+    }
+    change(&folder, "op.toml", "reference.py:row", "family:plain");
+    let arguments = ["check", "row/block", "--preset", "default", "--problem", "rows3-cols70-fp16"];
+    let outcome = in_folder(&folder, &arguments);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    change(&folder, "block/kernel.cu", "* scale", "* scale * 1.01f");
+    let outcome = in_folder(&folder, &arguments);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    change(&folder, "op.toml", "family:plain", "family:other");
+    let outcome = in_folder(&folder, &arguments);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("there is no family `row/other`"), "{outcome}");
+}
+
+#[test]
 fn a_reference_that_hangs_is_stopped() {
     let folder = new_op("row");
     change(&folder, "reference.py", "return x", "while True: pass\n    return x");
