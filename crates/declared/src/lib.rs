@@ -1,6 +1,6 @@
 //! Ops that are declared by files: an `op.toml`, a reference in numpy, baselines in PyTorch, and families of kernels.
 //!
-//! [`DeclaredOp`] implements [`op::Op`] for such a folder. What the file does not say is derived: edge shapes, random
+//! [`DeclaredOp`] implements `warpsmith_op::Op` for such a folder. What the file does not say is derived: edge shapes, random
 //! problems, smaller problems, input classes, tolerances from the types and the length of sums, and pictures of errors.
 //!
 //! ```

@@ -11,8 +11,9 @@ use crate::op::DeclaredOp;
 use crate::problem::DeclaredProblem;
 use crate::python::{Array, Call};
 
-/// Most operations and elements of one reference: about a second of numpy.
+/// Most operations and elements of one reference: about a second of numpy, or of the virtual GPU.
 const MOST_FLOPS: f64 = 4e9;
+const MOST_VIRTUAL_FLOPS: f64 = 5e7;
 const MOST_ELEMENTS: f64 = 8e6;
 /// Fewest rows that are compared.
 const FEWEST_ROWS: usize = 16;
@@ -76,8 +77,12 @@ impl DeclaredOp {
         };
         let by_row = declaration.arguments.iter().filter(|argument| has_rows(argument, name));
         let elements: f64 = by_row.map(elements).sum();
+        let most_flops = match declaration.reference {
+            ReferenceSource::Python(_) => MOST_FLOPS,
+            ReferenceSource::Family(_) => MOST_VIRTUAL_FLOPS,
+        };
         let share =
-            (MOST_FLOPS / declaration.work(problem).flops.max(1.0)).min(MOST_ELEMENTS / elements.max(1.0));
+            (most_flops / declaration.work(problem).flops.max(1.0)).min(MOST_ELEMENTS / elements.max(1.0));
         let wanted = ((share * count as f64) as usize).max(FEWEST_ROWS);
         if wanted >= count {
             return None;

@@ -61,6 +61,8 @@ pub struct Entry {
     pub op: String,
     /// The family's name, which is the name of its folder.
     pub name: String,
+    /// Whether it is in the folder that the user names, not only in the program.
+    pub is_users: bool,
     /// The family, or the error in its manifest or tuned table.
     pub family: Result<Family, ManifestErrors>,
 }
@@ -155,7 +157,8 @@ impl Catalog {
                 return Err(CatalogError::Empty { path: folder.to_owned() });
             }
             for (op, name) in theirs.families() {
-                families.insert((op.clone(), name.clone()), entry(op, name, &[&theirs, &own]));
+                let entry = Entry { is_users: true, ..entry(op.clone(), name.clone(), &[&theirs, &own]) };
+                families.insert((op, name), entry);
             }
             ops.extend(theirs.ops());
         }
@@ -190,7 +193,7 @@ impl Catalog {
         &self.entries
     }
 
-    /// The family with this name: `wmma` or `attention/wmma`.
+    /// The family with this name: `wmma` or `attention/wmma`. If several ops have it, the user's own family is meant.
     pub fn family(&self, name: &str) -> Result<&Family, CatalogError> {
         let full = |entry: &Entry| format!("{}/{}", entry.op, entry.name);
         let matching: Vec<&Entry> = self
@@ -198,6 +201,8 @@ impl Catalog {
             .iter()
             .filter(|entry| entry.name.eq_ignore_ascii_case(name) || full(entry).eq_ignore_ascii_case(name))
             .collect();
+        let users: Vec<&Entry> = matching.iter().copied().filter(|entry| entry.is_users).collect();
+        let matching = if users.len() == 1 { users } else { matching };
         match matching.as_slice() {
             [] => {
                 let known: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
@@ -344,7 +349,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
 /// Reads one family. Files are looked up in the trees in order; the tuned table only in the first.
 fn entry(op: String, name: String, trees: &[&Tree]) -> Entry {
     let family = read(&op, &name, trees);
-    Entry { op, name, family }
+    Entry { op, name, is_users: false, family }
 }
 
 fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors> {

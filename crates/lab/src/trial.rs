@@ -88,7 +88,7 @@ pub struct JudgedTrial {
 }
 
 /// Compares every launch with the reference for its inputs. `references` holds the inputs of the trial, in the order of
-/// [`TrialStep::inputs`], each with its reference. `extra_tolerance`: the op grants the kernel [`Op::extra_tolerance`].
+/// [`TrialStep::inputs`], each with its reference. `extra_tolerance`: the op grants the kernel [`op::OpJudgement::extra_tolerance`].
 pub fn judge<O: Op>(
     op: &O,
     extra_tolerance: bool,

@@ -21,11 +21,11 @@ pub struct InputDraw {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrawMode {
-    /// The layout for timing ([`crate::Op::timed_inputs`]).
+    /// The layout for timing ([`crate::OpInputs::timed_inputs`]).
     Timed,
-    /// Any layout ([`crate::Op::inputs`]).
+    /// Any layout ([`crate::OpInputs::inputs`]).
     Any,
-    /// Every sign is the opposite of that in the ordinary inputs of the seed ([`crate::Op::opposite`]).
+    /// Every sign is the opposite of that in the ordinary inputs of the seed ([`crate::OpInputs::opposite`]).
     Opposite,
 }
 

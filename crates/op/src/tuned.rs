@@ -147,7 +147,7 @@ fn all_ranked<'f, O: Op>(
     ranked
 }
 
-/// Returns the candidate of a preset for a problem on a device, with knobs set on top. Like [`Op::candidate`], but
+/// Returns the candidate of a preset for a problem on a device, with knobs set on top. Like [`crate::OpProblems::candidate`], but
 /// `tuned` selects the table's pick.
 pub fn candidate<O: Op>(
     op: &O,

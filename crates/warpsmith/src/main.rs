@@ -8,6 +8,7 @@ mod commands;
 mod documentation;
 mod error;
 mod exit;
+mod family_reference;
 mod findings;
 mod layout;
 mod ops;

@@ -10,7 +10,9 @@ use op::{
     OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,
 };
 
+use crate::cli::Global;
 use crate::error::CommandError;
+use crate::family_reference;
 
 /// The op of commands that name neither a family nor an op.
 pub const DEFAULT: &str = "attention";
@@ -98,11 +100,8 @@ impl AnyOp {
 
     /// The op of a command: the named one, or that of its families, or attention. A family may be named by its op,
     /// which means all families of the op.
-    pub fn of_command(
-        named: Option<&str>,
-        families: &[String],
-        catalog: &Catalog,
-    ) -> Result<Self, CommandError> {
+    pub fn of_command(global: &Global, families: &[String], catalog: &Catalog) -> Result<Self, CommandError> {
+        let named = global.op.as_deref();
         let mut found: Option<String> = named.map(str::to_owned);
         for family in families.iter().filter(|family| *family != lab::bench::CHOSEN) {
             let op = if is_op(family, catalog) {
@@ -116,7 +115,11 @@ impl AnyOp {
             }
             found = Some(op);
         }
-        Self::named(found.as_deref().unwrap_or(DEFAULT), catalog)
+        let mut op = Self::named(found.as_deref().unwrap_or(DEFAULT), catalog)?;
+        if let AnyOp::Declared(op) = &mut op {
+            family_reference::provide(op, global);
+        }
+        Ok(op)
     }
 
     /// The family with this name.

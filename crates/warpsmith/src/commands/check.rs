@@ -53,7 +53,7 @@ const MAX_LINES: usize = 40;
 pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ci_output::require_writable(&options.ci)?;
     let catalog = Catalog::load(global.kernels.as_deref())?;
-    let op = &AnyOp::of_command(global.op.as_deref(), &options.kernels.families, &catalog)?;
+    let op = &AnyOp::of_command(global, &options.kernels.families, &catalog)?;
     let device = super::device(global)?;
     let target = device.target();
     let (plan, problems) = plan(op, options, global, &catalog, &device)?;

@@ -26,7 +26,7 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
     let mut problems = Vec::new();
     for name in &options.suite {
         let catalog = Catalog::load(global.kernels.as_deref())?;
-        let op = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?;
+        let op = AnyOp::of_command(global, &[], &catalog)?;
         let suite = suite::find(&op, name)?;
         problems.extend(suite.problems.iter().map(ToString::to_string));
     }

@@ -29,7 +29,7 @@ struct NamedProblem {
 /// Lists the aliases, or explains the problem that the user names.
 pub fn run(options: &ProblemsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
-    let op = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?;
+    let op = AnyOp::of_command(global, &[], &catalog)?;
     let names = options.name.clone().map_or_else(|| op.aliases(), |name| vec![name]);
     let mut problems = Vec::new();
     for name in names {

@@ -62,7 +62,7 @@ fn show_trend(
     printer: &Printer,
 ) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
-    let problems = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?.problems(problem)?;
+    let problems = AnyOp::of_command(global, &[], &catalog)?.problems(problem)?;
     let [one] = problems.as_slice() else {
         return Err(CommandError::usage(format!("`{problem}` names several problems; name one")));
     };

@@ -30,7 +30,7 @@ struct SuiteDocument {
 /// Lists the built-in suites, or shows the one that the user names.
 pub fn run(options: &SuitesOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = Catalog::load(global.kernels.as_deref())?;
-    let op = AnyOp::of_command(global.op.as_deref(), &[], &catalog)?;
+    let op = AnyOp::of_command(global, &[], &catalog)?;
     let names: Vec<String> = match &options.name {
         Some(name) => vec![name.clone()],
         None => op.suites().into_iter().map(|suite| suite.name).collect(),

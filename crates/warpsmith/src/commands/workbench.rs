@@ -52,7 +52,7 @@ impl<'g> Workbench<'g> {
     /// Loads the families and the op of the command, and finds the device. `families`: those that the user named.
     pub fn open(global: &'g Global, families: &[String]) -> Result<Self, CommandError> {
         let catalog = Catalog::load(global.kernels.as_deref())?;
-        let op = AnyOp::of_command(global.op.as_deref(), families, &catalog)?;
+        let op = AnyOp::of_command(global, families, &catalog)?;
         let device = super::device(global)?;
         Ok(Workbench { global, op, catalog, device, python: machine::python() })
     }

@@ -112,6 +112,27 @@ fn references_that_fail_are_errors_with_their_place() {
 }
 
 #[test]
+fn a_reference_can_be_another_family() {
+    let folder = new_op("row");
+    let plain = folder.path().join("kernels/row/plain");
+    fs::create_dir(&plain).unwrap();
+    for file in ["kernel.cu", "kernel.toml"] {
+        fs::copy(folder.path().join("kernels/row/block").join(file), plain.join(file)).unwrap();
+    }
+    change(&folder, "op.toml", "reference.py:row", "family:plain");
+    let arguments = ["check", "row/block", "--preset", "default", "--problem", "rows3-cols70-fp16"];
+    let outcome = in_folder(&folder, &arguments);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    change(&folder, "block/kernel.cu", "* scale", "* scale * 1.01f");
+    let outcome = in_folder(&folder, &arguments);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    change(&folder, "op.toml", "family:plain", "family:other");
+    let outcome = in_folder(&folder, &arguments);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("there is no family `row/other`"), "{outcome}");
+}
+
+#[test]
 fn a_reference_that_hangs_is_stopped() {
     let folder = new_op("row");
     change(&folder, "reference.py", "return x", "while True: pass\n    return x");
@@ -146,27 +167,22 @@ fn all_mistakes_of_a_manifest_are_reported_at_once() {
 
 #[test]
 fn impossible_problems_and_declarations_are_refused() {
-    let rows: [(&[(&str, &str)], &str, &str); 6] = [
-        (&[], "rows0-cols70-fp16", "rows is 0; it must be from 1 to 2147483647"),
-        (&[], "rows2147483648-cols70-fp16", "rows is 2147483648"),
-        (&[], "rows3-cols70-fp15", "cannot read `fp15`"),
+    // The change of op.toml, the problem, and a part of the error.
+    let rows: [((&str, &str), &str, &str); 6] = [
+        (("", ""), "rows0-cols70-fp16", "rows is 0; it must be from 1 to 2147483647"),
+        (("", ""), "rows2147483648-cols70-fp16", "rows is 2147483648"),
+        (("", ""), "rows3-cols70-fp15", "cannot read `fp15`"),
+        (("shape = [\"cols\"]", "shape = [\"cols / (rows - 3)\"]"), "rows3-cols70-fp16", "division by zero"),
+        (("name = \"weight\"", "name = \"x\""), "rows3-cols70-fp16", "have the name `x`"),
         (
-            &[("shape = [\"cols\"]", "shape = [\"cols / (rows - 3)\"]")],
-            "rows3-cols70-fp16",
-            "division by zero",
-        ),
-        (&[("name = \"weight\"", "name = \"x\"")], "rows3-cols70-fp16", "have the name `x`"),
-        (
-            &[("name = \"y\"", "name = \"yy\"")],
+            ("name = \"y\"", "name = \"yy\""),
             "rows3-cols70-fp16",
             "the parameter `y` is neither an argument nor a size",
         ),
     ];
-    for (changes, problem, message) in rows {
+    for (change_of, problem, message) in rows {
         let folder = new_op("row");
-        for (from, to) in changes {
-            change(&folder, "op.toml", from, to);
-        }
+        change(&folder, "op.toml", change_of.0, change_of.1);
         let outcome = in_folder(&folder, &["check", "row/block", "--problem", problem]);
         assert_eq!(outcome.code, 2, "{problem}\n{outcome}");
         assert!(outcome.stderr.contains(message), "{message}\n{outcome}");

@@ -16,6 +16,7 @@ mod evolve;
 mod failing_families;
 mod gate;
 mod interruption;
+mod manifest_schemas;
 mod processes;
 mod profile;
 mod propose;

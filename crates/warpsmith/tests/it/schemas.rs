@@ -103,11 +103,12 @@ impl Validation {
 }
 
 /// The printed documents: the schema and the command line. The commands run in this order in one folder.
-const PRINTED: [(&str, &str); 33] = [
+const PRINTED: [(&str, &str); 34] = [
     ("doctor", "doctor"),
     ("toolchain", "toolchain"),
     ("toolchain-install", "toolchain install"),
     ("toolchain-clean", "toolchain clean"),
+    ("new", "new sixth"),
     ("problems", "problems"),
     ("problems", "problems mission-e4m3"),
     ("suites", "suites"),

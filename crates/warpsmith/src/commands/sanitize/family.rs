@@ -34,7 +34,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     ci_output::require_writable(&options.ci)?;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let name = options.file.to_string_lossy().into_owned();
-    let op = AnyOp::of_command(global.op.as_deref(), std::slice::from_ref(&name), &catalog)?;
+    let op = AnyOp::of_command(global, std::slice::from_ref(&name), &catalog)?;
     let family = if name == op.name() { op.search_family(&catalog)? } else { op.family(&name, &catalog)? };
     let problem = match &options.problem {
         Some(problem) => op.problem(problem)?,

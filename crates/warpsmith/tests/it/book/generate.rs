@@ -18,7 +18,7 @@ pub fn parts() -> BTreeMap<&'static str, String> {
     let stage = read("crates/lab/src/run/stage.rs");
     let metrics = read("crates/attention/src/metrics.rs");
     let record = read("crates/lab/src/record/profile.rs");
-    let inputs = read("crates/attention/src/inputs.rs");
+    let inputs = read("crates/op/src/values.rs");
     let manifest = read("crates/lab/src/run/manifest.rs");
     let rows = read("crates/lab/src/run/rows.rs");
     let leaderboard = read("crates/lab/src/gate/leaderboard.rs");
@@ -168,7 +168,7 @@ fn family(family: &family::Family) -> String {
     let pathologies = pathologies.map(|it| [code(&it.name), it.about.clone(), it.advice.clone()]);
     let mut text = format!(
         "\n## {}\n\n{}.\n\nTargets: {}. Axes of the problem:\n\n{}\nKnobs:\n\n{}\nPresets:\n\n{}",
-        family.name,
+        family.full_name(),
         sentence(&family.description),
         joined(family.targets.iter().map(|target| target.name().to_owned())),
         table(["axis", "values", "compile-time"], axes),
@@ -283,17 +283,18 @@ fn values(event: &str) -> String {
     let stage = read("crates/lab/src/run/stage.rs");
     let profile = read("crates/lab/src/record/profile.rs");
     let inversion = read("crates/lab/src/record/inversion.rs");
-    let contract = read("crates/op/src/contract.rs");
+    let problems = read("crates/op/src/contract/problems.rs");
+    let judgement = read("crates/op/src/contract/judgement.rs");
     let structs = [
         (event, "ResultId"),
         (event, "BuildRecord"),
         (event, "CheckRecord"),
-        (contract.as_str(), "Complaint"),
+        (judgement.as_str(), "Complaint"),
         (event, "Repeats"),
         (event, "SampleSet"),
         (event, "Telemetry"),
         (event, "Modelled"),
-        (contract.as_str(), "Work"),
+        (problems.as_str(), "Work"),
         (event, "Ceiling"),
         (event, "TargetVerdict"),
         (trial.as_str(), "Search"),

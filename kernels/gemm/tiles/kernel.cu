@@ -39,7 +39,7 @@ static_assert(smem::stages::bytes == knob::STAGES * Tile::STAGE_BYTES, "as the m
 }  // namespace tensor_cores
 
 extern "C" __global__ void __launch_bounds__(tensor_cores::Tile::THREADS, knob::RESIDENT)
-gemm_mma(const tensor_cores::Element* a, const tensor_cores::Element* b, const tensor_cores::Output* bias,
+gemm_tiles(const tensor_cores::Element* a, const tensor_cores::Element* b, const tensor_cores::Output* bias,
          tensor_cores::Output* c, int m, int n, int k) {
     using namespace tensor_cores;
     extern __shared__ __align__(128) unsigned char shared[];
