@@ -42,6 +42,7 @@
 //! ```
 
 mod declaration;
+mod declared_op;
 mod error_map;
 mod fields;
 mod inputs;
@@ -55,7 +56,7 @@ mod rows;
 mod shapes;
 mod tensors;
 
+pub use declared_op::{DeclaredOp, DeclaredReference, FamilyReference};
 pub use inputs::DeclaredInputs;
-pub use op::{DeclaredOp, DeclaredReference, FamilyReference};
 pub use problem::DeclaredProblem;
 pub use python::require_numpy;

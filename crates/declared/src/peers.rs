@@ -4,8 +4,8 @@ use op::{Input, OpProblems as _, PeerProblem, Peers};
 use serde_json::json;
 
 use crate::declaration::{Declaration, Kind};
+use crate::declared_op::DeclaredOp;
 use crate::inputs::DeclaredInputs;
-use crate::op::DeclaredOp;
 use crate::problem::DeclaredProblem;
 
 pub(crate) fn peers(op: &DeclaredOp) -> Option<Peers> {

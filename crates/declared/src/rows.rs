@@ -6,8 +6,8 @@ use gpu::launch::{Dtype, Random};
 use op::Refusal;
 
 use crate::declaration::{Argument, Function, Kind, ReferenceSource};
+use crate::declared_op::DeclaredOp;
 use crate::inputs::{DeclaredInputs, InputTensor};
-use crate::op::DeclaredOp;
 use crate::problem::DeclaredProblem;
 use crate::python::{Array, Call};
 

@@ -91,10 +91,15 @@ fn a_kernel_that_ignores_an_input_is_found() {
 /// Each row: the file, the text that is replaced, its replacement, and parts of the error.
 #[test]
 fn references_that_fail_are_errors_with_their_place() {
-    let rows: [(&str, &str, &[&str]); 7] = [
+    let rows: [(&str, &str, &[&str]); 8] = [
         ("return x", "raise KeyError('weights')\n    return x", &["reference.py:8", "KeyError: 'weights'"]),
         ("* weight\n", "* weight[:3]\n", &["reference.py:8", "ValueError: operands could not be broadcast"]),
-        ("return x /", "return x[0] /", &["`y` has the shape [1, 70]", "not [3, 70]"]),
+        ("* weight\n", "* weight, 0\n", &["returned 2 outputs; the op has 1 (y)"]),
+        (
+            "return x / numpy.sqrt(mean_square + eps)",
+            "weight = 1\n    return (x * x).T",
+            &["`y` has the shape [70, 3], not [3, 70]"],
+        ),
         ("return x /", "return 0 * x[:, :0] /", &["reference.py"]),
         ("return x /", "return numpy.inf * x /", &["must be finite"]),
         ("def row(x, weight, eps)", "def row(x, weights, eps)", &["`weights` is not an argument"]),

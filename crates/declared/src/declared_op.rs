@@ -1,0 +1,254 @@
+//! The type of a declared op: its files, its declaration, and the Python process of its reference.
+
+use family::{Family, ManifestError, ManifestErrors, OpFiles, Value};
+use gpu::launch::Dtype;
+use op::Refusal;
+use serde_json::{Map, json};
+
+use crate::declaration::{Declaration, ElementType, Kind};
+use crate::inputs::DeclaredInputs;
+use crate::judge::OutputReference;
+use crate::problem::DeclaredProblem;
+use crate::python::Python;
+use crate::read;
+
+/// Most tile sizes from which edge cases are derived.
+const MOST_TILES: usize = 3;
+
+/// An op that is declared by an `op.toml`.
+#[derive(Debug)]
+pub struct DeclaredOp {
+    pub(crate) files: OpFiles,
+    pub(crate) declaration: Declaration,
+    pub(crate) python: Python,
+    /// Sizes of tiles of the op's families.
+    pub(crate) tiles: Vec<i64>,
+    family_reference: Option<FamilyReference>,
+}
+
+/// Runs a family of the op and returns its outputs, for ops whose reference is a family.
+pub struct FamilyReference(Box<RunFamily>);
+
+type RunFamily = dyn Fn(&DeclaredOp, &str, &DeclaredProblem, &DeclaredInputs) -> Result<Vec<Vec<u8>>, Refusal>
+    + Send
+    + Sync;
+
+impl std::fmt::Debug for FamilyReference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FamilyReference")
+    }
+}
+
+/// The reference of all outputs.
+#[derive(Clone, Debug)]
+pub struct DeclaredReference {
+    pub(crate) outputs: Vec<OutputReference>,
+}
+
+impl DeclaredOp {
+    /// Reads an op. `families`: the op's families, whose tile sizes are edge cases.
+    pub fn new<'f>(
+        files: &OpFiles,
+        families: impl IntoIterator<Item = &'f Family>,
+    ) -> Result<Self, ManifestErrors> {
+        let scripts: Vec<&str> = files.scripts.iter().map(|(name, _)| name.as_str()).collect();
+        Self::read(files, families, Some(&scripts))
+    }
+
+    /// Reads an op for a process that runs kernels but computes no reference. It needs no Python files.
+    pub fn without_scripts(files: &OpFiles) -> Result<Self, ManifestErrors> {
+        Self::read(files, [], None)
+    }
+
+    fn read<'f>(
+        files: &OpFiles,
+        families: impl IntoIterator<Item = &'f Family>,
+        scripts: Option<&[&str]>,
+    ) -> Result<Self, ManifestErrors> {
+        let place = |mut error: ManifestError| {
+            if let Some(&line) = files.lines.get(error.line - 1) {
+                (error.line, error.column) = (line, 1);
+            }
+            error
+        };
+        let declaration = read::read(&files.label, &files.manifest, scripts)
+            .map_err(|errors| ManifestErrors(errors.into_iter().map(place).collect()))?;
+        let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
+        tiles.sort_unstable();
+        tiles.dedup();
+        // The smallest, the largest, and one between them.
+        if tiles.len() > MOST_TILES {
+            tiles = vec![tiles[0], tiles[tiles.len() / 2], tiles[tiles.len() - 1]];
+        }
+        let python = Python::default();
+        Ok(DeclaredOp { files: files.clone(), declaration, python, tiles, family_reference: None })
+    }
+
+    /// The path of a Python file of the op, for messages.
+    pub(crate) fn script_path(&self, file: &str) -> String {
+        match &self.files.folder {
+            Some(folder) => folder.join(file).display().to_string(),
+            None => self.files.label.replace(family::OP_FILE, file),
+        }
+    }
+
+    /// What the op computes.
+    pub fn description(&self) -> &str {
+        &self.declaration.description
+    }
+
+    /// The sizes of the op, as (name, description).
+    pub fn size_descriptions(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.declaration.sizes.iter().map(|size| (size.name.as_str(), size.about.as_str()))
+    }
+
+    /// Whether references are computed in Python.
+    pub fn needs_numpy(&self) -> bool {
+        matches!(self.declaration.reference, crate::declaration::ReferenceSource::Python(_))
+    }
+
+    /// Sets how a family is run, for an op whose reference is a family.
+    pub fn set_family_reference(
+        &mut self,
+        run: impl Fn(&DeclaredOp, &str, &DeclaredProblem, &DeclaredInputs) -> Result<Vec<Vec<u8>>, Refusal>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.family_reference = Some(FamilyReference(Box::new(run)));
+    }
+
+    pub(crate) fn run_family(
+        &self,
+        name: &str,
+        problem: &DeclaredProblem,
+        inputs: &DeclaredInputs,
+    ) -> Result<Vec<Vec<u8>>, Refusal> {
+        match &self.family_reference {
+            Some(FamilyReference(run)) => run(self, name, problem, inputs),
+            None => Err(Refusal::new(format!("the reference is the family {name}, which cannot run here"))),
+        }
+    }
+
+    /// Refuses a family whose manifest does not fit the op.
+    pub(crate) fn check_family(&self, family: &Family) -> Result<(), Refusal> {
+        let declaration = &self.declaration;
+        let wrong = |message: String| Refusal::new(format!("{}: {message}", family.full_name()));
+        let mut passed: Vec<&str> = Vec::new();
+        for parameter in family.parameters().flatten() {
+            let name = parameter.name.as_str();
+            let is_size = declaration.sizes.iter().any(|size| size.name == name);
+            let is_argument = declaration.arguments.iter().any(|argument| argument.name == name);
+            if !is_size && !is_argument && name != WORKSPACE {
+                let known = declaration.arguments.iter().map(|argument| argument.name.as_str());
+                let known: Vec<&str> =
+                    known.chain(declaration.sizes.iter().map(|size| size.name.as_str())).collect();
+                let near = family::nearest(name, known.iter().copied());
+                let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+                return Err(wrong(format!(
+                    "the parameter `{name}` is neither an argument nor a size of {}",
+                    self.files.name
+                ))
+                .hint(Some(format!("{near}arguments and sizes: {}; or `workspace`", known.join(", ")))));
+            }
+            if parameter.dtype.as_deref().is_some_and(|dtype| !is_size || size_type(dtype).is_none()) {
+                return Err(wrong(format!("the parameter `{name}`: only a size has a type, `i32` or `i64`")));
+            }
+            passed.push(name);
+        }
+        for output in declaration.outputs() {
+            if !passed.contains(&output.name.as_str()) {
+                let hint = "list the kernel's parameters in order: [family] parameters = [...]".to_owned();
+                return Err(wrong(format!("no launch has the output `{}` as a parameter", output.name))
+                    .hint(Some(hint)));
+            }
+        }
+        for axis in &family.axes {
+            let known = declaration.names();
+            if !known.contains(&axis.name) {
+                let hint = Some(format!("axes and sizes: {}", known.join(", ")));
+                return Err(wrong(format!("supports.{} is neither an axis nor a size of the op", axis.name))
+                    .hint(hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of the family's compile-time axes. Refuses a value that the family does not support.
+    pub(crate) fn axes(
+        &self,
+        family: &Family,
+        problem: &DeclaredProblem,
+    ) -> Result<Vec<(String, String)>, Refusal> {
+        let mut axes = Vec::new();
+        for axis in &family.axes {
+            let Some(value) = self.declaration.value(&axis.name, problem) else { continue };
+            if !axis.values.contains(&value) {
+                let supported: Vec<String> = axis.values.iter().map(ToString::to_string).collect();
+                return Err(Refusal::new(format!(
+                    "{} does not support {} = {value} (it supports {})",
+                    family.name,
+                    axis.name,
+                    supported.join(", ")
+                )));
+            }
+            if axis.specialised {
+                axes.push((axis.name.clone(), value.to_string()));
+            }
+        }
+        Ok(axes)
+    }
+}
+
+/// The parameter that is the address of the workspace.
+pub(crate) const WORKSPACE: &str = "workspace";
+
+/// The type of a size as a parameter.
+pub(crate) fn size_type(name: &str) -> Option<Dtype> {
+    match name {
+        "i32" | "u32" => Some(Dtype::I32),
+        "i64" | "u64" => Some(Dtype::I64),
+        _ => None,
+    }
+}
+
+/// The values of axes and sizes as JSON.
+pub(crate) fn json_values(problem: &DeclaredProblem) -> Map<String, serde_json::Value> {
+    let sizes = problem.sizes.iter().map(|(name, value)| (name.clone(), json!(value)));
+    let axes = problem.axes.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Bool(truth) => json!(truth),
+            Value::Int(number) => json!(number),
+            Value::Text(text) => json!(text),
+        };
+        (name.clone(), value)
+    });
+    sizes.chain(axes).collect()
+}
+
+impl Declaration {
+    /// Scalars, sizes and axes by name.
+    pub(crate) fn json_values(&self, problem: &DeclaredProblem) -> Map<String, serde_json::Value> {
+        let mut values = json_values(problem);
+        for argument in self.arguments.iter().filter(|argument| argument.kind == Kind::Scalar) {
+            let number = self.scalar(argument, problem);
+            let is_float = match argument.dtype {
+                ElementType::Fixed(dtype) => dtype.is_float(),
+                ElementType::Axis(_) | ElementType::Mapped(..) => {
+                    self.dtype(argument.dtype, problem).is_float()
+                }
+            };
+            let value = if is_float { json!(self.rounded(argument, problem)) } else { json!(number as i64) };
+            values.insert(argument.name.clone(), value);
+        }
+        values
+    }
+
+    /// A scalar as the kernel gets it: rounded to its type.
+    fn rounded(&self, argument: &crate::declaration::Argument, problem: &DeclaredProblem) -> f64 {
+        let dtype = self.dtype(argument.dtype, problem);
+        let mut bytes = Vec::new();
+        dtype.push_float(self.scalar(argument, problem), &mut bytes);
+        dtype.floats(&bytes)[0]
+    }
+}
