@@ -9,8 +9,10 @@ use crate::problem::DeclaredProblem;
 const EDGES: [i64; 10] = [1, 2, 7, 31, 33, 127, 129, 255, 257, 1021];
 /// The edge cases of variants other than the first, which share most of their code with it.
 const FEW_EDGES: [i64; 3] = [1, 33, 129];
-/// The other sizes of an edge case.
-const ORDINARY: i64 = 64;
+/// The other sizes of an edge case, by the number of sizes whose rows are not independent.
+const ORDINARY: [i64; 5] = [64, 64, 64, 16, 8];
+/// Most work of a random problem, in operations or bytes.
+const FUZZED_WORK: f64 = 4e6;
 /// The number of independent rows where another size is the edge case, and the most where they are.
 const FEW_ROWS: i64 = 3;
 const MOST_ROWS: i64 = 33;
@@ -32,7 +34,7 @@ impl Declaration {
             for index in 0..self.sizes.len() {
                 for number in self.edges_of(index, variant, tiles) {
                     let ordinary = |size: &Size| {
-                        let number = if self.is_independent(size) { FEW_ROWS } else { ORDINARY };
+                        let number = if self.is_independent(size) { FEW_ROWS } else { self.ordinary() };
                         (size.name.clone(), size.nearest(number))
                     };
                     let mut sizes: Vec<_> = self.sizes.iter().map(ordinary).collect();
@@ -42,6 +44,11 @@ impl Declaration {
             }
         }
         problems
+    }
+
+    fn ordinary(&self) -> i64 {
+        let count = self.sizes.iter().filter(|size| !self.is_independent(size)).count();
+        ORDINARY[count.min(ORDINARY.len() - 1)]
     }
 
     fn is_independent(&self, size: &Size) -> bool {
@@ -66,7 +73,7 @@ impl Declaration {
         let number = |size: &Size| if self.is_independent(size) { MOST_ROWS } else { SMALL };
         let sizes = self.sizes.iter().map(|size| (size.name.clone(), size.nearest(number(size))));
         let axes = self.axes.iter().map(|axis| (axis.name.clone(), axis.values[0].clone()));
-        DeclaredProblem { sizes: sizes.collect(), axes: axes.collect() }
+        self.bounded(DeclaredProblem { sizes: sizes.collect(), axes: axes.collect() }, FUZZED_WORK)
     }
 
     /// Every combination of the values of the axes.
@@ -102,12 +109,33 @@ impl Declaration {
         });
         let axes = axes.collect();
         let problem = DeclaredProblem { sizes, axes };
+        let problem = self.bounded(problem, FUZZED_WORK);
         // A combination of sizes that the op cannot have becomes the smallest problem.
         if self.check_bytes(&problem).is_ok() {
             return problem;
         }
         let smallest = self.sizes.iter().map(|size| (size.name.clone(), size.nearest(1))).collect();
         DeclaredProblem { sizes: smallest, ..problem }
+    }
+
+    /// Halves the largest size until the work is at most `most`.
+    fn bounded(&self, mut problem: DeclaredProblem, most: f64) -> DeclaredProblem {
+        for _ in 0..256 {
+            let work = self.work(&problem);
+            let is_small = self.check_bytes(&problem).is_ok() && work.flops.max(work.bytes as f64) <= most;
+            let largest = (0..problem.sizes.len()).max_by_key(|&index| problem.sizes[index].1);
+            let Some(index) =
+                largest.filter(|&index| !is_small && problem.sizes[index].1 > self.sizes[index].min)
+            else {
+                break;
+            };
+            let before = problem.sizes[index].1;
+            problem.sizes[index].1 = self.sizes[index].nearest(before / 2);
+            if problem.sizes[index].1 >= before {
+                break;
+            }
+        }
+        problem
     }
 
     /// A smaller problem with about `flops` operations. The size along which rows are independent is reduced first,

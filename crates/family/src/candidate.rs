@@ -503,7 +503,7 @@ impl Candidate {
         Family::scope(self.knobs.iter().chain(&self.axes))
     }
 
-    fn scope_with(&self, sizes: &Sizes) -> Scope {
+    pub(crate) fn scope_with(&self, sizes: &Sizes) -> Scope {
         let mut scope = self.scope();
         for (name, size) in sizes {
             scope.add(name, &Value::Int(*size));

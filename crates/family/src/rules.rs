@@ -5,9 +5,9 @@ use chips::Target;
 use indexmap::IndexMap;
 
 use crate::Value;
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, Sizes};
 use crate::expression::Expression;
-use crate::manifest::Family;
+use crate::manifest::{Constraint, Family};
 
 /// One condition on settings of a family, for one target and the axes of one problem.
 pub struct Rule<'f> {
@@ -38,6 +38,24 @@ impl Rule<'_> {
 }
 
 impl Family {
+    /// The rules that depend on the sizes of a problem with these axes.
+    pub fn size_rules(&self, axes: &IndexMap<String, Value>, sizes: &Sizes) -> Vec<Rule<'_>> {
+        let rule = |constraint: &'_ Constraint| {
+            let names = constraint.require.variables();
+            let position = |(at, knob): (usize, &crate::Knob)| names.contains(&knob.name).then_some(at);
+            let knobs = self.knobs.iter().enumerate().filter_map(position).collect();
+            (knobs, sizes.clone())
+        };
+        let rules = self.size_constraints.iter().map(|constraint| {
+            let (knobs, sizes) = rule(constraint);
+            let holds = move |candidate: &Candidate| {
+                constraint.require.boolean(&candidate.scope_with(&sizes)).unwrap_or_default()
+            };
+            Rule { knobs, holds: Box::new(holds), family: self, axes: axes.clone() }
+        });
+        rules.collect()
+    }
+
     /// Every rule for a setting with these axes on the target: constraints, threads, shared memory.
     /// [`Family::candidate`] and [`Family::check_target`] accept a setting that meets all of them.
     pub fn rules(&self, axes: &IndexMap<String, Value>, target: Target) -> Vec<Rule<'_>> {

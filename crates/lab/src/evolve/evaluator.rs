@@ -161,7 +161,8 @@ impl<O: Op> Evaluator<'_, O> {
         BuildReply { hash, build, .. }: BuildReply,
     ) -> Result<Compiled, worker::CandidateFailure> {
         let candidate = self.op.candidate(family, None, knobs, problem)?;
-        let launch = family.launch(&candidate, &self.op.sizes(problem))?;
+        let launches = family.launch_sequence(&candidate, &self.op.sizes(problem))?;
+        let geometry: Vec<_> = launches.iter().map(|(_, launch)| (launch.grid, launch.block)).collect();
         let exceeds = |what: &str, found: u32, limit: Option<u32>| {
             let limit = limit.filter(|limit| found > *limit)?;
             Some(worker::CandidateFailure::new(
@@ -179,7 +180,7 @@ impl<O: Op> Evaluator<'_, O> {
             return Err(failure);
         }
         Ok(Compiled {
-            identity: format!("{} {:?} {:?}", build.code_hash, launch.grid, launch.block),
+            identity: format!("{} {geometry:?}", build.code_hash),
             code_hash: build.code_hash,
             build: hash,
             registers: build.registers,

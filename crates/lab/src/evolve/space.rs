@@ -21,14 +21,17 @@ pub fn search_space<O: Op>(
     };
     let parameters = family.knobs.iter().map(parameter).collect();
     let mut axes: Vec<IndexMap<String, family::Value>> = Vec::new();
+    let mut size_rules: Vec<Rule<'_>> = Vec::new();
     for problem in problems {
         // An unsupported problem gives an error about the problem here.
         let candidate = any_candidate(op, family, problem)?;
+        size_rules.extend(family.size_rules(&candidate.axes, &op.sizes(problem)));
         if !axes.contains(&candidate.axes) {
             axes.push(candidate.axes);
         }
     }
-    let rules: Vec<Rule<'_>> = axes.iter().flat_map(|axes| family.rules(axes, target)).collect();
+    let rules: Vec<Rule<'_>> =
+        axes.iter().flat_map(|axes| family.rules(axes, target)).chain(size_rules).collect();
     let constraints: Vec<Constraint<'_>> = rules
         .iter()
         .map(|rule| {

@@ -187,7 +187,8 @@ fn row(state: &RunState, basis: &RowBasis<'_>, all: &[RowBasis<'_>]) -> Row {
     }
 }
 
-/// The time of the work at the ceilings measured in this run; `None` unless both ceilings were measured.
+/// The time of the work at the ceilings measured in this run; `None` unless they were measured. Work without matrix
+/// products is compared with the copy alone.
 fn roofline_seconds(state: &RunState, work: Option<op::Work>, matrix: Option<&str>) -> Option<f64> {
     let work = work?;
     let (mut tflops, mut gb_per_s) = (None, None);
@@ -198,7 +199,11 @@ fn roofline_seconds(state: &RunState, work: Option<op::Work>, matrix: Option<&st
             Speed::MatrixTflops(_) | Speed::LaunchFloorUs(_) => {}
         }
     }
-    Some((work.flops / (tflops? * 1e12)).max(work.bytes as f64 / (gb_per_s? * 1e9)))
+    let copy = work.bytes as f64 / (gb_per_s? * 1e9);
+    if matrix.is_none() {
+        return Some(copy);
+    }
+    Some((work.flops / (tflops? * 1e12)).max(copy))
 }
 
 #[cfg(test)]

@@ -382,7 +382,7 @@ impl Run<'_> {
         let cut = self.verdicts.iter().filter(|verdict| !verdict.cut_from.is_empty()).count();
         if cut > 0 {
             let text = format!(
-                "{} used reduced problems: fewer heads, then fewer queries, all keys (see --full-size)",
+                "{} used reduced problems with the same edges (see --full-size)",
                 count(cut, "run")
             );
             printer.data(&styled(FAINT, text));
