@@ -229,7 +229,8 @@ fn plan_all<'a>(
                     family.targets.iter().filter(|target| archs.is_empty() || archs.contains(target))
                 {
                     let request = family.request(&candidate, target);
-                    if options.every_axis && matches!(request, Err(SettingError::Constraint { .. })) {
+                    // The preset is valid, but not on this target.
+                    if matches!(request, Err(SettingError::Constraint { .. })) {
                         continue;
                     }
                     jobs.push(Job { family, candidate: candidate.clone(), target, request });
