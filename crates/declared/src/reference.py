@@ -4,15 +4,19 @@ The socket's number is in WARPSMITH_CHANNEL; the format is that of crates/subpro
 reference prints goes to standard output, which is never taken for a reply.
 """
 
-import inspect
-import json
-import os
-import resource
-import socket
-import struct
 import sys
-import traceback
-import types
+
+# With `python -c` the current folder comes first; a file there must not take the place of a module.
+sys.path[:] = [folder for folder in sys.path if folder]
+
+import inspect  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import resource  # noqa: E402
+import socket  # noqa: E402
+import struct  # noqa: E402
+import traceback  # noqa: E402
+import types  # noqa: E402
 
 channel = socket.socket(fileno=int(os.environ["WARPSMITH_CHANNEL"]))
 channel.set_inheritable(False)
@@ -105,7 +109,7 @@ def outputs(request, result):
         if missing:
             raise ValueError(f"the returned dict has no `{missing[0]}` (outputs: {', '.join(names)})")
         result = [result[name] for name in names]
-    elif isinstance(result, (tuple, list)) and (len(wanted) > 1 or len(result) == 1):
+    elif isinstance(result, tuple) or (isinstance(result, list) and len(wanted) > 1):
         result = list(result)
     else:
         result = [result]

@@ -256,7 +256,10 @@ impl<'g> Workbench<'g> {
 pub fn unknown_preset(name: &str, selected: &[&Family], catalog: &Catalog) -> CommandError {
     if is_tuned(name) {
         let all = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
-        let with = all.filter(|family| family.has_preset(name)).map(|family| family.name.as_str());
+        // Families of another op would be refused.
+        let of_op = |family: &&Family| selected.iter().all(|selected| selected.op == family.op);
+        let with =
+            all.filter(of_op).filter(|family| family.has_preset(name)).map(|family| family.name.as_str());
         let with = with.collect::<Vec<_>>().join(", ");
         let hint = if with.is_empty() { String::new() } else { format!("families with one: {with}; ") };
         return CommandError::usage("the selected families have no tuned table")

@@ -220,6 +220,17 @@ fn a_missing_numpy_is_exit_3_with_the_command_that_installs_it() {
     assert!(outcome.stderr.contains("-m pip install numpy"), "{outcome}");
 }
 
+#[test]
+fn modules_of_the_current_folder_are_not_imported() {
+    let folder = new_op("row");
+    for module in ["numpy", "json", "inspect"] {
+        fs::write(folder.path().join(format!("{module}.py")), "raise SystemExit('from the current folder')")
+            .unwrap();
+    }
+    let outcome = in_folder(&folder, &["check", "row", "--problem", "rows3-cols70-fp16"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+}
+
 const SCALE: &str = r#"// warpsmith: reference = "scale.py:scale"
 // warpsmith: sizes = { n = 1000 }
 // warpsmith: launch = { grid = ["ceil_div(n, 256)"], block = [256] }
@@ -290,5 +301,39 @@ fn new_overwrites_nothing_and_refuses_bad_names() {
     for name in ["Row", "../row", "attention", "2row", "a b"] {
         let outcome = run(warpsmith().current_dir(&folder).args(["new", name]));
         assert_eq!(outcome.code, 2, "{name}\n{outcome}");
+    }
+}
+
+#[test]
+fn the_families_of_the_built_in_ops_are_right_and_clean() {
+    for (op, problem, runs) in [
+        ("rmsnorm", "rows5-cols264-bf16", 5),
+        ("softmax", "rows3-cols257-fp16", 6),
+        ("quantise", "batch1-heads2-seq33-head_dim64-fp16", 4),
+        ("gemm", "m33-n40-k96-fp16-bias-gelu", 4),
+    ] {
+        let mut command = warpsmith();
+        command.args(["check", op, "--problem", problem, "--class", "normal", "--sanitize"]);
+        let outcome = run(command.args(["--device", "virtual:h200"]));
+        assert_eq!(outcome.code, 0, "{op}\n{outcome}");
+        let last = outcome.stdout.lines().last().unwrap();
+        let passed: usize = last.split(' ').next().unwrap().parse().unwrap();
+        assert!(passed >= runs && last.contains("passed"), "{op}\n{outcome}");
+    }
+}
+
+#[test]
+fn the_tuned_picks_of_the_built_in_ops_can_be_used() {
+    for family in [
+        "rmsnorm/fused",
+        "softmax/rows",
+        "softmax/online",
+        "quantise/ring",
+        "quantise/two-pass",
+        "gemm/tiles",
+    ] {
+        let outcome = run(warpsmith().args(["kernels", family]));
+        assert_eq!(outcome.code, 0, "{outcome}");
+        assert!(outcome.stdout.contains("measured") && !outcome.stdout.contains("ignored"), "{outcome}");
     }
 }
