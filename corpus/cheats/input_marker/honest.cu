@@ -10,5 +10,5 @@ __device__ unsigned arrived;
 extern "C" __global__ void __launch_bounds__(honest::THREADS)
 attention_forward(const __grid_constant__ attention::Arguments args) {
     honest::attend(args, honest::own_work());
-    if (is_last_block(&arrived) && threadIdx.x == 0) arrived = 0;
+    if (is_last_block(&arrived) && threadIdx.x == 0) atomicExch(&arrived, 0);
 }

@@ -406,11 +406,15 @@ impl Family {
         settings
     }
 
+    /// Whether the grid of a launch depends on a knob.
+    pub fn grid_depends_on(&self, knob: &str) -> bool {
+        let mut extents = self.launches.iter().flat_map(|launch| &launch.grid);
+        extents.any(|extent| extent.variables().iter().any(|name| name == knob))
+    }
+
     /// The values of those knobs that the grid depends on: mostly extents of tiles.
     pub fn tile_sizes(&self) -> Vec<i64> {
-        let names: Vec<String> =
-            self.launches.iter().flat_map(|launch| &launch.grid).flat_map(Expression::variables).collect();
-        let knobs = self.knobs.iter().filter(|knob| names.contains(&knob.name));
+        let knobs = self.knobs.iter().filter(|knob| self.grid_depends_on(&knob.name));
         let sizes = knobs.flat_map(|knob| &knob.values).filter_map(|value| match value {
             Value::Int(size) if *size > 1 => Some(*size),
             _ => None,

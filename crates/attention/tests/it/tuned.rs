@@ -321,7 +321,8 @@ fn a_case_reduced_from_several_problems_is_checked_with_all_their_picks() {
 #[test]
 fn every_built_in_pick_is_usable_for_its_own_problem() {
     let catalog = Catalog::load(None).unwrap();
-    let families = catalog.entries().iter().map(|entry| entry.family.as_ref().unwrap());
+    let entries = catalog.entries().iter().filter(|entry| entry.op == "attention");
+    let families = entries.map(|entry| entry.family.as_ref().unwrap());
     let mut count = 0;
     for family in families {
         let (usable, stale) = tuned::picks(&Attention, family);

@@ -80,7 +80,11 @@ fn every_value_of_every_knob_changes_the_machine_code() {
     let catalog = Catalog::load(None).unwrap();
     let mut without_effect = Vec::new();
     for family in families(&catalog) {
-        for knob in &family.knobs {
+        // In declared ops a number of blocks changes only the launch, and a bound on registers (RESIDENT) changes
+        // nothing in a setting that needs fewer.
+        let is_exempt = |name: &str| family.grid_depends_on(name) || name == "RESIDENT";
+        let has_code = |name: &str| family.op == "attention" || !is_exempt(name);
+        for knob in family.knobs.iter().filter(|knob| has_code(&knob.name)) {
             let valid = valid_values(family, knob, target_of(family));
             let requests: Vec<Request> = valid.iter().map(|(_, request)| request.clone()).collect();
             let outcomes = compiler.build_many(&requests, 2, &|_, _| ());
