@@ -4,9 +4,9 @@
 //! problems, smaller problems, input classes, tolerances from the types and the length of sums, and pictures of errors.
 //!
 //! ```
+//! use family::OpFiles;
+//! use op::OpProblems as _;
 //! use warpsmith_declared::DeclaredOp;
-//! use warpsmith_family::OpFiles;
-//! use warpsmith_op::OpProblems as _;
 //!
 //! let manifest = r#"
 //! description = "y = 2 x"
@@ -38,7 +38,7 @@
 //! assert_eq!(op.problems("n70-fp16").unwrap()[0].to_string(), "n70-fp16");
 //! assert_eq!(op.problems("fp16").unwrap()[0].to_string(), "n1000-fp16");
 //! assert!(op.problems("n0").is_err());
-//! # Ok::<(), warpsmith_family::ManifestErrors>(())
+//! # Ok::<(), family::ManifestErrors>(())
 //! ```
 
 mod declaration;
