@@ -92,11 +92,6 @@ impl DeclaredOp {
         }
     }
 
-    /// What the op computes.
-    pub fn description(&self) -> &str {
-        &self.declaration.description
-    }
-
     /// The sizes of the op, as (name, description).
     pub fn size_descriptions(&self) -> impl Iterator<Item = (&str, &str)> {
         self.declaration.sizes.iter().map(|size| (size.name.as_str(), size.about.as_str()))

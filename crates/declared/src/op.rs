@@ -46,7 +46,8 @@ impl OpProblems for DeclaredOp {
         let sizes: Vec<String> = sizes.map(|(name, about)| format!("{name}: {about}.")).collect();
         let example = self.declaration.example();
         let example = example.split("; aliases").next().unwrap_or_default().replacen('a', "A", 1);
-        format!("{} {example}.", sizes.join(" ")).trim_start().to_owned()
+        let parts = [vec![format!("{}.", self.declaration.description)], sizes, vec![format!("{example}.")]];
+        parts.concat().join(" ")
     }
 
     fn suites(&self) -> Vec<SuiteText> {

@@ -322,6 +322,36 @@ fn the_families_of_the_built_in_ops_are_right_and_clean() {
     }
 }
 
+/// The codes of E4M3 have only four significant bits, so a loose tolerance would accept numbers that are a few percent off.
+#[test]
+fn a_quantiser_that_is_slightly_off_is_refused() {
+    let quotient = "scale.quotient(to_float(x[head + i]))";
+    for wrong in [format!("0.96f * {quotient}"), format!("0.94f * {quotient}"), format!("{quotient} + 0.25f")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/quantise");
+        for part in ["plain", "common"] {
+            let to = folder.path().join("quantise").join(part);
+            fs::create_dir_all(&to).unwrap();
+            for file in fs::read_dir(kernels.join(part)).unwrap().map(|file| file.unwrap()) {
+                let text = fs::read_to_string(file.path()).unwrap();
+                fs::write(to.join(file.file_name()), text.replace(quotient, &wrong)).unwrap();
+            }
+        }
+        let mut command = warpsmith();
+        command.args([
+            "check",
+            "quantise/plain",
+            "--problem",
+            "batch1-heads2-seq33-head_dim64-fp16",
+            "--kernels",
+        ]);
+        let outcome = run(command.arg(folder.path()).args(["--class", "normal", "--device", "virtual:l4"]));
+        assert_eq!(outcome.code, 1, "{wrong}\n{outcome}");
+        assert!(outcome.stdout.contains("codes: "), "{wrong}\n{outcome}");
+    }
+}
+
 #[test]
 fn the_tuned_picks_of_the_built_in_ops_can_be_used() {
     for family in [
