@@ -14,7 +14,7 @@ use crate::isa::decode::Constant;
 use crate::isa::op::Class;
 use crate::mem::window::Windows;
 use crate::mem::{Device, MemoryError, shadow};
-use crate::program::{Kernel, Module};
+use crate::program::{Kernel, LoadError, Module};
 use crate::world::{self, BlockOrder};
 
 /// A kernel with its launch configuration and arguments.
@@ -40,6 +40,14 @@ pub enum LaunchError {
     /// The module does not contain this kernel.
     #[error("module has no kernel `{0}`")]
     UnknownKernel(String),
+    /// The kernel uses something that the virtual GPU does not support. Other kernels of its module may run.
+    #[error("kernel `{kernel}` cannot run on the virtual GPU:\n{error}")]
+    Refused {
+        /// Name of the kernel.
+        kernel: String,
+        /// The instructions that are not supported, with their lines.
+        error: LoadError,
+    },
     /// The argument block has the wrong size.
     #[error("kernel `{kernel}` takes {wanted} bytes of arguments, {given} given")]
     Arguments {
@@ -88,10 +96,13 @@ pub enum LaunchError {
 impl Device {
     /// Runs a kernel until it ends, or until a fault, a trap or a limit ends it. Returns the report.
     pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
-        let kernel = launch
-            .module
-            .kernel(launch.kernel)
-            .ok_or_else(|| LaunchError::UnknownKernel(launch.kernel.to_string()))?;
+        let kernel = launch.module.kernel(launch.kernel).ok_or_else(|| {
+            let kernel = launch.kernel.to_string();
+            match launch.module.refusal(launch.kernel) {
+                Some(error) => LaunchError::Refused { kernel, error: error.clone() },
+                None => LaunchError::UnknownKernel(kernel),
+            }
+        })?;
         let threads = validate(kernel, launch, options)?;
         let addresses = self.place(launch.module)?;
         let state = self.writable_state(launch.module, &addresses);

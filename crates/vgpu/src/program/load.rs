@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::source::{SourceMap, SourceReader};
 use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
+    RefusedKernel,
 };
 use super::{flow, registers};
 use crate::isa::decode::{Callee, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
@@ -21,7 +22,8 @@ const MAX_VARIABLE_BYTES: u64 = 1 << 32;
 const MAX_FUNCTIONS: usize = 4096;
 const MAX_DIAGNOSTICS: usize = 1000;
 
-/// Parses and decodes a module, or returns all its problems.
+/// Parses and decodes a module. A kernel that cannot run is refused alone ([`Module::refused`]). If no kernel can run,
+/// returns the problems of all.
 pub fn load(text: &str) -> Result<Module, LoadError> {
     let ast = crate::ptx::parse(text).map_err(|e| LoadError {
         diagnostics: vec![Diagnostic {
@@ -35,20 +37,26 @@ pub fn load(text: &str) -> Result<Module, LoadError> {
     })?;
     let mut loader = Loader::new(&ast);
     loader.variables();
+    // Problems of the variables concern all kernels.
+    let mut problems = std::mem::take(&mut loader.diagnostics);
     let mut kernels = Vec::new();
+    let mut refused = Vec::new();
     for f in &ast.functions {
         if f.entry && f.body.is_some() {
             kernels.extend(loader.kernel(f));
+            let found = std::mem::take(&mut loader.diagnostics);
+            if !found.is_empty() {
+                refused.push(RefusedKernel { name: f.name.to_string(), error: LoadError::new(found) });
+            }
         }
     }
-    if kernels.is_empty() && loader.diagnostics.is_empty() {
+    if kernels.is_empty() && refused.is_empty() && problems.is_empty() {
         loader.report(ast::Pos { line: 1, column: 1 }, "module has no kernel (.entry)");
+        problems.append(&mut loader.diagnostics);
     }
-    if !loader.diagnostics.is_empty() {
-        let mut diagnostics = loader.diagnostics;
-        diagnostics.sort_by_key(|d| (d.line, d.column));
-        diagnostics.dedup();
-        return Err(LoadError { diagnostics });
+    if kernels.is_empty() || !problems.is_empty() {
+        problems.extend(refused.into_iter().flat_map(|kernel| kernel.error.diagnostics));
+        return Err(LoadError::new(problems));
     }
     let mut ignored: Vec<String> = ast.ignored.iter().map(|(w, _)| (*w).to_string()).collect();
     ignored.sort_unstable();
@@ -58,6 +66,7 @@ pub fn load(text: &str) -> Result<Module, LoadError> {
         target: ast.target.to_string(),
         version: ast.version,
         kernels: kernels.into(),
+        refused: refused.into(),
         variables: loader.module_variables.into(),
         sources: Arc::new(loader.sources),
         fidelity: FidelityReport { ignored_directives: ignored, ..loader.fidelity.report },
@@ -231,8 +240,8 @@ impl<'m, 'a> Loader<'m, 'a> {
         }
     }
 
+    /// Reads a kernel and all functions that it can reach. Returns `None` if one of them has a problem.
     fn kernel(&mut self, entry: &'m ast::Function<'a>) -> Option<Kernel> {
-        let before = self.diagnostics.len();
         let mut constants = ConstantPool::default();
         let mut shared = SharedLayout::default();
         // Functions that the entry can reach, in the order of their first call.
@@ -263,7 +272,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         if shared.bytes > MAX_SHARED_BYTES {
             self.report(entry.pos, "static shared memory is larger than any GPU has");
         }
-        if self.diagnostics.len() > before {
+        if !self.diagnostics.is_empty() {
             return None;
         }
         let directive = |name: &str| entry.directives.iter().find(|(d, _)| *d == name).map(|(_, n)| n);

@@ -30,6 +30,8 @@ pub struct Module {
     pub version: (u32, u32),
     /// The kernels of the module.
     pub kernels: Arc<[Kernel]>,
+    /// The kernels that use something that the virtual GPU does not support.
+    pub refused: Arc<[RefusedKernel]>,
     pub(crate) variables: Arc<[ModuleVariable]>,
     pub(crate) sources: Arc<SourceMap>,
     /// How exactly the instructions of the module run.
@@ -46,6 +48,11 @@ impl Module {
     #[must_use]
     pub fn load_again(&self) -> Module {
         Module { id: Module::next_id(), ..self.clone() }
+    }
+
+    /// Returns the problems of a refused kernel.
+    pub fn refusal(&self, name: &str) -> Option<&LoadError> {
+        self.refused.iter().find(|kernel| kernel.name == name).map(|kernel| &kernel.error)
     }
 
     /// Returns the kernel with this name.
@@ -73,7 +80,7 @@ pub struct FidelityRow {
 }
 
 /// One problem of a module.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// Line in the PTX text.
     pub line: u32,
@@ -90,10 +97,27 @@ pub struct Diagnostic {
 }
 
 /// A module that cannot run, with all its problems.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct LoadError {
     /// The problems, sorted by position.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A kernel that cannot run. Its siblings can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedKernel {
+    /// Name of the kernel.
+    pub name: String,
+    /// The problems of the kernel and of the functions that it calls.
+    pub error: LoadError,
+}
+
+impl LoadError {
+    pub(crate) fn new(mut diagnostics: Vec<Diagnostic>) -> LoadError {
+        diagnostics.sort_by_key(|d| (d.line, d.column));
+        diagnostics.dedup();
+        LoadError { diagnostics }
+    }
 }
 
 impl std::fmt::Display for LoadError {
