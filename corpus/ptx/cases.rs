@@ -68,7 +68,16 @@ fn install(root: &Path, requirements: &Path) -> Result<PathBuf, String> {
     let mut create = Command::new(interpreter);
     run(create.args(["-m", "venv"]).arg(&venv))?;
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "-r"]);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+        "-r",
+    ]);
     run(pip.arg(requirements))?;
     fs::write(&complete, wanted).map_err(|error| error.to_string())?;
     Ok(python)
@@ -96,7 +105,8 @@ fn make(root: &Path, scripts: &Path, python: &Path) -> Result<PathBuf, String> {
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("cannot start {:?}: {error}", command.get_program()))?;
+    let output =
+        command.output().map_err(|error| format!("cannot start {:?}: {error}", command.get_program()))?;
     if output.status.success() {
         return Ok(());
     }
@@ -111,8 +121,7 @@ impl Case {
         let json: Value = serde_json::from_str(&text).expect("a case in JSON");
         let folder = file.parent().expect("a folder");
         let text = |value: &Value| value.as_str().expect("text").to_owned();
-        let extents =
-            |value: &Value| std::array::from_fn(|i| value[i].as_u64().expect("an extent") as u32);
+        let extents = |value: &Value| std::array::from_fn(|i| value[i].as_u64().expect("an extent") as u32);
         let path = |value: &Value| value.as_str().map(|name| folder.join(name));
         let arguments = json["arguments"].as_array().expect("arguments").iter().map(|row| Argument {
             role: text(&row["role"]),
@@ -157,7 +166,8 @@ impl Argument {
             "f32" => (value.as_f64().expect("a number") as f32).to_le_bytes().to_vec(),
             "f64" => value.as_f64().expect("a number").to_le_bytes().to_vec(),
             _ => {
-                let bits = value.as_i64().map_or_else(|| value.as_u64().expect("an integer"), i64::cast_unsigned);
+                let bits =
+                    value.as_i64().map_or_else(|| value.as_u64().expect("an integer"), i64::cast_unsigned);
                 bits.to_le_bytes()[..self.size()].to_vec()
             }
         }

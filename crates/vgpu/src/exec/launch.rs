@@ -93,18 +93,29 @@ pub enum LaunchError {
     Memory(#[from] MemoryError),
 }
 
-impl Device {
-    /// Runs a kernel until it ends, or until a fault, a trap or a limit ends it. Returns the report.
-    pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
-        let kernel = launch.module.kernel(launch.kernel).ok_or_else(|| {
-            let kernel = launch.kernel.to_string();
-            match launch.module.refusal(launch.kernel) {
+impl<'a> Launch<'a> {
+    /// The kernel to run.
+    fn kernel(&self) -> Result<&'a Kernel, LaunchError> {
+        self.module.kernel(self.kernel).ok_or_else(|| {
+            let kernel = self.kernel.to_string();
+            match self.module.refusal(self.kernel) {
                 Some(error) => LaunchError::Refused { kernel, error: error.clone() },
                 None => LaunchError::UnknownKernel(kernel),
             }
-        })?;
+        })
+    }
+}
+
+impl Device {
+    /// Runs a kernel until it ends, or until a fault, a trap or a limit ends it. Returns the report.
+    pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
+        let kernel = launch.kernel()?;
         let threads = validate(kernel, launch, options)?;
         let addresses = self.place(launch.module)?;
+        if kernel.uses_heap {
+            self.provide_heap()?;
+        }
+        let workspace = if kernel.synchronises_grid { self.provide_workspace()? } else { 0 };
         let state = self.writable_state(launch.module, &addresses);
         let mut params = launch.args.to_vec();
         params.resize((kernel.param_bytes as usize).next_multiple_of(16), 0);
@@ -128,8 +139,11 @@ impl Device {
                 .clamp(1, 1024) as usize,
         )
         .max(1);
-        let allocations: Vec<(u64, u64)> =
-            if checked { regions.iter().map(|r| (r.address, r.bytes)).collect() } else { Vec::new() };
+        let allocations: Vec<(u64, u64)> = if checked {
+            regions.iter().map(|r| (r.address, r.bytes)).chain(self.heap_range()).collect()
+        } else {
+            Vec::new()
+        };
         let world = options.world;
         let grid_id = world.grid_id.wrapping_add(self.launches);
         let resident_limit = options.limits.resident(threads, shared_bytes);
@@ -147,6 +161,7 @@ impl Device {
             blocks,
             shared_bytes,
             dynamic_shared: launch.shared,
+            workspace,
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
             constants: constants(kernel, &addresses, &self.windows, grid_id),

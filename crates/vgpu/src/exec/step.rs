@@ -395,6 +395,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.halt(Kind::Trap, mask, || text);
                 Next::Halt
             }
+            Op::Malloc => {
+                self.malloc(inst, mask);
+                Next::Continue
+            }
+            Op::Free => {
+                self.free(inst, mask);
+                Next::Continue
+            }
+            Op::GridWorkspace { high } => self.grid_workspace(inst, *high, mask),
             Op::Nanosleep => Next::YieldAfter,
             Op::Barrier { .. } => self.barrier(inst, mask),
             Op::WarpSync => self.warp_sync(inst, mask),

@@ -284,7 +284,11 @@ impl<'m, 'a> Loader<'m, 'a> {
         let cluster = directive(".reqnctapercluster").map(dims).filter(|c| c.iter().all(|d| *d > 0));
         let max_threads =
             directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
+        let has =
+            |wanted: fn(&Op) -> bool| functions.iter().flat_map(|f| &f.insts).any(|inst| wanted(&inst.op));
         Some(Kernel {
+            uses_heap: has(|op| matches!(op, Op::Malloc | Op::Free)),
+            synchronises_grid: has(|op| matches!(op, Op::GridWorkspace { .. })),
             name: entry.name.to_string(),
             params,
             param_bytes,

@@ -182,6 +182,10 @@ pub struct Kernel {
     pub required_threads: Option<[u32; 3]>,
     /// Cluster shape of `.reqnctapercluster`, if given.
     pub cluster: Option<[u32; 3]>,
+    /// Whether the kernel calls `malloc` or `free`.
+    pub(crate) uses_heap: bool,
+    /// Whether the kernel reads the address of the grid's workspace, as `grid.sync` does.
+    pub(crate) synchronises_grid: bool,
     pub(crate) functions: Vec<Function>,
     pub(crate) constants: Vec<(Class, Constant, u32)>,
     pub(crate) constant_units: u32,

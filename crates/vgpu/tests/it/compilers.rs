@@ -46,10 +46,7 @@ fn run(case: &Case, checks: Checks, threads: usize) -> Result<(), String> {
     };
     let report = device.launch(&launch, &options).map_err(|error| error.to_string())?;
     if let Some(finding) = report.findings.iter().find(|finding| finding.severity != Severity::Note) {
-        return Err(format!(
-            "{} at line {}: {}",
-            finding.kind, finding.place.ptx_line, finding.message
-        ));
+        return Err(format!("{} at line {}: {}", finding.kind, finding.place.ptx_line, finding.message));
     }
     for (n, (argument, buffer)) in case.arguments.iter().zip(&buffers).enumerate() {
         let Some(buffer) = buffer else { continue };

@@ -164,7 +164,10 @@ fn an_unsupported_instruction_refuses_only_the_kernels_that_reach_it() {
     assert!(device.launch(&launch, &Options::default()).is_ok());
     let broken = Launch { kernel: "broken", ..launch };
     let error = device.launch(&broken, &Options::default()).expect_err("a kernel that cannot run");
-    assert!(matches!(&error, LaunchError::Refused { error, .. } if error.diagnostics[0].line == 5), "{error}");
+    assert!(
+        matches!(&error, LaunchError::Refused { error, .. } if error.diagnostics[0].line == 5),
+        "{error}"
+    );
     let text = error.to_string();
     assert!(text.contains("`broken`") && text.contains("`wibble.u32`"), "{text}");
 }
