@@ -105,8 +105,9 @@ fn make(root: &Path, scripts: &Path, python: &Path) -> Result<PathBuf, String> {
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let output =
-        command.output().map_err(|error| format!("cannot start {:?}: {error}", command.get_program()))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
     if output.status.success() {
         return Ok(());
     }
