@@ -308,8 +308,8 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    /// Decodes `createpolicy`. A policy affects only speed, but it is a value: a kernel may store it or pass it on. The
-    /// values are those that hardware uses for the whole fraction.
+    /// Decodes `createpolicy`. A policy affects only speed, but it is a value that a kernel may store or pass on. Its
+    /// encoding is not documented; here each priority has its own.
     fn create_policy(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         self.pipe = Pipe::Integer;
         let form = m.take_of(&[("fractional", 0), ("range", 1), ("cvt", 2)]);

@@ -393,11 +393,46 @@ struct BodyReader<'b, 'a> {
     problems: Vec<LoadProblem>,
 }
 
+/// The names of the shared memory that the system reserves for itself and for libraries, with offsets in it.
+/// Cooperative groups of several warps use part 1.
+const RESERVED_SHARED: &[(&str, u32)] = &[
+    ("%reserved_smem_offset_begin", 0),
+    ("%reserved_smem_offset_0", 0),
+    ("%reserved_smem_offset_1", 512),
+    ("%reserved_smem_offset_cap", RESERVED_SHARED_BYTES),
+    ("%reserved_smem_offset_end", RESERVED_SHARED_BYTES),
+];
+const RESERVED_SHARED_BYTES: u32 = 1024;
+
 impl<'a> BodyReader<'_, 'a> {
+    /// Gives a function that uses reserved shared memory a variable in its place.
+    fn declare_reserved_shared(&mut self, f: &ast::Function<'a>) {
+        let is_reserved = |operand: &ast::Operand<'_>| {
+            matches!(operand, ast::Operand::Name { name, .. } if name.starts_with("%reserved_smem_offset_"))
+        };
+        let uses = f.body.iter().flatten().any(|statement| {
+            matches!(statement, Statement::Instruction(i) if i.operands.iter().any(is_reserved))
+        });
+        if !uses {
+            return;
+        }
+        let name = "reserved shared memory";
+        let at = *self.shared.offsets.entry(name).or_insert_with(|| {
+            let at = self.shared.bytes.next_multiple_of(16);
+            self.shared.bytes = at + u64::from(RESERVED_SHARED_BYTES);
+            self.shared.named.push((at as u32, RESERVED_SHARED_BYTES, name.to_string()));
+            at as u32
+        });
+        for (name, offset) in RESERVED_SHARED {
+            self.decoder.declare_outer(name, Entity::Shared { offset: at + offset });
+        }
+    }
+
     /// Reads declarations and instructions. Returns the registers of a device function's parameters.
     fn read(&mut self, module: &ast::Module<'a>, f: &ast::Function<'a>) -> Vec<Slot> {
         // Declares the names of the module, then the names of the function.
         declare_module_variables(module, &mut self.decoder, self.shared, &mut self.problems);
+        self.declare_reserved_shared(f);
         let parameters = declare_parameters(f, &mut self.decoder, &mut self.problems);
         // A branch table may be declared before or after its use.
         for s in f.body.iter().flatten() {
