@@ -8,7 +8,7 @@ use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
     RefusedKernel,
 };
-use super::{flow, registers};
+use super::{RESERVED_SHARED_BYTES, flow, registers};
 use crate::isa::decode::{Callee, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
 use crate::isa::types::Ty;
@@ -301,6 +301,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             constant_units: constants.units,
             dynamic_shared: dynamic as u32,
             targets,
+            reserved_shared: shared.offsets.get(RESERVED_SHARED_NAME).copied(),
             shared_variables: shared.named,
         })
     }
@@ -402,23 +403,22 @@ const RESERVED_SHARED: &[(&str, u32)] = &[
     ("%reserved_smem_offset_cap", RESERVED_SHARED_BYTES),
     ("%reserved_smem_offset_end", RESERVED_SHARED_BYTES),
 ];
-const RESERVED_SHARED_BYTES: u32 = 1024;
+const RESERVED_SHARED_NAME: &str = "reserved shared memory";
 
 impl<'a> BodyReader<'_, 'a> {
     /// Gives a function that uses reserved shared memory a variable in its place.
     fn declare_reserved_shared(&mut self, f: &ast::Function<'a>) {
-        let is_reserved = |operand: &ast::Operand<'_>| {
-            matches!(operand, ast::Operand::Name { name, .. } if name.starts_with("%reserved_smem_offset_"))
-        };
-        let uses = f.body.iter().flatten().any(|statement| {
-            matches!(statement, Statement::Instruction(i) if i.operands.iter().any(is_reserved))
-        });
+        let is_reserved = |operand: &ast::Operand<'_>| matches!(operand, ast::Operand::Name { name, .. } if name.starts_with("%reserved_smem_offset_"));
+        let uses = f.body.iter().flatten().any(
+            |statement| matches!(statement, Statement::Instruction(i) if i.operands.iter().any(is_reserved)),
+        );
         if !uses {
             return;
         }
-        let name = "reserved shared memory";
+        let name = RESERVED_SHARED_NAME;
         let at = *self.shared.offsets.entry(name).or_insert_with(|| {
-            let at = self.shared.bytes.next_multiple_of(16);
+            // Whole units of the block's memory, so that it is easy to clear.
+            let at = self.shared.bytes.next_multiple_of(128);
             self.shared.bytes = at + u64::from(RESERVED_SHARED_BYTES);
             self.shared.named.push((at as u32, RESERVED_SHARED_BYTES, name.to_string()));
             at as u32

@@ -210,9 +210,14 @@ pub struct Kernel {
     pub(crate) dynamic_shared: u32,
     /// Targets of calls through pointers: address and function.
     pub(crate) targets: Vec<(u64, u32)>,
+    /// Offset of the shared memory that the system reserves, if the kernel uses it. It starts with zeros.
+    pub(crate) reserved_shared: Option<u32>,
     /// Named shared variables, for findings: offset, bytes, name.
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
 }
+
+/// Bytes of shared memory that the system reserves in each block.
+pub(crate) const RESERVED_SHARED_BYTES: u32 = 1024;
 
 #[derive(Debug)]
 pub struct Function {
