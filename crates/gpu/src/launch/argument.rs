@@ -277,7 +277,8 @@ fn tensor_role(text: &str) -> Result<Role, String> {
 }
 
 fn is_name(text: &str) -> bool {
-    let identifier = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    // A variable of a namespace is called `n::table`.
+    let identifier = text.replace("::", "_").chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && text.chars().next().is_some_and(|c| !c.is_ascii_digit());
     identifier && text != "bytes" && text.parse::<Dtype>().is_err()
 }

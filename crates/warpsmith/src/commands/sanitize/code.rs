@@ -155,10 +155,11 @@ fn no_such_kernel(error: &BuildError, instances: &[String], names: &[&str]) -> O
     let error = kernel_name::unknown(named, names);
     Some(if template && !named.contains('<') {
         error.hint(format!("if it is a template, name its arguments: --kernel '{named}<float>'"))
+    } else if names.is_empty() || named.contains('<') {
+        let reason = diagnostics.first().map_or(String::new(), |it| it.message.clone());
+        error.hint(format!("the compiler says: {reason}"))
     } else {
-        let reason =
-            diagnostics.first().map_or(String::new(), |it| format!("the compiler says: {}", it.message));
-        error.hint(reason)
+        error
     })
 }
 
