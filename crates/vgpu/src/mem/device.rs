@@ -225,9 +225,10 @@ impl Device {
     }
 
     /// Places later allocations, and the windows of shared and local memory, according to another world. Existing
-    /// allocations keep their addresses.
+    /// allocations keep their addresses. The heap of `malloc` is empty again, as after a reset.
     pub fn move_to(&mut self, world: World) {
         self.world = world;
+        self.heap = None;
         self.above = world.memory;
         self.below = world.memory.saturating_sub(GUARD);
         let mut shared = world.shared_window;

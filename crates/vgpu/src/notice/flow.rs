@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Names, Notice, Words};
+use super::{HEAP, HEAP_NAME, Names, Notice, Words};
 use crate::ptx::ast::{Function, Init, Instruction, Module, Operand, Space, Statement, Variable};
 
 /// Instructions that write no register.
@@ -159,6 +159,8 @@ struct Scan<'m, 'a> {
     written: Set,
     escaped: Set,
     stores_through_memory: bool,
+    /// The kernel calls `malloc`.
+    uses_heap: bool,
     tested: Set,
     tested_lines: Vec<u32>,
     absolute_lines: Vec<u32>,
@@ -195,6 +197,7 @@ impl<'m, 'a> Scan<'m, 'a> {
             written: 0,
             escaped: 0,
             stores_through_memory: false,
+            uses_heap: false,
             tested: 0,
             tested_lines: Vec::new(),
             absolute_lines: Vec::new(),
@@ -665,6 +668,7 @@ impl<'m, 'a> Scan<'m, 'a> {
             let known = call.function.is_some_and(|name| {
                 self.functions.contains_key(name) || matches!(name, "vprintf" | "__assertfail")
             });
+            self.uses_heap |= !known && call.function == Some(HEAP);
             if !known {
                 for argument in &call.arguments {
                     self.escaped |= self.values[*argument].origins();
@@ -772,6 +776,9 @@ impl<'m, 'a> Scan<'m, 'a> {
             if number.is_some_and(|n| writable & bit(*n) != 0) {
                 variables.add(name);
             }
+        }
+        if self.uses_heap {
+            variables.add(HEAP_NAME);
         }
         if !variables.0.is_empty() {
             notices.push(Notice::WritableVariables { names: variables.0 });

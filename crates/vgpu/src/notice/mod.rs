@@ -23,7 +23,8 @@ pub enum Notice {
         /// The registers that the kernel reads.
         registers: Vec<String>,
     },
-    /// The module has variables in global memory that the kernel can write. They keep their values between launches.
+    /// The module has variables in global memory that the kernel can write, or the kernel calls `malloc`. Variables and
+    /// the heap keep their values between launches.
     WritableVariables {
         /// Names of the variables.
         names: Vec<String>,
@@ -118,6 +119,10 @@ pub fn notices_in_ptx(ptx: &str, kernel: &str) -> Vec<Notice> {
         Err(error) => text::scan(ptx, error.to_string()),
     }
 }
+
+/// The function whose memory keeps its contents between launches, and the name of this memory in notices.
+const HEAP: &str = "malloc";
+const HEAP_NAME: &str = "the heap of malloc";
 
 const CLOCKS: [&str; 6] =
     ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"];

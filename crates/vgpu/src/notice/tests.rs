@@ -258,3 +258,19 @@ fn a_notice_survives_json() {
     assert_eq!(text, r#"{"notice":"tests-pointer","parameters":["a"],"lines":[3]}"#);
     assert_eq!(serde_json::from_str::<Notice>(&text).expect("deserialises"), notice);
 }
+
+#[test]
+fn memory_from_malloc_is_state() {
+    let top = ".extern .func (.param .b64 r) malloc (.param .b64 n);";
+    let body = "
+    {
+    .param .b64 p0;
+    .param .b64 ret;
+    st.param.b64 [p0], 16;
+    call.uni (ret), malloc, (p0);
+    ld.param.b64 %rd9, [ret];
+    }";
+    let heap = [Notice::WritableVariables { names: vec!["the heap of malloc".to_string()] }];
+    assert_eq!(notices_of_kernel(top, body), heap);
+    assert_eq!(notices_of_kernel(top, ""), []);
+}

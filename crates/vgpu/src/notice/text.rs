@@ -1,6 +1,6 @@
 //! Notices of text that cannot be parsed: a search word by word over the whole text.
 
-use super::{Names, Notice, Words};
+use super::{HEAP, HEAP_NAME, Names, Notice, Words};
 
 pub fn scan(ptx: &str, reason: String) -> Vec<Notice> {
     let mut words = Words::default();
@@ -10,6 +10,9 @@ pub fn scan(ptx: &str, reason: String) -> Vec<Notice> {
         let parts = code.split(|c: char| !(c.is_ascii_alphanumeric() || "_$%.:".contains(c)));
         for word in parts.filter(|word| !word.is_empty()) {
             words.register(word);
+            if word == HEAP {
+                variables.add(HEAP_NAME);
+            }
             if let Some((opcode, modifiers)) = word.split_once('.')
                 && !opcode.is_empty()
             {
