@@ -375,14 +375,14 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// The register that a register is a copy of.
+    /// The register, constant or special register that a register is a copy of.
     fn root(&self, slot: Slot) -> Slot {
         let mut at = slot;
         for _ in 0..8 {
             let Some(inst) = self.definition(at).map(|d| &self.code.insts[d]) else { break };
             let copies = matches!(inst.op, Op::Lane { flow: Flow::Copy, .. }) && guard(inst).is_none();
             match inst.sources() {
-                [from, ..] if copies && from.is_frame() => at = *from,
+                [from, ..] if copies => at = *from,
                 _ => break,
             }
         }
@@ -390,6 +390,7 @@ impl<'a> Analysis<'a> {
     }
 
     fn constant(&self, slot: Slot) -> Option<u64> {
+        let slot = self.root(slot);
         if slot.is_none() || slot.base() != Base::Const as usize {
             return None;
         }
