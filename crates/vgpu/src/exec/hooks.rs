@@ -7,7 +7,7 @@ use crate::check::race;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 use crate::lanes::lanes;
-use crate::program::facts::{Fact, Varies};
+use crate::program::facts::{AfterAtomic, Fact, Varies};
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Tells the race checker about an access before it happens. `values` are the registers that a store writes.
@@ -345,7 +345,7 @@ impl<A: PartialEq> race::StoredValues for Stored<'_, A> {
         own.identity != 0 && own.identity == self.fact(earlier.pc).identity && !own.varies.has(varies)
     }
 
-    fn follows_atomic(&self) -> bool {
+    fn after_atomic(&self) -> AfterAtomic {
         self.fact(self.pc).after_atomic
     }
 }

@@ -65,6 +65,16 @@ pub enum Seed {
     InHeader,
 }
 
+/// Whether a store is made only after the thread has seen the result of an atomic at the same address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterAtomic {
+    No,
+    Yes,
+    /// The thread has seen the result of an atomic or of another strong read, perhaps of another address.
+    #[default]
+    Perhaps,
+}
+
 /// What is known about a load or a store. For a store, about the stored value; for a load, about the loaded value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fact {
@@ -73,8 +83,8 @@ pub struct Fact {
     pub same_lanes: u8,
     /// Two stores with equal identities store the same value, as far as the value does not vary. Zero is unknown.
     pub identity: u64,
-    /// The store is made only after a thread has seen the result of an atomic or of another strong read.
-    pub after_atomic: bool,
+    /// Whether the store is made only after the thread has seen the result of an atomic at the same address.
+    pub after_atomic: AfterAtomic,
     /// A loop ends by the value of this load.
     pub polls: bool,
     pub seed: Seed,
@@ -85,7 +95,7 @@ impl Fact {
         varies: Varies::EVERYTHING,
         same_lanes: 0,
         identity: 0,
-        after_atomic: true,
+        after_atomic: AfterAtomic::Perhaps,
         polls: false,
         seed: Seed::No,
     };
@@ -137,6 +147,7 @@ pub fn analyse(code: &Code<'_>) -> Vec<Fact> {
     }
     let mut analysis = Analysis::new(code);
     analysis.settle();
+    analysis.find_atomics();
     let identities = analysis.identities();
     let mut facts: Vec<Fact> = (0..code.insts.len()).map(|at| analysis.fact(at, &identities)).collect();
     analysis.mark_polls(&mut facts);
@@ -155,6 +166,8 @@ struct Analysis<'a> {
     reached: Vec<Varies>,
     /// A value that varies with an atomic was stored to shared memory.
     shared_atomic: bool,
+    /// The addresses of the atomics: register and offset.
+    atomics: Vec<(Slot, i32)>,
 }
 
 fn guard(inst: &Inst) -> Option<usize> {
@@ -185,6 +198,18 @@ impl<'a> Analysis<'a> {
             values,
             reached: vec![Varies::NOTHING; code.blocks.len()],
             shared_atomic: false,
+            atomics: Vec::new(),
+        }
+    }
+
+    fn find_atomics(&mut self) {
+        for inst in self.code.insts {
+            if let Op::Atom { access, .. } = &inst.op {
+                let address = (self.root(inst.sources()[0]), access.offset);
+                if !self.atomics.contains(&address) && self.atomics.len() < MAX_FOLLOWED {
+                    self.atomics.push(address);
+                }
+            }
         }
     }
 
@@ -460,7 +485,15 @@ impl<'a> Analysis<'a> {
                     varies: value.varies,
                     same_lanes: value.same_lanes,
                     identity: hash.finish() | 1,
-                    after_atomic: !self.code.is_entry || when.has(Varies::ATOMIC),
+                    after_atomic: if !self.code.is_entry {
+                        AfterAtomic::Perhaps
+                    } else if !when.has(Varies::ATOMIC) {
+                        AfterAtomic::No
+                    } else if self.atomics.contains(&(self.root(inst.sources()[0]), access.offset)) {
+                        AfterAtomic::Yes
+                    } else {
+                        AfterAtomic::Perhaps
+                    },
                     ..Fact::UNKNOWN
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::event::{EarlierStore, Op, StoredValues, Strength};
 use super::stamp::Stamp;
+use crate::program::facts::AfterAtomic;
 
 /// Two unordered accesses that race.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +78,16 @@ pub fn agree(
     plain(first)
         && plain(own)
         && values.agrees(own.lane(), EarlierStore { pc: first.pc(), same_block, sibling })
+}
+
+/// Whether a weak write is ordered after the strong accesses of other threads, because its thread has seen their result.
+/// If the program text does not decide it, `saw` tells whether the thread has accessed the word strongly.
+pub fn is_witnessed(values: &dyn StoredValues, saw: impl FnOnce() -> bool) -> bool {
+    match values.after_atomic() {
+        AfterAtomic::Yes => true,
+        AfterAtomic::No => false,
+        AfterAtomic::Perhaps => saw(),
+    }
 }
 
 /// The layout of the shared-memory offsets of the lanes of a warp. An inactive lane counts as the first active lane.

@@ -2,6 +2,7 @@
 
 pub use crate::isa::op::Order;
 pub use crate::isa::types::Scope;
+use crate::program::facts::AfterAtomic;
 
 /// What an access does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,8 +99,8 @@ pub struct EarlierStore {
 pub trait StoredValues {
     /// Whether the lane stores the same value as an earlier store, whatever the contents of memory are.
     fn agrees(&self, lane: usize, earlier: EarlierStore) -> bool;
-    /// Whether the store is made only after the result of an atomic was seen.
-    fn follows_atomic(&self) -> bool;
+    /// Whether the store is made only after the result of an atomic at the same address was seen.
+    fn after_atomic(&self) -> AfterAtomic;
 }
 
 /// The [`StoredValues`] of accesses whose values are not compared.
@@ -110,8 +111,8 @@ impl StoredValues for Differs {
     fn agrees(&self, _: usize, _: EarlierStore) -> bool {
         false
     }
-    fn follows_atomic(&self) -> bool {
-        true
+    fn after_atomic(&self) -> AfterAtomic {
+        AfterAtomic::Perhaps
     }
 }
 

@@ -20,7 +20,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::conflict::{Clash, Conflict, Conflicts, agree, clash};
+use super::conflict::{Clash, Conflict, Conflicts, agree, clash, is_witnessed};
 use super::event::{Op, StoredValues, Strength};
 use super::flags::Flags;
 use super::stamp::{Stamp, TIME};
@@ -646,10 +646,9 @@ impl Fine {
         let last = Self::get(&self.writes, g);
         let strong_read = |r: Record| !r.is_none() && r.stamp.strength() != Strength::Weak && ordered(r);
         let seen = self.reads.iter().any(|reads| strong_read(Self::get(reads, g)));
-        let witnessed = own.stamp.op() == Op::Write
-            && own.stamp.strength() == Strength::Weak
-            && values.follows_atomic()
-            && (last.stamp.op() == Op::Atomic && ordered(last) || seen);
+        let weak_write = own.stamp.op() == Op::Write && own.stamp.strength() == Strength::Weak;
+        let saw = || last.stamp.op() == Op::Atomic && ordered(last) || seen;
+        let witnessed = weak_write && is_witnessed(values, saw);
         // A thread that polled a flag and then sets it is ordered after the flag's writers.
         let polled = own.stamp.is_volatile() && seen;
         for first in [Self::get(&self.also, g), last] {

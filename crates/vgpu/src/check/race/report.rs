@@ -137,9 +137,11 @@ impl std::fmt::Display for Side {
 
 impl RaceReport {
     /// Returns the access that the finding is about, its lanes, and the other access. Which of two blocks came first
-    /// depends on the order of the blocks, so the finding is always about the block with the higher number.
+    /// depends on the order of the blocks, so the finding is about the instruction that comes later in the program. If
+    /// both are the same instruction, it is about the block with the higher number.
     pub fn sides(&self) -> (&Side, u32, &Side) {
-        if self.first.block > self.second.block {
+        let apart = self.first.block != self.second.block;
+        if apart && (self.first.pc, self.first.block) > (self.second.pc, self.second.block) {
             (&self.first, 1 << self.first.lane, &self.second)
         } else {
             (&self.second, self.lanes, &self.first)

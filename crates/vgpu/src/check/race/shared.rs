@@ -17,7 +17,7 @@
 use std::ops::RangeInclusive;
 
 use super::agent_reads::is_generic;
-use super::conflict::{AccessPattern, Clash, Conflict, Conflicts, Shape, agree, clash};
+use super::conflict::{AccessPattern, Clash, Conflict, Conflicts, Shape, agree, clash, is_witnessed};
 use super::event::{Op, Ranges, StoredValues, Strength};
 use super::readers::{READER, Readers};
 use super::stamp::{Stamp, THREAD, TIME, WHO};
@@ -736,11 +736,12 @@ impl SharedShadow {
             let also = self.also.get(g).copied().unwrap_or_default();
             let mut kept = Stamp::NONE;
             // See `Fine::write`: a strong access that saw the strong writes orders them before a weak write.
-            let witnessed = own.op() == Op::Write
-                && own.strength() == Strength::Weak
-                && values.follows_atomic()
-                && (last.op() == Op::Atomic && cx.is_ordered(last, lane)
-                    || read && self.readers.read_strongly(g, warp, lane));
+            let weak_write = own.op() == Op::Write && own.strength() == Strength::Weak;
+            let saw = || {
+                last.op() == Op::Atomic && cx.is_ordered(last, lane)
+                    || read && self.readers.read_strongly(g, warp, lane)
+            };
+            let witnessed = weak_write && is_witnessed(values, saw);
             // A thread that polled a flag and then sets it is ordered after the flag's writers.
             let polled = own.is_volatile() && read && self.readers.read_strongly(g, warp, lane);
             for first in [also, last] {

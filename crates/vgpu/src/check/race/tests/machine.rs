@@ -1,6 +1,7 @@
 //! Drives a few blocks by hand: threads by number, addresses in words.
 
 use super::super::*;
+use crate::program::facts::AfterAtomic;
 
 /// Address of the global words.
 const GLOBAL: u64 = 0x10_0000;
@@ -30,8 +31,8 @@ impl StoredValues for Fixed {
     fn agrees(&self, _: usize, _: EarlierStore) -> bool {
         self.0
     }
-    fn follows_atomic(&self) -> bool {
-        true
+    fn after_atomic(&self) -> AfterAtomic {
+        AfterAtomic::Perhaps
     }
 }
 
