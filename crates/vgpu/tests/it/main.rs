@@ -11,5 +11,6 @@ mod files;
 mod hopper;
 mod hostile;
 mod state;
+mod verdicts;
 mod waits;
 mod world;
