@@ -2,7 +2,7 @@
 // warpsmith: --arch sm_80 --kernel dropout --grid 1 --block 64 --shared 0
 // warpsmith: --arg x=f32[203]=normal(2) --arg keep=f32[203]=uniform(4) --arg y=out,f32[203] --arg n=i32=203
 
-extern "C" __global__ void dropout(const float* x, const float* keep, float* y, int n) 
+extern "C" __global__ void dropout(const float* x, const float* keep, float* y, int n)
 {
     const int t = threadIdx.x;
     if (t < n / 4)

@@ -308,6 +308,17 @@ impl<'a> Analysis<'a> {
         let sources = inst.sources();
         let everything = self.joined(sources);
         match &inst.op {
+            // The number of the warp, or of its first thread. Lanes of a warp have different ones only if rows of the
+            // block end inside a warp.
+            Op::Lane { flow: Flow::Shr, imm: 5.., .. } if self.is_thread_number(sources[0]) => {
+                Value { same_lanes: ALL_LANES, ..everything }
+            }
+            Op::Lane { flow: Flow::And, .. }
+                if self.is_thread_number(sources[0])
+                    && self.constant(sources[1]).is_some_and(|mask| mask & 31 == 0) =>
+            {
+                Value { same_lanes: ALL_LANES, ..everything }
+            }
             Op::Lane { .. } => {
                 Value { same_lanes: everything.same_lanes | self.butterfly(sources), ..everything }
             }
@@ -387,6 +398,11 @@ impl<'a> Analysis<'a> {
         let Op::Shuffle { mode: ShflMode::Bfly } = shuffle.op else { return None };
         let distance = self.constant(shuffle.sources()[1])?;
         (self.root(shuffle.sources()[0]) == self.root(own)).then_some(distance as u8 & ALL_LANES)
+    }
+
+    fn is_thread_number(&self, slot: Slot) -> bool {
+        let root = self.root(slot);
+        root.is_special() && SPECIALS.get(root.index()) == Some(&"%tid.x")
     }
 
     /// The only definition of a register.
