@@ -75,6 +75,7 @@ impl Block {
         core.shared.resize(units, Unit([contents; 32]));
         if P::CHECK {
             core.races.start(index as u32, grid.block_threads, grid.shared_bytes);
+            core.races.set_facts(&grid.kernel.facts);
             core.shared_shadow.clear();
             core.shared_shadow.resize(units * 128, shadow::NEVER);
         }
@@ -104,6 +105,7 @@ impl Block {
             w.flight.clear();
             w.cluster_phase = [0; 32];
             w.fragments.clear();
+            w.passed.clear();
             w.passed_over = 0;
             w.chain = 0;
             w.switches = 0;

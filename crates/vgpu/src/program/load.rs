@@ -1,15 +1,16 @@
 //! Converts PTX text to a [`Module`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::facts::{self, Code, Fact};
 use super::source::{SourceMap, SourceReader};
 use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
     RefusedKernel,
 };
 use super::{RESERVED_SHARED_BYTES, flow, registers};
-use crate::isa::decode::{Callee, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
+use crate::isa::decode::{Callee, Constant, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
 use crate::isa::types::Ty;
 use crate::mem::window;
@@ -247,6 +248,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         // Functions that the entry can reach, in the order of their first call.
         let mut order: Vec<&'m ast::Function<'a>> = vec![entry];
         let mut functions: Vec<Function> = Vec::new();
+        let mut facts = Vec::new();
         let mut next = 0;
         while next < order.len() {
             let f = order[next];
@@ -254,7 +256,9 @@ impl<'m, 'a> Loader<'m, 'a> {
                 self.report(f.pos, "too many functions");
                 return None;
             }
-            functions.push(self.function(f, next == 0, &mut constants, &mut shared, &mut order));
+            let (function, known) = self.function(f, next == 0, &mut constants, &mut shared, &mut order);
+            functions.push(function);
+            facts.extend(known);
             next += 1;
         }
         let targets = order
@@ -303,6 +307,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             targets,
             reserved_shared: shared.offsets.get(RESERVED_SHARED_NAME).copied(),
             shared_variables: shared.named,
+            facts: facts.into(),
         })
     }
 
@@ -313,7 +318,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         constants: &mut ConstantPool,
         shared: &mut SharedLayout<'a>,
         order: &mut Vec<&'m ast::Function<'a>>,
-    ) -> Function {
+    ) -> (Function, Vec<Fact>) {
         let label_refs: HashMap<&'a str, &str> = self.labels.iter().map(|(l, s)| (*l, s.as_str())).collect();
         let by_name = &self.by_name;
         let mut callees = |name: &str| {
@@ -356,12 +361,13 @@ impl<'m, 'a> Loader<'m, 'a> {
                 self.report_at(pos, message, instruction, Some(f.name), loc);
             }
             // Continue with an empty body, so that problems of other functions are reported too.
-            return Function::empty();
+            return (Function::empty(), vec![Fact::UNKNOWN]);
         }
-        let mut function = Function::from_instructions(insts, metas, &registers, parameters);
+        let (mut function, facts) =
+            Function::from_instructions(insts, metas, &registers, parameters, &constants.entries, entry);
         function.return_words = returns.len() as u32;
         function.local_bytes = (local.bytes as u32).next_multiple_of(16);
-        function
+        (function, facts)
     }
 }
 
@@ -482,20 +488,43 @@ impl<'a> BodyReader<'_, 'a> {
 }
 
 impl Function {
-    /// Divides instructions into blocks and allocates their registers.
+    /// Divides instructions into blocks, analyses their values and allocates their registers.
     fn from_instructions(
         mut insts: Vec<Inst>,
         metas: Vec<Meta>,
         registers: &[(Class, u32)],
         mut params: Vec<Slot>,
-    ) -> Function {
+        constants: &[(Class, Constant, u32)],
+        is_entry: bool,
+    ) -> (Function, Vec<Fact>) {
         let blocks = flow::split(&mut insts);
+        let facts = facts::analyse(&Code {
+            insts: &insts,
+            metas: &metas,
+            blocks: &blocks,
+            registers: registers.len(),
+            params: &params,
+            constants,
+            is_entry,
+        });
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
         let mut block_of = vec![0u32; insts.len()];
         for (b, block) in blocks.iter().enumerate() {
             block_of[block.start as usize..block.end as usize].fill(b as u32);
         }
-        Function { insts, metas, blocks, block_of, frame, params, return_words: 0, local_bytes: 0, first: 0 }
+        let function = Function {
+            insts,
+            metas,
+            blocks,
+            block_of,
+            frame,
+            params,
+            return_words: 0,
+            local_bytes: 0,
+            first: 0,
+            reachable: OnceLock::new(),
+        };
+        (function, facts)
     }
 
     /// A function that ends at once.
@@ -510,6 +539,7 @@ impl Function {
             return_words: 0,
             local_bytes: 0,
             first: 0,
+            reachable: OnceLock::new(),
         }
     }
 }

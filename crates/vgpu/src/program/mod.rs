@@ -1,12 +1,14 @@
 //! A loaded module: kernels that are ready to run.
 
+mod control;
+pub mod facts;
 pub mod flow;
 mod load;
 pub mod registers;
 pub mod source;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ pub use load::load;
 pub use source::{SourceFrame, SourceMap};
 
 use crate::isa::decode::{Constant, Fidelity, Meta};
-use crate::isa::op::{Class, Inst, Slot};
+use crate::isa::op::{Class, Inst, Op, Slot};
 use crate::isa::types::Ty;
 
 /// Decoded PTX text. It is independent of any device, immutable, and can be shared between threads.
@@ -214,6 +216,8 @@ pub struct Kernel {
     pub(crate) reserved_shared: Option<u32>,
     /// Named shared variables, for findings: offset, bytes, name.
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
+    /// What is known about the values of loads and stores, by instruction, counted through all functions.
+    pub(crate) facts: Arc<[facts::Fact]>,
 }
 
 /// Bytes of shared memory that the system reserves in each block.
@@ -234,4 +238,36 @@ pub struct Function {
     pub(crate) local_bytes: u32,
     /// Number of the first instruction of this function, counted through all functions.
     pub(crate) first: u32,
+    /// Which blocks can be reached from each block. Computed when it is first needed.
+    pub(crate) reachable: OnceLock<flow::Reachable>,
+}
+
+impl Function {
+    /// Whether a thread that has left the block of instruction `from` can later execute the same code as a thread at
+    /// instruction `other`, except for the end of the function.
+    pub(crate) fn can_meet(&self, from: u32, other: u32) -> bool {
+        let reachable = self.reachable.get_or_init(|| flow::Reachable::new(&self.blocks));
+        let (from, at) = (self.block_of[from as usize], self.block_of[other as usize]);
+        if self.only_exits(other) {
+            return false;
+        }
+        (0..self.blocks.len() as u32).any(|b| {
+            reachable.contains(from, b)
+                && (b == at || reachable.contains(at, b) && !self.only_exits(self.blocks[b as usize].start))
+        })
+    }
+
+    /// Whether a thread at this instruction does nothing more than exit.
+    pub(crate) fn only_exits(&self, pc: u32) -> bool {
+        let mut at = pc;
+        for _ in 0..4 {
+            let Some(inst) = self.insts.get(at as usize).filter(|inst| inst.guard.is_always()) else { break };
+            match inst.op {
+                Op::Exit | Op::Return => return true,
+                Op::Branch { target } => at = self.blocks[target as usize].start,
+                _ => break,
+            }
+        }
+        false
+    }
 }

@@ -12,5 +12,6 @@ mod files;
 mod hopper;
 mod hostile;
 mod state;
+mod verdicts;
 mod waits;
 mod world;
