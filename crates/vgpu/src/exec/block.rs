@@ -12,6 +12,7 @@ use super::state::{
 use super::step::Stop;
 use crate::check::{Kind, Site};
 use crate::mem::shadow;
+use crate::program::RESERVED_SHARED_BYTES;
 
 /// Number of instructions that a warp runs before the next warp gets a turn.
 const SLICE: u32 = 20_000;
@@ -77,6 +78,13 @@ impl Block {
             core.races.set_facts(&grid.kernel.facts);
             core.shared_shadow.clear();
             core.shared_shadow.resize(units * 128, shadow::NEVER);
+        }
+        if let Some(at) = grid.kernel.reserved_shared {
+            let (at, end) = (at as usize, (at + RESERVED_SHARED_BYTES) as usize);
+            core.shared[at / 128..end / 128].fill(ZERO);
+            if P::CHECK {
+                core.shared_shadow[at..end].fill(shadow::DEFINED);
+            }
         }
         core.barriers.clear();
         core.barriers.resize_with(16, BlockBarrier::default);

@@ -222,7 +222,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return None;
         }
         let region = self.grid.region_of(ad.at[left.trailing_zeros() as usize]);
-        self.worker.regions[region_set(region.address)] = region;
+        // A block of the heap may be freed, so its region is looked up for every access.
+        if self.grid.device.heap().is_none_or(|heap| !heap.contains(region.address)) {
+            self.worker.regions[region_set(region.address)] = region;
+        }
         let group = lanes_where(*left, |l| region.holds(ad.at[l], size));
         Some((group, Span::from_region(&region)))
     }

@@ -5,6 +5,7 @@ use super::state::{Fragment, Next, Origin, RunningWarp, Source, State, collapse,
 use crate::check::Kind;
 use crate::isa::op::{Inst, Op, ReduxOp, ShflMode, Slot, VoteMode};
 use crate::lanes::{lanes, lanes_where};
+use crate::num::float::{MinMax, min_max};
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Records the lanes of `missing` that have gone past the current instruction and still have something to do.
@@ -184,11 +185,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
             }
             Op::Redux { op } => {
-                let values = *self.r32(sources[0]);
+                let mut values = *self.r32(sources[0]);
+                if let ReduxOp::Float { abs: true, .. } = op {
+                    values = values.map(|v| v & 0x7fff_ffff);
+                }
                 let mut out = [0; 32];
                 for l in lanes(mask) {
                     out[l] =
                         lanes(masks[l] & mask).map(|j| values[j]).reduce(|a, b| redux(op, a, b)).unwrap_or(0);
+                    if let ReduxOp::Float { .. } = op {
+                        // A NaN of a single lane becomes the usual NaN too.
+                        out[l] = redux(op, out[l], out[l]);
+                    }
                 }
                 self.flow_across(inst, mask);
                 self.set32(inst.r(0), &out, mask);
@@ -301,5 +309,9 @@ fn redux(op: ReduxOp, a: u32, b: u32) -> u32 {
         ReduxOp::And => a & b,
         ReduxOp::Or => a | b,
         ReduxOp::Xor => a ^ b,
+        ReduxOp::Float { max, nan, .. } => {
+            let m = MinMax { max, ftz: false, nan, xorsign: false };
+            min_max(f32::from_bits(a), f32::from_bits(b), m).to_bits()
+        }
     }
 }

@@ -33,6 +33,8 @@ pub struct Module {
     pub version: (u32, u32),
     /// The kernels of the module.
     pub kernels: Arc<[Kernel]>,
+    /// The kernels that use something that the virtual GPU does not support.
+    pub refused: Arc<[RefusedKernel]>,
     pub(crate) variables: Arc<[ModuleVariable]>,
     pub(crate) sources: Arc<SourceMap>,
     /// How exactly the instructions of the module run.
@@ -49,6 +51,11 @@ impl Module {
     #[must_use]
     pub fn load_again(&self) -> Module {
         Module { id: Module::next_id(), ..self.clone() }
+    }
+
+    /// Returns the problems of a refused kernel.
+    pub fn refusal(&self, name: &str) -> Option<&LoadError> {
+        self.refused.iter().find(|kernel| kernel.name == name).map(|kernel| &kernel.error)
     }
 
     /// Returns the kernel with this name.
@@ -76,7 +83,7 @@ pub struct FidelityRow {
 }
 
 /// One problem of a module.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// Line in the PTX text.
     pub line: u32,
@@ -93,10 +100,27 @@ pub struct Diagnostic {
 }
 
 /// A module that cannot run, with all its problems.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct LoadError {
     /// The problems, sorted by position.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A kernel that cannot run. Its siblings can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedKernel {
+    /// Name of the kernel.
+    pub name: String,
+    /// The problems of the kernel and of the functions that it calls.
+    pub error: LoadError,
+}
+
+impl LoadError {
+    pub(crate) fn new(mut diagnostics: Vec<Diagnostic>) -> LoadError {
+        diagnostics.sort_by_key(|d| (d.line, d.column));
+        diagnostics.dedup();
+        LoadError { diagnostics }
+    }
 }
 
 impl std::fmt::Display for LoadError {
@@ -177,6 +201,10 @@ pub struct Kernel {
     pub required_threads: Option<[u32; 3]>,
     /// Cluster shape of `.reqnctapercluster`, if given.
     pub cluster: Option<[u32; 3]>,
+    /// Whether the kernel calls `malloc` or `free`.
+    pub(crate) uses_heap: bool,
+    /// Whether the kernel reads the address of the grid's workspace, as `grid.sync` does.
+    pub(crate) synchronises_grid: bool,
     pub(crate) functions: Vec<Function>,
     pub(crate) constants: Vec<(Class, Constant, u32)>,
     pub(crate) constant_units: u32,
@@ -184,11 +212,16 @@ pub struct Kernel {
     pub(crate) dynamic_shared: u32,
     /// Targets of calls through pointers: address and function.
     pub(crate) targets: Vec<(u64, u32)>,
+    /// Offset of the shared memory that the system reserves, if the kernel uses it. It starts with zeros.
+    pub(crate) reserved_shared: Option<u32>,
     /// Named shared variables, for findings: offset, bytes, name.
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
     /// What is known about the values of loads and stores, by instruction, counted through all functions.
     pub(crate) facts: Arc<[facts::Fact]>,
 }
+
+/// Bytes of shared memory that the system reserves in each block.
+pub(crate) const RESERVED_SHARED_BYTES: u32 = 1024;
 
 #[derive(Debug)]
 pub struct Function {

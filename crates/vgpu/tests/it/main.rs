@@ -5,6 +5,7 @@
 extern crate warpsmith_vgpu as vgpu;
 
 mod arithmetic;
+mod compilers;
 mod counters;
 mod coverage;
 mod files;

@@ -25,6 +25,8 @@ mod decode;
 pub mod layout;
 pub mod matrix;
 mod product;
+pub mod quads;
+pub mod sparse;
 mod vector;
 pub mod warpgroup;
 
