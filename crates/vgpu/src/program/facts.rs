@@ -315,7 +315,7 @@ impl<'a> Analysis<'a> {
             }
             Op::Lane { flow: Flow::And, .. }
                 if self.is_thread_number(sources[0])
-                    && self.constant(sources[1]).is_some_and(|mask| mask & 31 == 0) =>
+                    && self.constant(sources[1]).is_some_and(|mask| mask.trailing_zeros() >= 5) =>
             {
                 Value { same_lanes: ALL_LANES, ..everything }
             }

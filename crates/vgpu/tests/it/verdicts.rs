@@ -36,10 +36,11 @@ fn verdict(body: &str, blocks: u32, threads: u32) -> Vec<(Kind, Severity)> {
     let run = |workers: usize, seed: u64| {
         let world = if seed == 0 { World::default() } else { World::from_seed(seed) };
         let mut device = Device::in_world(1 << 20, world);
-        let (words, input) = (device.alloc(256, "words").unwrap(), device.alloc(256, "input").unwrap());
+        let mut alloc = |label: &str| device.alloc(256, label).expect("memory");
+        let (words, input) = (alloc("words"), alloc("input"));
         // All inputs are equal: data that happen to agree must not hide a race.
-        device.fill(words, 0, 256).unwrap();
-        device.fill(input, 1, 256).unwrap();
+        device.fill(words, 0, 256).expect("inside");
+        device.fill(input, 1, 256).expect("inside");
         let args = [words.0.to_le_bytes(), input.0.to_le_bytes()].concat();
         let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
         let launch = Launch { module: &module, kernel: "k", grid, block, shared: 0, args: &args };
