@@ -10,10 +10,10 @@
 //               S0 of the next work tile and O += Plast Vlast; meanwhile the weights of S0; O / sum is stored
 //
 // A step's weights are computed while the tensor cores work on the step before, also across the border of two work
-// tiles.
+// tiles. In FP8 the other warps of the producer warpgroup transpose each tile of V between its copy and its use.
 #pragma once
 
-#include "hopper/rows.cuh"
+#include "hopper/rows_of_dtype.cuh"
 #include "hopper/work.cuh"
 
 namespace hopper {
@@ -29,13 +29,17 @@ __device__ inline void init_barriers() {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             ptx::mbarrier_init(k_full(stage), 1);
-            ptx::mbarrier_init(v_full(stage), 1);
+            ptx::mbarrier_init(v_full(stage), FP8 ? Transposer::WARPS : 1);
             ptx::mbarrier_init(k_free(stage), CONSUMERS * 4);  // one arrival per warp
             ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; stage < Q_STAGES; ++stage) {
             ptx::mbarrier_init(q_full(stage), 1);
             ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
+        }
+        for (int stage = 0; FP8 && stage < V_ROW_STAGES; ++stage) {
+            ptx::mbarrier_init(v_rows_full(stage), 1);
+            ptx::mbarrier_init(v_rows_free(stage), Transposer::WARPS);
         }
         tma::fence_barrier_init();
     }
@@ -56,12 +60,13 @@ struct Producer {
         tma::arrive_and_expect(full, KV_BYTES);
 #pragma unroll
         for (int box = 0; box < BOXES; ++box)
-            tma::load(tile + box * KV_BOX_BYTES, map, box * 64, row, head, batch, full);
+            tma::load(tile + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, row, head, batch, full);
     }
     // Copies the queries of a work tile, and tells the consumers about the tile. A tile without steps ends their work.
     __device__ __forceinline__ void queries(const WorkTile& work) {
         ptx::mbarrier_wait(q_free(q.stage), q.parity ^ 1);
         *work_of(q.stage) = work;
+        if constexpr (FP8) work_of(q.stage)->load_scales(args);
         if (work.steps == 0) {
             ptx::mbarrier_arrive(q_full(q.stage));
             return;
@@ -69,7 +74,7 @@ struct Producer {
         tma::arrive_and_expect(q_full(q.stage), Q_BYTES);
 #pragma unroll
         for (int box = 0; box < BOXES; ++box) {
-            tma::load(q_tile(q.stage) + box * Q_BOX_BYTES, q_map, box * 64, work.first_query, work.head, work.batch,
+            tma::load(q_tile(q.stage) + box * Q_BOX_BYTES, q_map, box * BOX_COLUMNS, work.first_query, work.head, work.batch,
                       q_full(q.stage));
         }
         q.advance<Q_STAGES>();
@@ -82,10 +87,12 @@ struct Producer {
         k.advance<STAGES>();
     }
     __device__ __forceinline__ void values(const WorkTile& work, int step) {
-        ptx::mbarrier_wait(v_free(v.stage), v.parity ^ 1);
-        copy_tile(v_tile(v.stage), v_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
-                  v_full(v.stage));
-        v.advance<STAGES>();
+        const unsigned free = FP8 ? v_rows_free(v.stage) : v_free(v.stage);
+        const unsigned full = FP8 ? v_rows_full(v.stage) : v_full(v.stage);
+        ptx::mbarrier_wait(free, v.parity ^ 1);
+        copy_tile(FP8 ? v_rows(v.stage) : v_tile(v.stage), v_map, work.first_key(step),
+                  attention::kv_head_of(args, work.head), work.batch, full);
+        v.advance<FP8 ? V_ROW_STAGES : STAGES>();
     }
 
     // Values come one step after their keys, as they are used.
@@ -110,6 +117,28 @@ struct Producer {
         }
     }
 };
+
+// ---- FP8: the transposing warps ----
+
+__device__ inline void transpose_values(const Arguments& args, int warp) {
+    Place from, to;
+    Schedule schedule(args);
+    for (WorkTile work = schedule.next(); work.steps > 0; work = schedule.next()) {
+#pragma unroll 1
+        for (int step = 0; step < work.steps; ++step) {
+            ptx::mbarrier_wait(v_rows_full(from.stage), from.parity);
+            ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);
+            jitter(work.first_query + 2 * step);
+            Transposer::transpose(v_rows(from.stage), v_tile(to.stage), warp);
+            if (lane() == 0) {
+                ptx::mbarrier_arrive(v_full(to.stage));
+                ptx::mbarrier_arrive(v_rows_free(from.stage));
+            }
+            from.advance<V_ROW_STAGES>();
+            to.advance<STAGES>();
+        }
+    }
+}
 
 // ---- the consumers, a warpgroup each ----
 
@@ -199,6 +228,14 @@ struct Consumer {
         v.advance<STAGES>();
     }
 
+    // Writes the rows of a finished work tile.
+    __device__ __forceinline__ void store(const WorkTile& of, const Rows::Statistics& statistics) {
+        const int first = first_row(of, group);
+        const Rows::Factors factors =
+            Rows::finish(args, of.batch, of.head, first, statistics, FP8 ? of.value_scale : 1.0f);
+        rows.store_output(args, of.batch, of.head, first, factors);
+    }
+
     // The first scores and weights after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         skip_keys(step);
@@ -208,6 +245,7 @@ struct Consumer {
         wgmma::groups_wait<0>();
         scores_done(step);
         hide(step);
+        if constexpr (FP8) rows.scale = work.score_scale;
         rows.choose_origins();
         rows.weigh();
         rows.pack_weights();
@@ -244,13 +282,14 @@ struct Consumer {
         wgmma::groups_wait<1>();
         scores_done(step);
         const Rows::Statistics statistics = rows.restart();
+        if constexpr (FP8) rows.scale = work.score_scale;
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
         jitter(work.first_query - step);
         output_done();
         skip_values(step);
-        rows.store(args, before.batch, before.head, first_row(before, group), statistics);
+        store(before, statistics);
         rows.clear_output();
         rows.pack_weights();
     }
@@ -268,6 +307,10 @@ struct Consumer {
         work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
         work.masked = ptx::same_in_warp(here.masked);
         work.steps = ptx::same_in_warp(here.steps);
+        if constexpr (FP8) {
+            work.score_scale = __uint_as_float(ptx::same_in_warp(__float_as_uint(here.score_scale)));
+            work.value_scale = __uint_as_float(ptx::same_in_warp(__float_as_uint(here.value_scale)));
+        }
         return work.steps > 0;
     }
     __device__ __forceinline__ bool receive_next() {
@@ -308,7 +351,7 @@ struct Consumer {
         }
         start_output();
         output_done();
-        rows.store(args, before.batch, before.head, first_row(before, group), rows.restart());
+        store(before, rows.restart());
         rows.clear_output();
         return more;
     }
@@ -339,6 +382,8 @@ __device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q
     if (group == CONSUMERS) {
         wgmma::lower_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == CONSUMERS * 128) Producer{args, q_map, k_map, v_map}.run();
+        if (FP8 && warp_of_group() >= 4 - Transposer::WARPS)
+            transpose_values(args, ptx::same_in_warp(warp_of_group() - (4 - Transposer::WARPS)));
     } else {
         wgmma::raise_registers<CONSUMER_REGISTERS>();
         Consumer(args, group).run();

@@ -14,6 +14,8 @@ struct WorkTile {
     int first_key_of_last_step;  // 0, or beyond the last key
     int steps;                   // 0: no work tile is left
     int masked;                  // of them, the first: some row does not see every key
+    float score_scale;           // FP8: products of codes to exponents of 2
+    float value_scale;           // FP8: codes of the values to values
 
     __device__ __forceinline__ WorkTile()
         : batch(0), head(0), first_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
@@ -27,6 +29,13 @@ struct WorkTile {
         first_key_of_last_step = seen_by_any == 0 ? max(args.seq_k, 1) : 0;
         steps = max((seen_by_any + BLOCK_N - 1) / BLOCK_N, 1);
         masked = steps - seen_by_all / BLOCK_N;
+    }
+    // FP8: reads the scales of the head.
+    __device__ __forceinline__ void load_scales(const Arguments& args) {
+        const int kv_head = attention::kv_head_of(args, head);
+        score_scale = args.softmax_scale * LOG2_E * attention::head_scale(args.q_scale, args.heads, batch, head) *
+                      attention::head_scale(args.k_scale, args.kv_heads, batch, kv_head);
+        value_scale = attention::head_scale(args.v_scale, args.kv_heads, batch, kv_head);
     }
     __device__ __forceinline__ int first_key(int step) const {
         return first_key_of_last_step + (steps - 1 - step) * BLOCK_N;
@@ -63,7 +72,7 @@ private:
         if (args.mask == attention::Mask::none)
             return WorkTile(args, block % query_blocks, block / query_blocks);
         // Keys and values of a group fit the L2 cache beside everything else.
-        const long long bytes_per_head = 4ll * max(args.seq_k, 1) * HEAD_DIM;
+        const long long bytes_per_head = 2ll * sizeof(Element) * max(args.seq_k, 1) * HEAD_DIM;
         const int group_heads = max(1, min(heads, static_cast<int>((32ll << 20) / bytes_per_head)));
         return longest_first(group_heads, block / (group_heads * query_blocks),
                              block % (group_heads * query_blocks));
