@@ -69,8 +69,8 @@ static_assert(smem::q_tile::bytes == Q_STAGES * Q_BYTES && smem::k_tile::bytes =
               "as the manifest lays it out");
 
 // Registers per thread: together at most the 65536 of a multiprocessor.
-constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 || FP8 ? 32 : 24;
-constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 240 : CONSUMERS == 3 ? 160 : 112;
+constexpr int PRODUCER_REGISTERS = FP8 && CONSUMERS == 2 ? 40 : CONSUMERS == 3 || FP8 ? 32 : 24;
+constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (FP8 ? 232 : 240) : CONSUMERS == 3 ? 160 : 112;
 
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;

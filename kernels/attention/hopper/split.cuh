@@ -49,11 +49,6 @@ __device__ inline unsigned queries_full() { return barrier(CONSUMERS * 4 * STAGE
 __device__ inline WorkTile split_tile(const Arguments& args) {
     return WorkTile(args, (args.seq_q + BLOCK_M - 1) / BLOCK_M - 1 - blockIdx.x, blockIdx.y, blockIdx.z);
 }
-__device__ inline WorkTile split_tile_with_scales(const Arguments& args) {
-    WorkTile work = split_tile(args);
-    if constexpr (FP8) work.load_scales(args);
-    return work;
-}
 
 // ---- the producer, one thread ----
 
@@ -170,7 +165,7 @@ struct SplitGroup {
     const Ring k, v;
 
     __device__ __forceinline__ SplitGroup(const Arguments& args_, int group_)
-        : args(args_), group(group_), work(split_tile_with_scales(args)),
+        : args(args_), group(group_), work(split_tile(args)),
           own_steps((work.steps - group + GROUPS - 1) / GROUPS), k(Ring::keys(group)), v(Ring::values(group)) {}
 
     // Where the warp's rows of the output are. It is known before the loop, while the warp waits for the first copies.
@@ -343,11 +338,12 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
         }
     } else {
         const SplitGroup<GROUPS> consumer(args, group);
-        Rows rows(FP8 ? consumer.work.score_scale : args.softmax_scale * LOG2_E);
+        const HeadScales scales(args, consumer.work);
+        Rows rows(scales.score);
         __syncthreads();  // every thread sees the barriers
         const OutputPlace output = consumer.output_place();
         consumer.compute(rows);
-        consumer.finish(rows, output, FP8 ? consumer.work.value_scale : 1.0f);
+        consumer.finish(rows, output, scales.value);
     }
 }
 

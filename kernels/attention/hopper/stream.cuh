@@ -22,6 +22,10 @@ namespace hopper {
 __device__ inline WorkTile* work_of(int stage) {
     return reinterpret_cast<WorkTile*>(shared_memory + smem::work::offset) + stage;
 }
+// FP8: whether the rows of V in this stage are the last that the block copies.
+__device__ inline int* is_last_tile(int stage) {
+    return reinterpret_cast<int*>(shared_memory + smem::last_rows::offset) + stage;
+}
 static_assert(SPLIT || smem::work::bytes == Q_STAGES * sizeof(WorkTile), "as the manifest lays it out");
 
 // Every thread sees the barriers when it has met the others.
@@ -66,7 +70,6 @@ struct Producer {
     __device__ __forceinline__ void queries(const WorkTile& work) {
         ptx::mbarrier_wait(q_free(q.stage), q.parity ^ 1);
         *work_of(q.stage) = work;
-        if constexpr (FP8) work_of(q.stage)->load_scales(args);
         if (work.steps == 0) {
             ptx::mbarrier_arrive(q_full(q.stage));
             return;
@@ -86,10 +89,11 @@ struct Producer {
                   k_full(k.stage));
         k.advance<STAGES>();
     }
-    __device__ __forceinline__ void values(const WorkTile& work, int step) {
+    __device__ __forceinline__ void values(const WorkTile& work, int step, bool is_last = false) {
         const unsigned free = FP8 ? v_rows_free(v.stage) : v_free(v.stage);
         const unsigned full = FP8 ? v_rows_full(v.stage) : v_full(v.stage);
         ptx::mbarrier_wait(free, v.parity ^ 1);
+        if constexpr (FP8) *is_last_tile(v.stage) = is_last;
         copy_tile(FP8 ? v_rows(v.stage) : v_tile(v.stage), v_map, work.first_key(step),
                   attention::kv_head_of(args, work.head), work.batch, full);
         v.advance<FP8 ? V_ROW_STAGES : STAGES>();
@@ -109,7 +113,7 @@ struct Producer {
             const WorkTile next = schedule.next();
             if (Q_STAGES > 1) queries(next);
             if (next.steps > 0) keys(next, 0);
-            values(work, work.steps - 1);
+            values(work, work.steps - 1, next.steps == 0);
             // One tile of queries is free only after the last scores of the work tile.
             if (Q_STAGES == 1) queries(next);
             if (next.steps == 0) return;
@@ -120,24 +124,24 @@ struct Producer {
 
 // ---- FP8: the transposing warps ----
 
-__device__ inline void transpose_values(const Arguments& args, int warp) {
+// Without a schedule of their own, for which they have too few registers: the producer says which tile is the last.
+__device__ inline void transpose_values(int warp) {
     Place from, to;
-    Schedule schedule(args);
-    for (WorkTile work = schedule.next(); work.steps > 0; work = schedule.next()) {
+    bool is_last;
 #pragma unroll 1
-        for (int step = 0; step < work.steps; ++step) {
-            ptx::mbarrier_wait(v_rows_full(from.stage), from.parity);
-            ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);
-            jitter(work.first_query + 2 * step);
-            Transposer::transpose(v_rows(from.stage), v_tile(to.stage), warp);
-            if (lane() == 0) {
-                ptx::mbarrier_arrive(v_full(to.stage));
-                ptx::mbarrier_arrive(v_rows_free(from.stage));
-            }
-            from.advance<V_ROW_STAGES>();
-            to.advance<STAGES>();
+    do {
+        ptx::mbarrier_wait(v_rows_full(from.stage), from.parity);
+        is_last = *is_last_tile(from.stage) != 0;
+        ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);
+        jitter(to.stage);
+        Transposer::transpose(v_rows(from.stage), v_tile(to.stage), warp);
+        if (lane() == 0) {
+            ptx::mbarrier_arrive(v_full(to.stage));
+            ptx::mbarrier_arrive(v_rows_free(from.stage));
         }
-    }
+        from.advance<V_ROW_STAGES>();
+        to.advance<STAGES>();
+    } while (!is_last);
 }
 
 // ---- the consumers, a warpgroup each ----
@@ -161,6 +165,7 @@ struct Consumer {
     const int group;
     WorkTile work;
     Rows rows;
+    float value_scale;  // of the head whose output `rows` has
     Place q, k, v;
 
     __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
@@ -229,10 +234,9 @@ struct Consumer {
     }
 
     // Writes the rows of a finished work tile.
-    __device__ __forceinline__ void store(const WorkTile& of, const Rows::Statistics& statistics) {
+    __device__ __forceinline__ void store(const WorkTile& of, const Rows::Statistics& statistics, float value_scale) {
         const int first = first_row(of, group);
-        const Rows::Factors factors =
-            Rows::finish(args, of.batch, of.head, first, statistics, FP8 ? of.value_scale : 1.0f);
+        const Rows::Factors factors = Rows::finish(args, of.batch, of.head, first, statistics, value_scale);
         rows.store_output(args, of.batch, of.head, first, factors);
     }
 
@@ -245,7 +249,9 @@ struct Consumer {
         wgmma::groups_wait<0>();
         scores_done(step);
         hide(step);
-        if constexpr (FP8) rows.scale = work.score_scale;
+        const HeadScales scales(args, work);
+        rows.scale = scales.score;
+        value_scale = scales.value;
         rows.choose_origins();
         rows.weigh();
         rows.pack_weights();
@@ -273,6 +279,7 @@ struct Consumer {
     // The last product of `before` and the first step, `step`, of `work`.
     template <bool MASKED>
     __device__ __forceinline__ void next_tile(const WorkTile& before, int step) {
+        const HeadScales scales(args, work);
         skip_keys(step);
         take_turn(group);
         start_scores();
@@ -282,14 +289,15 @@ struct Consumer {
         wgmma::groups_wait<1>();
         scores_done(step);
         const Rows::Statistics statistics = rows.restart();
-        if constexpr (FP8) rows.scale = work.score_scale;
+        rows.scale = scales.score;
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
         jitter(work.first_query - step);
         output_done();
         skip_values(step);
-        store(before, statistics);
+        store(before, statistics, value_scale);
+        value_scale = scales.value;
         rows.clear_output();
         rows.pack_weights();
     }
@@ -307,10 +315,6 @@ struct Consumer {
         work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
         work.masked = ptx::same_in_warp(here.masked);
         work.steps = ptx::same_in_warp(here.steps);
-        if constexpr (FP8) {
-            work.score_scale = __uint_as_float(ptx::same_in_warp(__float_as_uint(here.score_scale)));
-            work.value_scale = __uint_as_float(ptx::same_in_warp(__float_as_uint(here.value_scale)));
-        }
         return work.steps > 0;
     }
     __device__ __forceinline__ bool receive_next() {
@@ -351,7 +355,7 @@ struct Consumer {
         }
         start_output();
         output_done();
-        store(before, rows.restart());
+        store(before, rows.restart(), value_scale);
         rows.clear_output();
         return more;
     }
@@ -383,7 +387,7 @@ __device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q
         wgmma::lower_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == CONSUMERS * 128) Producer{args, q_map, k_map, v_map}.run();
         if (FP8 && warp_of_group() >= 4 - Transposer::WARPS)
-            transpose_values(args, ptx::same_in_warp(warp_of_group() - (4 - Transposer::WARPS)));
+            transpose_values(ptx::same_in_warp(warp_of_group() - (4 - Transposer::WARPS)));
     } else {
         wgmma::raise_registers<CONSUMER_REGISTERS>();
         Consumer(args, group).run();

@@ -14,8 +14,6 @@ struct WorkTile {
     int first_key_of_last_step;  // 0, or beyond the last key
     int steps;                   // 0: no work tile is left
     int masked;                  // of them, the first: some row does not see every key
-    float score_scale;           // FP8: products of codes to exponents of 2
-    float value_scale;           // FP8: codes of the values to values
 
     __device__ __forceinline__ WorkTile()
         : batch(0), head(0), first_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
@@ -30,15 +28,24 @@ struct WorkTile {
         steps = max((seen_by_any + BLOCK_N - 1) / BLOCK_N, 1);
         masked = steps - seen_by_all / BLOCK_N;
     }
-    // FP8: reads the scales of the head.
-    __device__ __forceinline__ void load_scales(const Arguments& args) {
-        const int kv_head = attention::kv_head_of(args, head);
-        score_scale = args.softmax_scale * LOG2_E * attention::head_scale(args.q_scale, args.heads, batch, head) *
-                      attention::head_scale(args.k_scale, args.kv_heads, batch, kv_head);
-        value_scale = attention::head_scale(args.v_scale, args.kv_heads, batch, kv_head);
-    }
     __device__ __forceinline__ int first_key(int step) const {
         return first_key_of_last_step + (steps - 1 - step) * BLOCK_N;
+    }
+};
+
+// What products of a head's elements must be multiplied by.
+struct HeadScales {
+    float score;  // products of queries and keys to exponents of 2
+    float value;  // values
+
+    __device__ __forceinline__ HeadScales(const Arguments& args, const WorkTile& work)
+        : score(args.softmax_scale * LOG2_E), value(1.0f) {
+        if constexpr (FP8) {
+            const int kv_head = attention::kv_head_of(args, work.head);
+            score *= attention::head_scale(args.q_scale, args.heads, work.batch, work.head) *
+                     attention::head_scale(args.k_scale, args.kv_heads, work.batch, kv_head);
+            value = attention::head_scale(args.v_scale, args.kv_heads, work.batch, kv_head);
+        }
     }
 };
 
