@@ -137,6 +137,7 @@ struct SplitProducer {
 // ---- FP8: the transposing warps ----
 
 __device__ inline void transpose_split_values(const Arguments& args, int warp) {
+    const Transposer transposer;
     const WorkTile work = split_tile(args);
 #pragma unroll 1
     for (int step = 0; step < work.steps; ++step) {
@@ -146,7 +147,7 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
         ptx::mbarrier_wait(rows.full(stage), parity);
         ptx::mbarrier_wait(values.free(stage), parity ^ 1);
         jitter(work.first_query + 2 * step);
-        Transposer::transpose(rows.tile(stage), values.tile(stage), warp);
+        transposer.transpose(rows.tile(stage), values.tile(stage), warp);
         if (lane() == 0) {
             ptx::mbarrier_arrive(values.full(stage));
             ptx::mbarrier_arrive(rows.free(stage));

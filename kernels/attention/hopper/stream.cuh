@@ -22,9 +22,9 @@ namespace hopper {
 __device__ inline WorkTile* work_of(int stage) {
     return reinterpret_cast<WorkTile*>(shared_memory + smem::work::offset) + stage;
 }
-// FP8: whether the rows of V in this stage are the last that the block copies.
-__device__ inline int* is_last_tile(int stage) {
-    return reinterpret_cast<int*>(shared_memory + smem::last_rows::offset) + stage;
+// FP8: whether this stage gets no more rows of V, because there are none.
+__device__ inline int* no_more_rows(int stage) {
+    return reinterpret_cast<int*>(shared_memory + smem::no_more_rows::offset) + stage;
 }
 static_assert(SPLIT || smem::work::bytes == Q_STAGES * sizeof(WorkTile), "as the manifest lays it out");
 
@@ -44,6 +44,7 @@ __device__ inline void init_barriers() {
         for (int stage = 0; FP8 && stage < V_ROW_STAGES; ++stage) {
             ptx::mbarrier_init(v_rows_full(stage), 1);
             ptx::mbarrier_init(v_rows_free(stage), Transposer::WARPS);
+            *no_more_rows(stage) = 0;
         }
         tma::fence_barrier_init();
     }
@@ -89,59 +90,67 @@ struct Producer {
                   k_full(k.stage));
         k.advance<STAGES>();
     }
-    __device__ __forceinline__ void values(const WorkTile& work, int step, bool is_last = false) {
+    __device__ __forceinline__ void values(const WorkTile& work, int step) {
         const unsigned free = FP8 ? v_rows_free(v.stage) : v_free(v.stage);
         const unsigned full = FP8 ? v_rows_full(v.stage) : v_full(v.stage);
         ptx::mbarrier_wait(free, v.parity ^ 1);
-        if constexpr (FP8) *is_last_tile(v.stage) = is_last;
         copy_tile(FP8 ? v_rows(v.stage) : v_tile(v.stage), v_map, work.first_key(step),
                   attention::kv_head_of(args, work.head), work.batch, full);
         v.advance<FP8 ? V_ROW_STAGES : STAGES>();
     }
 
-    // Values come one step after their keys, as they are used.
+    // FP8: ends the work of the transposing warps.
+    __device__ __forceinline__ void end_values() {
+        ptx::mbarrier_wait(v_rows_free(v.stage), v.parity ^ 1);
+        *no_more_rows(v.stage) = 1;
+        ptx::mbarrier_arrive(v_rows_full(v.stage));
+    }
+
+    // Values come one step after their keys, as they are used. FP8: together with them, because they are transposed first.
     __device__ __forceinline__ void run() {
         Schedule schedule(args);
         WorkTile work = schedule.next();
         queries(work);
         keys(work, 0);
+        if (FP8) values(work, 0);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
                 keys(work, step);
-                values(work, step - 1);
+                values(work, FP8 ? step : step - 1);
             }
             const WorkTile next = schedule.next();
             if (Q_STAGES > 1) queries(next);
             if (next.steps > 0) keys(next, 0);
-            values(work, work.steps - 1, next.steps == 0);
+            if (!FP8) values(work, work.steps - 1);
+            if (FP8 && next.steps > 0) values(next, 0);
             // One tile of queries is free only after the last scores of the work tile.
             if (Q_STAGES == 1) queries(next);
-            if (next.steps == 0) return;
+            if (next.steps == 0) break;
             work = next;
         }
+        if (FP8) end_values();
     }
 };
 
 // ---- FP8: the transposing warps ----
 
-// Without a schedule of their own, for which they have too few registers: the producer says which tile is the last.
+// Without a schedule of their own, for which they have too few registers.
 __device__ inline void transpose_values(int warp) {
+    const Transposer transposer;
     Place from, to;
-    bool is_last;
-#pragma unroll 1
-    do {
+    while (true) {
         ptx::mbarrier_wait(v_rows_full(from.stage), from.parity);
-        is_last = *is_last_tile(from.stage) != 0;
+        if (*no_more_rows(from.stage)) return;
         ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);
         jitter(to.stage);
-        Transposer::transpose(v_rows(from.stage), v_tile(to.stage), warp);
+        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);
         if (lane() == 0) {
             ptx::mbarrier_arrive(v_full(to.stage));
             ptx::mbarrier_arrive(v_rows_free(from.stage));
         }
         from.advance<V_ROW_STAGES>();
         to.advance<STAGES>();
-    } while (!is_last);
+    }
 }
 
 // ---- the consumers, a warpgroup each ----

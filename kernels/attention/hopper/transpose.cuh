@@ -19,46 +19,50 @@ struct Transposed {
     __device__ __forceinline__ static unsigned long long step(unsigned tile, int step) {
         return wgmma::advance(wgmma::rows_along_depth<ROW>(tile), step * 32 / ROW * MATRIX_BYTES + step * 32 % ROW);
     }
-    // Where 16 keys of a column lie: keys 16 half and on of the step, row `row` of the matrix.
-    __device__ __forceinline__ static unsigned chunk(unsigned tile, int row, int step, int half) {
-        return tile + step * 32 / ROW * MATRIX_BYTES + tma::chunk_offset<ROW>(row, step * 32 % ROW / 16 + half);
-    }
 };
 
-// Some warps that transpose tiles together.
+// Some warps that transpose tiles together, each some groups of 16 columns. It takes few instructions: all addresses are
+// a lane's own one, XOR and plus constants.
 struct Transposer {
     static constexpr int WARPS = 3;
-    static constexpr int CHUNKS = HEAD_DIM / 16;             // of a row of V
-    static constexpr int PARTS = BLOCK_N / 32 * CHUNKS;      // of a tile: 32 keys by 16 columns
-    static constexpr int AT_ONCE = 2;                        // parts that a warp has in registers
+    static constexpr unsigned GROUPS = HEAD_DIM / 16;              // of 16 columns
+    static constexpr unsigned BOX_GROUPS = ROW_BYTES / 16;
+    static constexpr int STEPS = BLOCK_N / 32;
+    static constexpr int AT_ONCE = CONSUMERS == 2 && !SPLIT ? 4 : 3;  // steps that a warp has in registers
 
-    // Lane l reads 16 columns of key l.
-    __device__ __forceinline__ static void load(unsigned (&r)[4], unsigned rows, int part) {
-        const int step = part / CHUNKS, chunk = part % CHUNKS, chunks_of_box = ROW_BYTES / 16;
-        ptx::load_matrix_x4_transposed(r, rows + chunk / chunks_of_box * KV_BOX_BYTES + step * 32 * ROW_BYTES +
-                                              tma::chunk_offset<ROW_BYTES>(lane(), chunk % chunks_of_box));
+    unsigned rows_lane;  // where the lane reads group 0: its key is the lane's number
+    unsigned tile_lane;  // where it writes group 0, a row of 16 keys
+
+    __device__ __forceinline__ Transposer() {
+        const unsigned l = lane();
+        rows_lane = tma::chunk_offset<ROW_BYTES>(l, 0);
+        tile_lane = tma::chunk_offset<Transposed::ROW>(l / 16 * 8 + l % 8, l / 8 % 2);
     }
+
     // A lane has of 4 times 8 keys the keys 2q and 2q+1, each with columns 2c and 2c+1. Matrices of the result: even
     // columns of the first and the last 16 keys, then odd columns.
-    __device__ __forceinline__ static void store(const unsigned (&r)[4], unsigned tile, int part) {
-        const int step = part / CHUNKS, chunk = part % CHUNKS;
+    __device__ __forceinline__ static void store(const unsigned (&r)[4], unsigned to) {
         const unsigned words[4] = {__byte_perm(r[0], r[1], 0x6420), __byte_perm(r[2], r[3], 0x6420),
                                    __byte_perm(r[0], r[1], 0x7531), __byte_perm(r[2], r[3], 0x7531)};
-        const int row = chunk * 16 + lane() / 16 * 8 + lane() % 8;
-        wgmma::store_matrix_x4(Transposed::chunk(tile, row, step, lane() / 8 % 2), words);
+        wgmma::store_matrix_x4(to, words);
     }
-    // This warp's parts of a tile. Then its lanes have read the copied tile, and products can read the transposed one.
-    __device__ __forceinline__ static void transpose(unsigned rows, unsigned tile, int warp) {
+    // This warp's part of a tile. Then its lanes have read the rows, and products can read the transposed tile.
+    __device__ __forceinline__ void transpose(unsigned rows, unsigned tile, unsigned warp) const {
 #pragma unroll 1
-        for (int first = warp; first < PARTS; first += WARPS * AT_ONCE) {
-            unsigned r[AT_ONCE][4];
+        for (unsigned group = warp; group < GROUPS; group += WARPS) {
+            const unsigned from = rows + group / BOX_GROUPS * KV_BOX_BYTES + (rows_lane ^ group % BOX_GROUPS * 16);
+            const unsigned to = tile + group * 16 * Transposed::ROW;
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                if (first + i * WARPS < PARTS) load(r[i], rows, first + i * WARPS);
-            }
+            for (int first = 0; first < STEPS; first += AT_ONCE) {
+                unsigned r[AT_ONCE][4];
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                if (first + i * WARPS < PARTS) store(r[i], tile, first + i * WARPS);
+                for (int step = first; step < first + AT_ONCE && step < STEPS; ++step)
+                    ptx::load_matrix_x4_transposed(r[step - first], from + step * 32 * ROW_BYTES);
+#pragma unroll
+                for (int step = first; step < first + AT_ONCE && step < STEPS; ++step) {
+                    const unsigned matrix = step * 32 / Transposed::ROW * Transposed::MATRIX_BYTES;
+                    store(r[step - first], to + matrix + (tile_lane ^ step * 32 % Transposed::ROW));
+                }
             }
         }
         tma::fence_shared_writes();
