@@ -47,7 +47,8 @@ __device__ inline unsigned queries_full() { return barrier(CONSUMERS * 4 * STAGE
 // Under a causal mask the longest tiles come first. The number of tiles comes from the arguments, because gridDim is in
 // another line of the constant cache.
 __device__ inline WorkTile split_tile(const Arguments& args) {
-    return WorkTile(args, (args.seq_q + BLOCK_M - 1) / BLOCK_M - 1 - blockIdx.x, blockIdx.y, blockIdx.z);
+    const int query_block = (args.seq_q + BLOCK_M - 1) / BLOCK_M - 1 - blockIdx.x;
+    return WorkTile(args, query_block * BLOCK_M, args.seq_q, blockIdx.y, blockIdx.z);
 }
 
 // ---- the producer, one thread ----

@@ -186,7 +186,7 @@ struct Consumer {
     // Whether the warpgroup has no rows in the work tile. The vote tells the compiler that all lanes agree. Without it,
     // addresses of tiles are not uniform, and every product moves its descriptors to uniform registers.
     __device__ __forceinline__ bool is_idle() const {
-        return __all_sync(0xffffffffu, first_row(work, group) >= args.seq_q);
+        return __all_sync(0xffffffffu, first_row(work, group) >= min(work.end_query, args.seq_q));
     }
     // Steps whose keys no row of this warpgroup sees; the last step is never one of them.
     __device__ __forceinline__ int skipped() const {
@@ -321,6 +321,7 @@ struct Consumer {
         work.batch = ptx::same_in_warp(here.batch);
         work.head = ptx::same_in_warp(here.head);
         work.first_query = ptx::same_in_warp(here.first_query);
+        work.end_query = ptx::same_in_warp(here.end_query);
         work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
         work.masked = ptx::same_in_warp(here.masked);
         work.steps = ptx::same_in_warp(here.steps);

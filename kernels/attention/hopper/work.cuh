@@ -5,22 +5,23 @@
 
 namespace hopper {
 
-// BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the first.
-// There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
-struct WorkTile {
+// Up to BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the
+// first. There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
+struct alignas(16) WorkTile {
     int batch;
     int head;
     int first_query;
+    int end_query;               // warpgroups whose rows begin here or later have none
     int first_key_of_last_step;  // 0, or beyond the last key
     int steps;                   // 0: no work tile is left
     int masked;                  // of them, the first: some row does not see every key
 
     __device__ __forceinline__ WorkTile()
-        : batch(0), head(0), first_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
+        : batch(0), head(0), first_query(0), end_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
     __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_of_batch)
-        : WorkTile(args, query_block, head_of_batch % args.heads, head_of_batch / args.heads) {}
-    __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_, int batch_)
-        : batch(batch_), head(head_), first_query(query_block * BLOCK_M) {
+        : WorkTile(args, query_block * BLOCK_M, args.seq_q, head_of_batch % args.heads, head_of_batch / args.heads) {}
+    __device__ __forceinline__ WorkTile(const Arguments& args, int first_query_, int end_query_, int head_, int batch_)
+        : batch(batch_), head(head_), first_query(first_query_), end_query(end_query_) {
         const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
         const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
         const int seen_by_any = max(attention::visible_keys(args, last_query), 0);
@@ -49,7 +50,8 @@ struct HeadScales {
     }
 };
 
-// The work tiles of one block. Without a mask all are equally long, and those of a head are neighbours.
+// The work tiles of one block. Without a mask every row is the same work, and the blocks share the rows evenly: in units
+// of 64 rows, a block takes the next ones, at most one for each warpgroup at a time and of one head.
 //
 // Under a causal mask the longest tiles come first. They are taken from a group of heads, so that the blocks read the
 // keys and values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block
@@ -84,9 +86,19 @@ private:
         return longest_first(group_heads, block / (group_heads * query_blocks),
                              block % (group_heads * query_blocks));
     }
+    // The block's first unit of 64 rows.
+    __device__ __forceinline__ int share(int of_block, int units) const {
+        return static_cast<long long>(units) * heads * of_block / BLOCKS;
+    }
+    // `round` is the number of units that the block has done.
     __device__ __forceinline__ WorkTile next_equal() {
-        const int at = round++ * BLOCKS + block;
-        return at < query_blocks * heads ? WorkTile(args, at % query_blocks, at / query_blocks) : WorkTile();
+        if (query_blocks * heads <= BLOCKS) return round++ == 0 ? only() : WorkTile();
+        const int units = (args.seq_q + 63) / 64;
+        const int at = share(block, units) + round, head = at / units, unit = at % units;
+        const int count = min(min(BLOCK_M / 64, share(block + 1, units) - at), units - unit);
+        if (count <= 0) return WorkTile();
+        round += count;
+        return WorkTile(args, unit * 64, (unit + count) * 64, head % args.heads, head / args.heads);
     }
     __device__ __forceinline__ WorkTile next_longest() {
         constexpr int MOST_HEADS = 34;  // read at a time
