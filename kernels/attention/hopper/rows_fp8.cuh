@@ -17,7 +17,7 @@ struct RowsFp8 : ScoreRows {
     static_assert(KEYS % 32 == 0 && REFINED <= STEPS, "FP8 multiplies 32 keys at a time");
 
     unsigned weights[4 * STEPS];                     // packed, the left factors of the next products
-    unsigned lost[REFINED > 0 ? 4 * REFINED : 1];    // their rounding errors
+    unsigned lost[4 * REFINED];                      // their rounding errors
 
     __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {}
 

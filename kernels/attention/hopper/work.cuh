@@ -50,8 +50,9 @@ struct HeadScales {
     }
 };
 
-// The work tiles of one block. Without a mask every row is the same work, and the blocks share the rows evenly: in units
-// of 64 rows, a block takes the next ones, at most one for each warpgroup at a time and of one head.
+// The work tiles of one block. Without a mask all are equally long, and those of a head are neighbours. With EVEN_ROWS the
+// blocks do not take whole tiles in turns. They share the rows evenly, in units of 64: a block takes the next ones, at
+// most one for each warpgroup at a time and of one head. This needs more tiles, but no block waits for others at the end.
 //
 // Under a causal mask the longest tiles come first. They are taken from a group of heads, so that the blocks read the
 // keys and values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block
@@ -72,7 +73,8 @@ struct Schedule {
         if constexpr (BLOCKS == 0) {
             return round++ == 0 ? only() : WorkTile();
         } else {
-            return args.mask == attention::Mask::none ? next_equal() : next_longest();
+            if (args.mask != attention::Mask::none) return next_longest();
+            return knob::EVEN_ROWS && query_blocks * heads > BLOCKS ? next_rows() : next_equal();
         }
     }
 
@@ -86,13 +88,16 @@ private:
         return longest_first(group_heads, block / (group_heads * query_blocks),
                              block % (group_heads * query_blocks));
     }
-    // The block's first unit of 64 rows.
+    __device__ __forceinline__ WorkTile next_equal() {
+        const int at = round++ * BLOCKS + block;
+        return at < query_blocks * heads ? WorkTile(args, at % query_blocks, at / query_blocks) : WorkTile();
+    }
+    // A block's first unit of 64 rows.
     __device__ __forceinline__ int share(int of_block, int units) const {
         return static_cast<long long>(units) * heads * of_block / BLOCKS;
     }
-    // `round` is the number of units that the block has done.
-    __device__ __forceinline__ WorkTile next_equal() {
-        if (query_blocks * heads <= BLOCKS) return round++ == 0 ? only() : WorkTile();
+    // `round` is the number of units that the block has taken.
+    __device__ __forceinline__ WorkTile next_rows() {
         const int units = (args.seq_q + 63) / 64;
         const int at = share(block, units) + round, head = at / units, unit = at % units;
         const int count = min(min(BLOCK_M / 64, share(block + 1, units) - at), units - unit);
