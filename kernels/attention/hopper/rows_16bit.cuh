@@ -45,6 +45,9 @@ struct Rows16Bit : ScoreRows {
         wgmma::group_end();
     }
 
+    // They are rounded when they are packed: there are no registers for them before.
+    __device__ __forceinline__ void round_weights() {}
+
     // Makes the weights a left factor. No product may be reading them.
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll

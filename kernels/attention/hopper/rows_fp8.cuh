@@ -16,25 +16,43 @@ struct RowsFp8 : ScoreRows {
     static constexpr int REFINED = knob::REFINED;    // of them, the first
     static_assert(KEYS % 32 == 0 && REFINED <= STEPS, "FP8 multiplies 32 keys at a time");
 
-    unsigned weights[4 * STEPS];                     // packed, the left factors of the next products
+    unsigned weights[4 * STEPS];                     // packed, the left factors of the products
     unsigned lost[4 * REFINED];                      // their rounding errors
+    unsigned rounded[4 * (STEPS - REFINED) + 1];     // weights of the next products, of the steps that are not refined
+    unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
-    __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {}
-
-    // Makes the weights of 32 keys a left factor. Register i has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2 for
-    // lane q of the row; registers 2 and 3 those 16 keys further. The transposed V has the same order of keys.
-    __device__ __forceinline__ void pack_step(int step) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
-            weights[4 * step + i] = e4m3::encode4(p[0], p[1], p[4], p[5]);
-            if (step < REFINED) lost[4 * step + i] = e4m3::encode4_lost(p[0], p[1], p[4], p[5], weights[4 * step + i]);
-        }
+    __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
+        asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
     }
-    // Makes the weights left factors. No product may be reading them.
+
+    // Register i of the left factor of a step. It has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2 for lane q of
+    // the row; registers 2 and 3 have those 16 keys further. The transposed V has the same order of keys.
+    __device__ __forceinline__ unsigned round(int step, int i) const {
+        const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
+        return e4m3::encode4(p[0], p[1], p[4], p[5]);
+    }
+    __device__ __forceinline__ unsigned rounding_error(int step, int i) const {
+        const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
+        return e4m3::encode4_lost(p[0], p[1], p[4], p[5], weights[4 * step + i]);
+    }
+
+    // Rounds weights while products are still reading those before, as far as there are registers.
+    __device__ __forceinline__ void round_weights() {
+#pragma unroll
+        for (int i = 4 * REFINED; i < 4 * STEPS; ++i) rounded[i - 4 * REFINED] = round(i / 4, i % 4);
+    }
+    // Makes the weights left factors. No product may be reading those before. The compiler would move a plain copy to
+    // where products are in flight, and then serialise them.
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) pack_step(step);
+        for (int i = 0; i < 4 * STEPS; ++i) {
+            if (i < 4 * REFINED) {
+                weights[i] = round(i / 4, i % 4);
+                lost[i] = rounding_error(i / 4, i % 4);
+            } else {
+                weights[i] = rounded[i - 4 * REFINED] ^ zero;
+            }
+        }
     }
 
     __device__ __forceinline__ void start_step(unsigned values, int step) {
@@ -60,7 +78,11 @@ struct RowsFp8 : ScoreRows {
         for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
             for (int i = 16 * step; i < 16 * step + 16; ++i) weigh(i);
-            pack_step(step);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                weights[4 * step + i] = round(step, i);
+                if (step < REFINED) lost[4 * step + i] = rounding_error(step, i);
+            }
             wgmma::fence();
             start_step(values, step);
         }

@@ -84,7 +84,7 @@ struct Producer {
         q.advance<Q_STAGES>();
     }
     __device__ __forceinline__ void keys(const WorkTile& work, int step) {
-        jitter(work.first_query + step);
+        if constexpr (!FP8) jitter(work.first_query + step);
         ptx::mbarrier_wait(k_free(k.stage), k.parity ^ 1);
         copy_tile(k_tile(k.stage), k_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
                   k_full(k.stage));
@@ -263,6 +263,7 @@ struct Consumer {
         value_scale = scales.value;
         rows.choose_origins();
         rows.weigh();
+        rows.round_weights();
         rows.pack_weights();
         skip_values(step);
     }
@@ -279,6 +280,7 @@ struct Consumer {
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
+        rows.round_weights();
         jitter(work.first_query - step);
         output_done();
         rows.pack_weights();
@@ -302,6 +304,7 @@ struct Consumer {
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
+        rows.round_weights();
         jitter(work.first_query - step);
         output_done();
         skip_values(step);
