@@ -140,7 +140,8 @@ __device__ inline void transpose_values(int warp) {
     Place from, to;
     while (true) {
         ptx::mbarrier_wait(v_rows_full(from.stage), from.parity);
-        if (*no_more_rows(from.stage)) return;
+        // Only lane 0 reads, because lane 0 releases the rows later.
+        if (ptx::same_in_warp(lane() == 0 ? *no_more_rows(from.stage) : 0)) return;
         ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);
         jitter(to.stage);
         transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);
