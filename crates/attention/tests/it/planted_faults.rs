@@ -111,7 +111,7 @@ const FAULTS: &[Fault] = &[
         file: "hopper/transpose.cuh",
         right: "        tma::fence_shared_writes();\n",
         wrong: "",
-        detected: Detected::Found(&[Kind::Race]),
+        detected: Detected::Found(&[Kind::ProxyFence]),
         ..HOPPER_FP8
     },
     Fault {
@@ -136,10 +136,10 @@ const FAULTS: &[Fault] = &[
         ..HOPPER_FP8
     },
     Fault {
-        name: "hopper, FP8: a transposed tile is used before all warps have written it",
-        right: "ptx::mbarrier_init(v_full(stage), FP8 ? Transposer::WARPS : 1);",
-        wrong: "ptx::mbarrier_init(v_full(stage), 1);",
-        detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
+        name: "hopper, FP8: a transposed tile is announced before it is written",
+        right: "        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n            ptx::mbarrier_arrive(v_full(to.stage));\n",
+        wrong: "        if (lane() == 0) ptx::mbarrier_arrive(v_full(to.stage));\n        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n",
+        detected: Detected::Found(&[Kind::Race, Kind::Uninitialised, Kind::ProxyFence]),
         ..HOPPER_FP8
     },
     Fault {
