@@ -381,10 +381,8 @@ impl Run<'_> {
         }
         let cut = self.verdicts.iter().filter(|verdict| !verdict.cut_from.is_empty()).count();
         if cut > 0 {
-            let text = format!(
-                "{} used reduced problems with the same edges (see --full-size)",
-                count(cut, "run")
-            );
+            let text =
+                format!("{} used reduced problems with the same edges (see --full-size)", count(cut, "run"));
             printer.data(&styled(FAINT, text));
         }
         for note in self.notes() {
