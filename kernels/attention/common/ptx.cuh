@@ -37,6 +37,11 @@ __device__ inline void store16(void* global, const unsigned (&w)[4]) {
                  :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
 
+// Stores 8 bytes at an 8-byte boundary by one instruction.
+__device__ inline void store8(void* global, const unsigned (&w)[2]) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" :: "l"(global), "r"(w[0]), "r"(w[1]) : "memory");
+}
+
 // 16 bytes from an address on a 16-byte boundary in the shared window.
 __device__ inline void load16_shared(unsigned (&w)[4], unsigned shared) {
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
