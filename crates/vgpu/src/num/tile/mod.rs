@@ -22,6 +22,7 @@
 
 mod aligned;
 mod decode;
+mod fp8;
 pub mod layout;
 pub mod matrix;
 mod product;
