@@ -78,6 +78,12 @@ constexpr float NOTHING_SEEN = -1e30f;
 // FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT.
 constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
 
+// FP8: steps after which the output is added to sums in shared memory, or 0. For many columns these are fp16, divided by
+// 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
+constexpr int SUM_STEPS = knob::SUM_STEPS;
+constexpr bool HALF_SUMS = HEAD_DIM > 64;
+constexpr float HALF_SUM_UNIT = 1048576.0f;
+
 // ---- where things are ----
 
 __device__ inline int lane() { return threadIdx.x % 32; }
@@ -94,6 +100,12 @@ __device__ inline unsigned v_rows(int stage) { return in_shared(smem::v_rows::of
 // The warp's own part of the tile.
 __device__ inline unsigned store_tile() {
     return in_shared(smem::store_tile::offset) + threadIdx.x / 32 * 16 * tma::ROW_BYTES;
+}
+
+// A thread's own part of the sums: 4 elements at a time, and then those of the other threads.
+__device__ inline unsigned output_sums(int index) {
+    constexpr unsigned BYTES = HALF_SUMS ? 8 : 16;
+    return in_shared(smem::output_sums::offset) + ((threadIdx.x / 128 * (HEAD_DIM / 8) + index) * 128 + threadIdx.x % 128) * BYTES;
 }
 
 __device__ inline unsigned barrier(int index) { return in_shared(smem::barriers::offset) + index * 8; }

@@ -142,8 +142,8 @@ struct ScoreRows {
         for (int i = 0; i < BLOCK_N / 2; ++i) weigh(i);
     }
 
-    // Rescales the output if an origin has moved. No product may be in flight.
-    __device__ __forceinline__ void rescale_output() {
+    // After a step: rescales the output if an origin has moved. No product may be in flight.
+    __device__ __forceinline__ void rescale_output(int) {
         if (!moved) return;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= correction[i / 2 % 2];

@@ -3,6 +3,10 @@
 // Three bits of a weight are few: at many keys the relative L2 error of the output is 0.0265. So some keys of a step are
 // refined: their values are also multiplied by the rounding errors of their weights, which are E4M3 again. With one key
 // in four refined the error is sqrt(3/4) of that.
+//
+// The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
+// smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
+// shared memory now and then, and begins again at zero.
 #pragma once
 
 #include "hopper/rows.cuh"
@@ -22,6 +26,7 @@ struct RowsFp8 : ScoreRows {
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
     __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
+        clear_output();
         asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
     }
 
@@ -52,6 +57,70 @@ struct RowsFp8 : ScoreRows {
             } else {
                 weights[i] = rounded[i - 4 * REFINED] ^ zero;
             }
+        }
+    }
+
+    // ---- sums in shared memory, 4 elements at a time: 2 of each row ----
+
+    // output += sums
+    __device__ __forceinline__ void add_sums(int index) {
+        float* const out = output + 4 * index;
+        if constexpr (HALF_SUMS) {
+            unsigned words[2];
+            ptx::load8_shared(words, output_sums(index));
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[row]));
+                out[2 * row] = fmaf(pair.x, HALF_SUM_UNIT, out[2 * row]);
+                out[2 * row + 1] = fmaf(pair.y, HALF_SUM_UNIT, out[2 * row + 1]);
+            }
+        } else {
+            float sums[4];
+            ptx::load16_shared(sums, output_sums(index));
+#pragma unroll
+            for (int i = 0; i < 4; ++i) out[i] += sums[i];
+        }
+    }
+    // sums = output * factor, output = 0
+    __device__ __forceinline__ void move_to_sums(int index, const float (&factor)[2]) {
+        float* const out = output + 4 * index;
+        if constexpr (HALF_SUMS) {
+            unsigned words[2];
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const float small = factor[row] * (1.0f / HALF_SUM_UNIT);
+                const __half2 pair = __floats2half2_rn(out[2 * row] * small, out[2 * row + 1] * small);
+                words[row] = *reinterpret_cast<const unsigned*>(&pair);
+            }
+            ptx::store8_shared(output_sums(index), words);
+        } else {
+            ptx::store16_shared(output_sums(index), out[0] * factor[0], out[1] * factor[0], out[2] * factor[1],
+                                out[3] * factor[1]);
+        }
+        out[0] = out[1] = out[2] = out[3] = 0.0f;
+    }
+    // After a step. Moves the output to the sums after every SUM_STEPS steps, and where it must be rescaled anyway. No
+    // product may be in flight.
+    __device__ __forceinline__ void rescale_output(int step) {
+        if constexpr (SUM_STEPS == 0) {
+            ScoreRows::rescale_output(step);
+        } else {
+            constexpr int PERIOD = SUM_STEPS > 0 ? SUM_STEPS : 1;  // the compiler also reads this branch for 0
+            if (!moved && step % PERIOD != 0) return;
+            const float factor[2] = {moved ? correction[0] : 1.0f, moved ? correction[1] : 1.0f};
+#pragma unroll
+            for (int index = 0; index < HEAD_DIM / 8; ++index) {
+                add_sums(index);
+                move_to_sums(index, factor);
+            }
+        }
+    }
+    __device__ __forceinline__ void clear_output() {
+        ScoreRows::clear_output();
+        if constexpr (SUM_STEPS > 0) {
+            const float factor[2] = {};
+#pragma unroll
+            for (int index = 0; index < HEAD_DIM / 8; ++index) move_to_sums(index, factor);
         }
     }
 
@@ -97,26 +166,36 @@ struct RowsFp8 : ScoreRows {
                                     static_cast<unsigned long long>(first) * args.o_strides.sequence,
                                 args.o_strides.sequence, args.seq_q - first};
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= factor.of_row[i / 2 % 2];
-        store_columns<0, HEAD_DIM>(place);
+        for (int column = 0; column < HEAD_DIM; column += 16) {
+            if constexpr (SUM_STEPS > 0) {
+                add_sums(column / 8);
+                add_sums(column / 8 + 1);
+            }
+#pragma unroll
+            for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];
+            store_16_columns(place, column);
+        }
     }
 
-    // Writes COUNT columns of the output from FIRST on. Accumulators of 8 even columns are followed by those of the 8 odd
-    // columns between them, so a lane has 4 neighbours, and 4 lanes have a sector of 32 bytes.
+    // Writes COUNT columns of the output from FIRST on.
     template <int FIRST, int COUNT>
     __device__ __forceinline__ void store_columns(const OutputPlace& place) const {
         static_assert(FIRST % 16 == 0 && COUNT % 16 == 0, "even and odd columns");
+#pragma unroll
+        for (int column = FIRST; column < FIRST + COUNT; column += 16) store_16_columns(place, column);
+    }
+
+    // Accumulators of 8 even columns are followed by those of the 8 odd columns between them, so a lane has 4 neighbours,
+    // and 4 lanes have a sector of 32 bytes.
+    __device__ __forceinline__ void store_16_columns(const OutputPlace& place, int column) const {
         const int own = lane() / 4;
         Output* const out = place.first + static_cast<unsigned long long>(own) * place.stride + lane() % 4 * 4;
+        const float* even = output + column / 2;
+        const float* odd = even + 4;
 #pragma unroll
-        for (int column = FIRST; column < FIRST + COUNT; column += 16) {
-            const float* even = output + column / 2;
-            const float* odd = even + 4;
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
-                if (own + 8 * row < place.rows) ptx::store8(out + 8ull * row * place.stride + column, words);
-            }
+        for (int row = 0; row < 2; ++row) {
+            const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
+            if (own + 8 * row < place.rows) ptx::store8(out + 8ull * row * place.stride + column, words);
         }
     }
 };

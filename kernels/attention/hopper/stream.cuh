@@ -285,7 +285,7 @@ struct Consumer {
         jitter(work.first_query - step);
         output_done();
         rows.pack_weights();
-        rows.rescale_output();
+        rows.rescale_output(step);
     }
 
     // The last product of `before` and the first step, `step`, of `work`.

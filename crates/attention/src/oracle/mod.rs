@@ -383,7 +383,8 @@ fn change_of_weight(weight: f64, error: f64) -> f64 {
 }
 
 /// The largest error of each element of a row if the scores of the keys can be off by `errors`. The errors of different
-/// keys are independent, so their effects add up in squares.
+/// keys are independent, so their effects add up in squares. Where few keys exchange their weights, one gains what the
+/// others lose; twice the sum of squares covers this (two tied keys, of which one gets the whole weight, need it).
 fn errors_of_output(weights: &[f64], errors: &[f64], values: &Head<'_>, output: &[f64], into: &mut [f64]) {
     for (key, (&weight, &error)) in weights.iter().zip(errors).enumerate() {
         // The change is below weight * e^error.
@@ -394,7 +395,7 @@ fn errors_of_output(weights: &[f64], errors: &[f64], values: &Head<'_>, output: 
         if change >= SMALL_CHANGE {
             let value = &values.data[key * values.head_dim..][..values.head_dim];
             for ((sum, value), output) in into.iter_mut().zip(value).zip(output) {
-                *sum += (change * (f64::from(*value) - output)).powi(2);
+                *sum += 2.0 * (change * (f64::from(*value) - output)).powi(2);
             }
         }
     }
@@ -484,6 +485,22 @@ mod tests {
                 assert!((a - b).abs() < 1e-12, "{name} {a} {b}");
             }
         }
+    }
+
+    #[test]
+    fn the_allowance_of_fp8_sums_covers_tied_keys_that_exchange_their_weights() {
+        let values = Head { data: &[0.0, 1.0, 4.0], head_dim: 1 };
+        for heavier in [0.5, 0.6, 0.7, 0.8, 0.9, 0.99] {
+            let mut allowed = [0.0];
+            errors_of_output(&[heavier, 1.0 - heavier], &[16.0; 2], &values, &[1.0 - heavier], &mut allowed);
+            assert!(allowed[0] >= 0.999 * heavier && allowed[0] <= 1.5, "{heavier} {allowed:?}");
+        }
+        // Errors that are too small to move a weight, and a key that no error can make heavy.
+        let mut allowed = [0.0];
+        errors_of_output(&[0.7, 0.3, 0.0], &[1e-4; 3], &values, &[0.3], &mut allowed);
+        errors_of_output(&[1.0 - 1e-9, 1e-9, 0.0], &[9.0; 3], &values, &[1e-9], &mut allowed);
+        assert_eq!(allowed, [0.0]);
+        assert!((error_of_lse(&[0.5, 0.5], &[0.1, 0.1]) - 0.1).abs() < 1e-12);
     }
 
     #[test]
