@@ -23,6 +23,7 @@ struct RowsFp8 : ScoreRows {
     unsigned weights[4 * STEPS];                     // packed, the left factors of the products
     unsigned lost[4 * REFINED];                      // their rounding errors
     unsigned rounded[4 * (STEPS - REFINED) + 1];     // weights of the next products, of the steps that are not refined
+    int keep;                                        // SUM_STEPS: 0 if the next product replaces the output
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
     __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
@@ -62,72 +63,79 @@ struct RowsFp8 : ScoreRows {
 
     // ---- sums in shared memory, 4 elements at a time: 2 of each row ----
 
-    // output += sums
-    __device__ __forceinline__ void add_sums(int index) {
-        float* const out = output + 4 * index;
+    __device__ __forceinline__ static void load_sums(int index, float (&sums)[4]) {
         if constexpr (HALF_SUMS) {
             unsigned words[2];
             ptx::load8_shared(words, output_sums(index));
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
                 const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[row]));
-                out[2 * row] = fmaf(pair.x, HALF_SUM_UNIT, out[2 * row]);
-                out[2 * row + 1] = fmaf(pair.y, HALF_SUM_UNIT, out[2 * row + 1]);
+                sums[2 * row] = pair.x * HALF_SUM_UNIT;
+                sums[2 * row + 1] = pair.y * HALF_SUM_UNIT;
             }
         } else {
-            float sums[4];
             ptx::load16_shared(sums, output_sums(index));
-#pragma unroll
-            for (int i = 0; i < 4; ++i) out[i] += sums[i];
         }
     }
-    // sums = output * factor, output = 0
-    __device__ __forceinline__ void move_to_sums(int index, const float (&factor)[2]) {
-        float* const out = output + 4 * index;
+    __device__ __forceinline__ static void store_sums(int index, const float (&sums)[4], const float (&factor)[2]) {
         if constexpr (HALF_SUMS) {
             unsigned words[2];
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
                 const float small = factor[row] * (1.0f / HALF_SUM_UNIT);
-                const __half2 pair = __floats2half2_rn(out[2 * row] * small, out[2 * row + 1] * small);
+                const __half2 pair = __floats2half2_rn(sums[2 * row] * small, sums[2 * row + 1] * small);
                 words[row] = *reinterpret_cast<const unsigned*>(&pair);
             }
             ptx::store8_shared(output_sums(index), words);
         } else {
-            ptx::store16_shared(output_sums(index), out[0] * factor[0], out[1] * factor[0], out[2] * factor[1],
-                                out[3] * factor[1]);
+            ptx::store16_shared(output_sums(index), sums[0] * factor[0], sums[1] * factor[0], sums[2] * factor[1],
+                                sums[3] * factor[1]);
         }
-        out[0] = out[1] = out[2] = out[3] = 0.0f;
     }
-    // After a step. Moves the output to the sums after every SUM_STEPS steps, and where it must be rescaled anyway. No
-    // product may be in flight.
+    // After a step: rescales output and sums if an origin has moved, and adds the output to the sums after every SUM_STEPS
+    // steps. Then the next product replaces the output: this is the same for all warps of the warpgroup. No product may
+    // be in flight.
     __device__ __forceinline__ void rescale_output(int step) {
-        if constexpr (SUM_STEPS == 0) {
-            ScoreRows::rescale_output(step);
-        } else {
+        ScoreRows::rescale_output(step);
+        if constexpr (SUM_STEPS > 0) {
+            if (moved) {
+#pragma unroll
+                for (int index = 0; index < HEAD_DIM / 8; ++index) {
+                    float sums[4];
+                    load_sums(index, sums);
+                    store_sums(index, sums, correction);
+                }
+            }
             constexpr int PERIOD = SUM_STEPS > 0 ? SUM_STEPS : 1;  // the compiler also reads this branch for 0
-            if (!moved && step % PERIOD != 0) return;
-            const float factor[2] = {moved ? correction[0] : 1.0f, moved ? correction[1] : 1.0f};
+            if (step % PERIOD != 0) return;
+            const float ones[2] = {1.0f, 1.0f};
 #pragma unroll
             for (int index = 0; index < HEAD_DIM / 8; ++index) {
-                add_sums(index);
-                move_to_sums(index, factor);
+                float sums[4];
+                load_sums(index, sums);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) sums[i] += output[4 * index + i];
+                store_sums(index, sums, ones);
             }
+            keep = 0;
         }
     }
     __device__ __forceinline__ void clear_output() {
-        ScoreRows::clear_output();
-        if constexpr (SUM_STEPS > 0) {
-            const float factor[2] = {};
+        if constexpr (SUM_STEPS == 0) {
+            ScoreRows::clear_output();
+        } else {
+            const float zeros[4] = {}, factor[2] = {};
 #pragma unroll
-            for (int index = 0; index < HEAD_DIM / 8; ++index) move_to_sums(index, factor);
+            for (int index = 0; index < HEAD_DIM / 8; ++index) store_sums(index, zeros, factor);
+            keep = 0;
         }
     }
 
     __device__ __forceinline__ void start_step(unsigned values, int step) {
         const unsigned long long b = Transposed::step(values, step);
         const unsigned* a = weights + 4 * step;
-        wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b, 1);
+        wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b,
+                                                           SUM_STEPS > 0 && step == 0 ? keep : 1);
         if (step < REFINED) {
             const unsigned* e = lost + 4 * step;
             wgmma::Products<Element, HEAD_DIM>::from_registers(output, e[0], e[1], e[2], e[3], b, 1);
@@ -138,6 +146,7 @@ struct RowsFp8 : ScoreRows {
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) start_step(values, step);
         wgmma::group_end();
+        keep = 1;
     }
 
     // Turns the scores into weights, adds them up, and starts output += weights V, 32 keys at a time: the tensor cores
@@ -167,9 +176,12 @@ struct RowsFp8 : ScoreRows {
                                 args.o_strides.sequence, args.seq_q - first};
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 16) {
-            if constexpr (SUM_STEPS > 0) {
-                add_sums(column / 8);
-                add_sums(column / 8 + 1);
+#pragma unroll
+            for (int index = column / 8; SUM_STEPS > 0 && index < column / 8 + 2; ++index) {
+                float sums[4];
+                load_sums(index, sums);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) output[4 * index + i] += sums[i];
             }
 #pragma unroll
             for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];

@@ -1,10 +1,11 @@
 //! The allowance for the 13-bit sums of FP8 tensor cores: a model of an honest kernel needs it, and it hides no fault.
 
+use op::OpJudgement;
 use vgpu::num::codec;
 use warpsmith_attention::metrics::{self, Mismatch, Tolerance, Weights};
 use warpsmith_attention::oracle::{self, Reference, Rows};
 use warpsmith_attention::tensor::{Layout, Tensor, Values};
-use warpsmith_attention::{Class, Inputs, Problem};
+use warpsmith_attention::{Attention, Class, Inputs, Problem};
 
 use crate::common::problem;
 
@@ -102,6 +103,28 @@ fn a_row_with_one_dominant_key_has_no_allowance_for_its_output() {
     let sums = reference.fp8_sums.expect("FP8");
     let uncertain = sums.output.chunks_exact(64).filter(|row| row.iter().any(|&x| x > 0.0)).count();
     assert!(uncertain < 256 / 8, "{uncertain} of 256 rows");
+}
+
+#[test]
+fn only_code_whose_products_are_all_fp8_warpgroup_products_gets_the_allowance() {
+    let catalog = family::Catalog::load(None).expect("the embedded kernels");
+    let hopper = catalog.family("hopper").expect("an embedded family");
+    let granted = |name: &str, instructions: &[&str]| {
+        let ptx = format!(".visible .entry {}(\n)\n{{\n\t{}\n}}\n", hopper.entry, instructions.join(";\n\t"));
+        Attention.extra_tolerance(hopper, &problem(name), &ptx).map(|extra| extra.name)
+    };
+    let rounding = "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2";
+    let fp8 = "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%f1}, %rd1, %rd2, p, 1, 1";
+    let half = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 0";
+    let by_warp = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1}";
+    let e4m3 = "b1h1s512d64-e4m3";
+    assert_eq!(granted(e4m3, &[rounding, fp8]).as_deref(), Some("fp8-weights-and-sums"));
+    assert_eq!(granted(e4m3, &[rounding, fp8, half]).as_deref(), Some("fp8-weights"));
+    assert_eq!(granted(e4m3, &[rounding, by_warp]).as_deref(), Some("fp8-weights"));
+    assert_eq!(granted(e4m3, &[rounding, fp8, by_warp]).as_deref(), Some("fp8-weights"));
+    assert_eq!(granted(e4m3, &[rounding, half]), None);
+    assert_eq!(granted(e4m3, &[fp8]), None, "the weights are not rounded to FP8");
+    assert_eq!(granted("b1h1s512d64-fp16", &[rounding, fp8]), None);
 }
 
 #[test]

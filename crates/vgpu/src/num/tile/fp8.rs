@@ -105,3 +105,6 @@ fn add_slowly(sum: f32, terms: impl Iterator<Item = (f32, f32)>, top: i32) -> f3
     let kept = (total as f32).to_bits() & !LOW_BITS;
     (f64::from(f32::from_bits(kept)) * f64::exp2(f64::from(unit))) as f32
 }
+
+#[cfg(test)]
+mod tests;
