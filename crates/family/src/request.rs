@@ -16,7 +16,7 @@ impl Family {
         headers.push((header::NAME.to_owned(), generated));
         let (name, text) = self.source.clone();
         Ok(Request {
-            source: Source { name, text, headers, include_dirs: Vec::new() },
+            source: Source { name, text, headers, ..Source::default() },
             target,
             options: Vec::new(),
         })

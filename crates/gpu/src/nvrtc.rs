@@ -79,6 +79,8 @@ pub struct Compiled {
     pub cubin: Vec<u8>,
     /// The compiler's log, with warnings and the assembler's report.
     pub log: String,
+    /// The function names of the name expressions, in their order.
+    pub lowered_names: Vec<String>,
 }
 
 /// The loaded library. NVRTC allows calls from several threads at once, each on its own program.
@@ -111,6 +113,8 @@ struct Api {
     ptx: unsafe extern "C" fn(Program, *mut c_char) -> Status,
     cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    add_name: unsafe extern "C" fn(Program, *const c_char) -> Status,
+    lowered_name: unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> Status,
 }
 
 impl Nvrtc {
@@ -150,15 +154,23 @@ impl Nvrtc {
         self.version
     }
 
-    /// Compiles `source` (called `name` in messages and line tables) with `headers` as (name, text).
+    /// Compiles `source` (called `name` in messages and line tables) with `headers` as (name, text). `instances` are
+    /// name expressions of kernels, such as `scale<float>`; the compiler instantiates their templates.
     pub fn compile(
         &self,
         name: &str,
         source: &str,
         headers: &[(String, String)],
+        instances: &[String],
         options: &[String],
     ) -> Result<Compiled, NvrtcError> {
         let program = OpenProgram::new(&self.api, name, source, headers)?;
+        let instances = c_strings(instances.iter().map(String::as_str), "a name expression")?;
+        for instance in &instances {
+            // SAFETY: the program is open, and the text lives to the end of the call.
+            let status = unsafe { (self.api.add_name)(program.handle, instance.as_ptr()) };
+            self.api.check("nvrtcAddNameExpression", status)?;
+        }
         let options = c_strings(options.iter().map(String::as_str), "a compiler option")?;
         let pointers = pointers(&options);
         // SAFETY: the program is open; the option pointers live to the end of the call.
@@ -169,7 +181,8 @@ impl Nvrtc {
             return Err(NvrtcError::Compilation { log });
         }
         self.api.check("nvrtcCompileProgram", status)?;
-        Ok(Compiled { ptx: program.ptx()?, cubin: program.cubin()?, log })
+        let lowered_names = instances.iter().map(|it| program.lowered_name(it)).collect::<Result<_, _>>()?;
+        Ok(Compiled { ptx: program.ptx()?, cubin: program.cubin()?, log, lowered_names })
     }
 }
 
@@ -194,6 +207,8 @@ impl Api {
             ptx: symbol!("nvrtcGetPTX"),
             cubin_size: symbol!("nvrtcGetCUBINSize"),
             cubin: symbol!("nvrtcGetCUBIN"),
+            add_name: symbol!("nvrtcAddNameExpression"),
+            lowered_name: symbol!("nvrtcGetLoweredName"),
         })
     }
 
@@ -272,6 +287,16 @@ impl<'a> OpenProgram<'a> {
 
     fn cubin(&self) -> Result<Vec<u8>, NvrtcError> {
         self.read("nvrtcGetCUBIN", self.api.cubin_size, self.api.cubin)
+    }
+
+    /// The function name of a name expression that was added before the compilation.
+    fn lowered_name(&self, expression: &CStr) -> Result<String, NvrtcError> {
+        let mut name = ptr::null();
+        // SAFETY: the program is open and compiled; NVRTC returns a string that lives as long as the program.
+        let status = unsafe { (self.api.lowered_name)(self.handle, expression.as_ptr(), &raw mut name) };
+        self.api.check("nvrtcGetLoweredName", status)?;
+        // SAFETY: the call succeeded, so the pointer is a string of the open program.
+        Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 }
 

@@ -68,6 +68,7 @@ fn run(file: &Path, text: &str) -> (LaunchReport, Placed, VirtualDevice) {
         text: text.to_owned(),
         headers: standard_headers(),
         include_dirs: vec![file.parent().unwrap().to_owned()],
+        ..Source::default()
     };
     let request = Request { source, target: Target::Sm90a, options: Vec::new() };
     let build = compiler.build(&request).unwrap_or_else(|error| panic!("{}: {error}", file.display())).build;

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use gpu::launch::{Argument, Extent};
+use gpu::launch::{Argument, Call, Extent};
 
 use crate::error::CommandError;
 use crate::exit;
@@ -352,13 +352,13 @@ Examples:
     /// Lend the GPU to the command that started this process
     #[command(hide = true)]
     LendDevice,
-    /// Run a CUDA kernel on the virtual GPU under all its checkers
+    /// Run a CUDA or PTX kernel on the virtual GPU under all its checkers
     #[command(after_help = "\
 The file itself can describe the launch, in comment lines with the same flags:
   // warpsmith: --kernel scale --grid 4 --block 256
   // warpsmith: --arg x=f32[1000]=normal(7) --arg y=out,f32[1000]
-  // warpsmith: --arg n=i32=1000
-Flags on the command line take precedence. If the command line has an --arg, every --arg of the \
+  // warpsmith: --arg n=1000
+Host code in the file is ignored. Flags on the command line take precedence. If the command line has an --arg, every --arg of the \
 file is ignored.
 
 Arguments, one per kernel parameter, in order:
@@ -366,16 +366,25 @@ Arguments, one per kernel parameter, in order:
   [NAME=]inout,DTYPE[dims]=INIT  buffer with contents, read and written
   [NAME=]out,DTYPE[dims]         output; every element must be written
   [NAME=]scratch,DTYPE[dims]     workspace; starts uninitialised
-  [NAME=]DTYPE=VALUE             scalar
+  [NAME=]FILE.npy                input buffer with the contents of a file; also inout,FILE.npy
+  [NAME=]same,BUFFER[+N]         another argument's buffer, from its element N on
+  [NAME=]VALUE                   scalar of the type that the kernel declares
+  [NAME=]DTYPE=VALUE             scalar of this type
+  [NAME=]null                    null pointer
   [NAME=]bytes=HEX               struct passed by value
   [NAME=]tensor,BUFFER[box]=MAP  tensor map of another argument's buffer
 DTYPE: f64 f32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64
 INIT: zeros ones const(V) iota normal(SEED) uniform(SEED) randint(SEED,LO,HI)
+      {V,V,...} FILE.npy
 MAP: plain swizzle(32) swizzle(64) swizzle(128)
 
 Examples:
   warpsmith sanitize kernel.cu
   warpsmith sanitize kernel.cu --block 64 --arg 'f32[64]=iota' --print all
+  warpsmith sanitize kernel.cu --launch 'scale<float><<<4, 256>>>(x, y, 1000)' \\
+    --arg 'x=f32[1000]=normal(7)' --arg 'y=out,f32[1000]'
+  warpsmith sanitize kernel.ptx --grid 4 --block 128 --arg x.npy --arg 'y=out,f32[512]' --arg 512 \\
+    --expect y=y.npy
   warpsmith sanitize kernel.cu --counters --device virtual:a100
   warpsmith sanitize kernel.cu --sarif kernel.sarif --github
   warpsmith sanitize wmma --problem b1h2s200d64-causal-e4m3 --counters")]
@@ -874,7 +883,7 @@ pub struct RunsOptions {
 /// Options of `sanitize`.
 #[derive(Debug, Args)]
 pub struct SanitizeOptions {
-    /// CUDA source file, or the name of a family
+    /// CUDA source file, PTX file, or the name of a family
     #[arg(value_name = "FILE|FAMILY")]
     pub file: PathBuf,
     /// The launch of a source file.
@@ -895,6 +904,15 @@ pub struct SanitizeOptions {
     /// Save every buffer as NAME.npy in this folder after the launch
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
+    /// Compare a buffer with a file after the launch
+    #[arg(long, value_name = "NAME=FILE.npy", value_parser = assignment)]
+    pub expect: Vec<(String, String)>,
+    /// Relative tolerance of --expect (default: by type, as in torch.testing.assert_close)
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    pub rtol: Option<f64>,
+    /// Absolute tolerance of --expect
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    pub atol: Option<f64>,
     /// Count instructions, memory traffic and bank conflicts, per kernel and per source line
     #[arg(long)]
     pub counters: bool,
@@ -918,9 +936,13 @@ pub struct SanitizeOptions {
 /// The flags that describe a launch. A source file can have the same flags in its `// warpsmith:` comments.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LaunchOptions {
-    /// Kernel to launch (default: the only kernel of the file)
+    /// Kernel to launch, with its template arguments if it has some (default: the only kernel of the file)
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
+    /// Launch in CUDA's notation, instead of --kernel, --grid, --block and --shared; repeat it for several
+    /// launches in order
+    #[arg(long, value_name = "CALL", conflicts_with_all = ["kernel", "grid", "block", "shared"])]
+    pub launch: Vec<Call>,
     /// Number of blocks, as X or X,Y,Z
     #[arg(long, value_name = "EXTENT")]
     pub grid: Option<Extent>,
@@ -933,6 +955,9 @@ pub struct LaunchOptions {
     /// One kernel argument; repeat the flag for each, in order
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub arg: Vec<Argument>,
+    /// Value of a `__constant__` or `__device__` variable before the launch
+    #[arg(long, value_name = "NAME=VALUE", allow_hyphen_values = true)]
+    pub variable: Vec<Argument>,
     /// Compile for this target instead of the device's
     #[arg(long, value_name = "sm_NN")]
     pub arch: Option<String>,
@@ -963,6 +988,11 @@ fn assignment(text: &str) -> Result<(String, String), String> {
         }
         _ => Err("expected NAME=VALUE".to_owned()),
     }
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| *value >= 0.0 && value.is_finite());
+    value.ok_or("expected a number that is not negative".to_owned())
 }
 
 fn budget(text: &str) -> Result<usize, String> {

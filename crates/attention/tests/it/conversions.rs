@@ -49,7 +49,7 @@ fn kernels_convert_as_the_host_does() {
             name: "convert.cu".to_owned(),
             text: KERNEL.to_owned(),
             headers: vec![("common/e4m3.cuh".to_owned(), header.to_owned())],
-            include_dirs: Vec::new(),
+            ..Source::default()
         };
         let request = Request { source, target, options: Vec::new() };
         let build = compiler().build(&request).expect("it compiles").build;

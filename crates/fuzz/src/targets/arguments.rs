@@ -26,7 +26,7 @@ pub fn run(input: &[u8]) {
         }
         let contents = argument.contents().unwrap_or_default();
         if let Some((dtype, dims)) = buffer {
-            let file = npy(dtype, dims, &contents);
+            let file = npy::write(dtype, dims, &contents);
             let header = u16::from_le_bytes([file[8], file[9]]) as usize;
             assert_eq!(file.len(), 10 + header + contents.len(), "the header contains its own length");
             drop((dtype.floats(&contents), dtype.integers(&contents)));

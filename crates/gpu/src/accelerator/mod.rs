@@ -106,6 +106,9 @@ pub enum AcceleratorError {
         /// Why it cannot be launched.
         reason: String,
     },
+    /// The arguments of a launch do not fit together; contains the reason.
+    #[error("{0}")]
+    Arguments(String),
     /// The kernel needs more of a resource than the device has.
     #[error("`{kernel}` does not fit: {reason}")]
     TooLarge {

@@ -62,6 +62,12 @@ impl VirtualDevice {
         self.memory.reset(module).map_err(|error| memory(&error))
     }
 
+    /// The `__constant__` variables of a module.
+    pub fn constants(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
+        let Some(module) = self.modules.get(module.0) else { return Ok(Vec::new()) };
+        self.memory.constants(module).map(as_variables).map_err(|error| memory(&error))
+    }
+
     /// The chip that this virtual GPU models.
     pub fn chip(&self) -> &'static Chip {
         self.chip
@@ -121,6 +127,14 @@ fn load_cached(text: &str) -> Result<vgpu::Module, vgpu::LoadError> {
     Ok(module)
 }
 
+fn as_variables(variables: Vec<(String, vgpu::Buffer, u64)>) -> Vec<Variable> {
+    let variable = |(name, at, bytes): (String, vgpu::Buffer, u64)| {
+        let buffer = Buffer { address: at.0, bytes };
+        Variable { name, buffer }
+    };
+    variables.into_iter().map(variable).collect()
+}
+
 fn memory(error: &vgpu::MemoryError) -> AcceleratorError {
     AcceleratorError::Memory(error.to_string())
 }
@@ -151,12 +165,7 @@ impl Accelerator for VirtualDevice {
 
     fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
         let Some(module) = self.modules.get(module.0) else { return Ok(Vec::new()) };
-        let variables = self.memory.variables(module).map_err(|error| memory(&error))?;
-        let variable = |(name, at, bytes): (String, vgpu::Buffer, u64)| {
-            let buffer = Buffer { address: at.0, bytes };
-            Variable { name, buffer }
-        };
-        Ok(variables.into_iter().map(variable).collect())
+        self.memory.variables(module).map(as_variables).map_err(|error| memory(&error))
     }
 
     fn set_world(&mut self, seed: u64) -> Result<(), AcceleratorError> {

@@ -217,6 +217,7 @@ mod tests {
             entries: Vec::new(),
             compile_ms: 1.0,
             warnings: Vec::new(),
+            lowered_names: Vec::new(),
             ptx: "p".repeat(bytes),
             cubin: Vec::new(),
         }

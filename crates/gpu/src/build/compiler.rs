@@ -95,6 +95,9 @@ impl Compiler {
             field(name.as_bytes());
             field(text.as_bytes());
         }
+        for instance in &request.source.instances {
+            field(instance.as_bytes());
+        }
         for (path, text) in includes::on_disk(&request.source.text, &request.source.include_dirs) {
             field(path.as_os_str().as_encoded_bytes());
             field(text.as_bytes());
@@ -158,7 +161,8 @@ impl Compiler {
         options.extend(request.options.iter().cloned());
 
         let compile = |options: &[String]| {
-            let compiled = nvrtc.compile(&source.name, &source.text, &source.headers, options);
+            let compiled =
+                nvrtc.compile(&source.name, &source.text, &source.headers, &source.instances, options);
             compiled.map_err(|error| match error {
                 NvrtcError::Compilation { log } => {
                     BuildError::Source { name: source.name.clone(), diagnostics: errors(&log), log }
@@ -194,6 +198,7 @@ impl Compiler {
             entries,
             compile_ms,
             warnings: of_severity(&compiled.log, Severity::Warning),
+            lowered_names: compiled.lowered_names,
             ptx: without_working_directory(&compiled.ptx),
             cubin: compiled.cubin,
         })
@@ -258,7 +263,7 @@ fn identify(toolchain: &Toolchain, cache: &Path, nvrtc: &OnceLock<Nvrtc>) -> Res
     }
     let probe = "extern \"C\" __global__ void probe() {}";
     let options = ["--gpu-architecture=compute_80".to_owned()];
-    let compiled = loaded(nvrtc, toolchain)?.compile("probe.cu", probe, &[], &options)?;
+    let compiled = loaded(nvrtc, toolchain)?.compile("probe.cu", probe, &[], &[], &options)?;
     let banner =
         compiled.ptx.lines().find_map(|line| line.split_once(", V").map(|(_, version)| version.trim()));
     let compiler = banner

@@ -2,9 +2,11 @@
 
 mod cache;
 mod compiler;
+mod host_code;
 mod includes;
 mod log;
 pub(crate) mod machine_code;
+mod nvcc_source;
 mod standard;
 
 use std::path::PathBuf;
@@ -13,8 +15,10 @@ use chips::Target;
 use serde::{Deserialize, Serialize};
 
 pub use compiler::{BuildOutcome, Compiler};
+
 pub use includes::included_names;
 pub use log::{Diagnostic, Place, Severity};
+pub use nvcc_source::NvccOutcome;
 pub use standard::standard_headers;
 
 use crate::nvrtc::NvrtcError;
@@ -30,6 +34,8 @@ pub struct Source {
     pub headers: Vec<(String, String)>,
     /// Folders on disk whose headers the source may include. Included files are part of the build's hash.
     pub include_dirs: Vec<PathBuf>,
+    /// Kernels to instantiate from templates, as expressions: `scale<float>`.
+    pub instances: Vec<String>,
 }
 
 /// One compilation.
@@ -60,6 +66,9 @@ pub struct Build {
     pub compile_ms: f64,
     /// Warnings of the compiler.
     pub warnings: Vec<Diagnostic>,
+    /// The function names of [`Source::instances`], in their order.
+    #[serde(default)]
+    pub lowered_names: Vec<String>,
     /// The PTX text.
     #[serde(skip)]
     pub ptx: String,

@@ -6,18 +6,21 @@
 //! [NAME=]out,DTYPE[dims]           output: starts uninitialised, every element must be written
 //! [NAME=]scratch,DTYPE[dims]       workspace: starts uninitialised, need not be written
 //! [NAME=]DTYPE=VALUE               scalar
+//! [NAME=]VALUE                     scalar of the type that the kernel declares
 //! [NAME=]bytes=HEX                 a parameter by value, as raw little-endian bytes
+//! [NAME=]null                      null pointer
+//! [NAME=]FILE.npy                  input buffer with the type, shape and contents of the file; also inout,FILE.npy
+//! [NAME=]same,BUFFER[+N]           the buffer of another argument, from its element N on
 //! [NAME=]tensor,BUFFER[box]=plain  a tensor map of another argument's buffer, copied in boxes; =swizzle(128), (64) or (32)
 //! ```
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-use serde::Serialize;
 
 use vgpu::tensor_map::Swizzle;
 
-use super::{Dtype, Random};
+use super::{Dtype, Init, npy};
 
 /// A kernel parameter with its optional name.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +75,28 @@ pub enum Role {
     },
     /// A parameter that is passed by value, as raw little-endian bytes.
     Bytes(Vec<u8>),
+    /// A number that is passed by value, of the type that the kernel declares.
+    Literal(String),
+    /// A pointer to nothing.
+    Null,
+    /// A buffer whose contents are in a file. [`Argument::with_file`] replaces it by an input.
+    File {
+        /// The file, as the user wrote it.
+        path: PathBuf,
+        /// The type of the elements, if it is not that of the file.
+        dtype: Option<Dtype>,
+        /// The extents, if they are not those of the file.
+        dims: Option<Vec<usize>>,
+        /// Whether the kernel also writes the buffer.
+        is_written: bool,
+    },
+    /// The buffer of another argument.
+    Same {
+        /// The name of the argument that has the buffer.
+        of: String,
+        /// The first element.
+        from: u64,
+    },
     /// A tensor map: of which buffer, by name, and the extents of its boxes in the order of the buffer's.
     Tensor {
         /// The name of the argument that has the buffer.
@@ -80,33 +105,6 @@ pub enum Role {
         extents: Vec<u32>,
         /// How a box is permuted in shared memory.
         swizzle: Swizzle,
-    },
-}
-
-/// Contents of a buffer before the launch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Init {
-    /// Every element is 0.
-    Zeros,
-    /// Every element is 1.
-    Ones,
-    /// Every element is this value, rounded to the element type.
-    Const(f64),
-    /// Every element is its index in the buffer.
-    Iota,
-    /// Normally distributed with mean 0 and variance 1, drawn with this seed.
-    Normal(u64),
-    /// Uniformly distributed in [0, 1), drawn with this seed.
-    Uniform(u64),
-    /// Uniformly distributed whole numbers.
-    RandInt {
-        /// The seed of the random numbers.
-        seed: u64,
-        /// The smallest number.
-        low: i64,
-        /// The end of the range, which is not drawn.
-        high: i64,
     },
 }
 
@@ -131,9 +129,10 @@ impl FromStr for Argument {
     }
 }
 
-fn parse(text: &str) -> Result<Argument, String> {
+fn parse<'a>(text: &'a str) -> Result<Argument, String> {
     // A name is an identifier before the first `=`, unless the identifier starts a specification.
-    let (name, spec) = match text.split_once('=') {
+    let trimmed = |(name, rest): (&'a str, &'a str)| (name.trim(), rest.trim());
+    let (name, spec) = match text.split_once('=').map(trimmed) {
         // `bytes` is an ordinary name if a specification follows it.
         Some((name, rest)) if is_name(name) || name == "bytes" && rest.contains(['[', '=']) => {
             (Some(name.to_owned()), rest)
@@ -146,10 +145,22 @@ fn parse(text: &str) -> Result<Argument, String> {
     if let Some(tensor) = spec.strip_prefix("tensor,") {
         return Ok(Argument { name, role: tensor_role(tensor)? });
     }
+    if let Some(other) = spec.strip_prefix("same,") {
+        return Ok(Argument { name, role: same_role(other)? });
+    }
+    if spec == "null" {
+        return Ok(Argument { name, role: Role::Null });
+    }
+    if is_number(spec) {
+        return Ok(Argument { name, role: Role::Literal(spec.to_owned()) });
+    }
     let (kind, rest) = match spec.split_once(',') {
         Some((kind @ ("out" | "inout" | "scratch"), rest)) => (kind, rest),
         _ => ("in", spec),
     };
+    if is_npy(rest) && matches!(kind, "in" | "inout") {
+        return Ok(Argument { name, role: file_role(rest, kind == "inout")? });
+    }
     let Some((dtype, shape)) = rest.split_once('[') else {
         let scalar = rest.split_once('=').filter(|_| kind == "in");
         let (dtype, value) = scalar.ok_or("expected DTYPE[dims]=INIT, out,DTYPE[dims] or DTYPE=VALUE")?;
@@ -158,19 +169,17 @@ fn parse(text: &str) -> Result<Argument, String> {
     };
     let dtype: Dtype = dtype.parse()?;
     let (dims, rest) = shape.split_once(']').ok_or("the `[` has no matching `]`")?;
-    let dims = dims
-        .split(',')
-        .map(|extent| extent.trim().parse().map_err(|_| format!("`{extent}` is not a size")))
-        .collect::<Result<Vec<usize>, String>>()?;
-    let elements = dims.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
-    if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
-        return Err(format!("has more than {MOST_ELEMENTS} elements"));
-    }
+    let dims = shape_dims(dims)?;
     let init = match rest {
         "" => None,
-        rest => Some(
-            rest.strip_prefix('=').ok_or_else(|| format!("unexpected `{rest}` after the shape"))?.parse()?,
-        ),
+        rest => {
+            let text =
+                rest.strip_prefix('=').ok_or_else(|| format!("unexpected `{rest}` after the shape"))?;
+            Some(match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
+                Some(list) => listed(dtype, list, dims.iter().product())?,
+                None => text.parse()?,
+            })
+        }
     };
     let role = match (kind, init) {
         ("out", None) => Role::Out { dtype, dims },
@@ -183,6 +192,70 @@ fn parse(text: &str) -> Result<Argument, String> {
         _ => return Err("has no contents; add =zeros, =iota, =normal(SEED) ...".to_owned()),
     };
     Ok(Argument { name, role })
+}
+
+/// The extents in `text`, separated by commas.
+fn shape_dims(text: &str) -> Result<Vec<usize>, String> {
+    let extent = |text: &str| text.trim().parse().map_err(|_| format!("`{text}` is not a size"));
+    let dims = text.split(',').map(extent).collect::<Result<Vec<usize>, String>>()?;
+    let elements = dims.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
+    if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
+        return Err(format!("has more than {MOST_ELEMENTS} elements"));
+    }
+    Ok(dims)
+}
+
+/// `V,V,...`: as many values as the buffer has elements.
+fn listed(dtype: Dtype, list: &str, count: usize) -> Result<Init, String> {
+    let values: Vec<&str> = list.split(',').map(str::trim).filter(|value| !value.is_empty()).collect();
+    if values.len() != count {
+        return Err(format!("has {} values for {count} elements", values.len()));
+    }
+    let elements: Result<Vec<Vec<u8>>, String> =
+        values.iter().map(|value| scalar_bytes(dtype, value)).collect();
+    Ok(Init::Elements(elements?.concat().into()))
+}
+
+fn is_npy(text: &str) -> bool {
+    Path::new(text).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+}
+
+/// `FILE.npy` or `DTYPE[dims]=FILE.npy`.
+fn file_role(text: &str, is_written: bool) -> Result<Role, String> {
+    let typed = text.split_once("]=").and_then(|(shape, path)| Some((shape.split_once('[')?, path)));
+    let Some(((dtype, dims), path)) = typed else {
+        return Ok(Role::File { path: text.into(), dtype: None, dims: None, is_written });
+    };
+    let (dtype, dims) = (Some(dtype.parse()?), Some(shape_dims(dims)?));
+    Ok(Role::File { path: path.into(), dtype, dims, is_written })
+}
+
+/// `BUFFER` or `BUFFER+N`.
+fn same_role(text: &str) -> Result<Role, String> {
+    let (of, from) = text.split_once('+').unwrap_or((text, "0"));
+    let from = from.trim().parse().map_err(|_| format!("`{from}` is not a number of elements"))?;
+    let of = of.trim();
+    if !is_name(of) {
+        return Err(format!("`{of}` is not the name of an argument"));
+    }
+    Ok(Role::Same { of: of.to_owned(), from })
+}
+
+/// Whether the text is a number without a type: `1000`, `-0.5`, `1e-5f`, `0xff`.
+fn is_number(text: &str) -> bool {
+    let digits = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
+    digits && (float_of(text).is_some() || integer_of(text).is_some())
+}
+
+fn float_of(text: &str) -> Option<f64> {
+    text.strip_suffix(['f', 'F']).filter(|_| !text.starts_with("0x")).unwrap_or(text).parse().ok()
+}
+
+fn integer_of(text: &str) -> Option<i128> {
+    match text.strip_prefix("0x") {
+        Some(hex) => i128::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
 }
 
 /// `BUFFER[box]=plain` or `=swizzle(BYTES)`.
@@ -204,7 +277,8 @@ fn tensor_role(text: &str) -> Result<Role, String> {
 }
 
 fn is_name(text: &str) -> bool {
-    let identifier = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    // A variable of a namespace is called `n::table`.
+    let identifier = text.replace("::", "_").chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && text.chars().next().is_some_and(|c| !c.is_ascii_digit());
     identifier && text != "bytes" && text.parse::<Dtype>().is_err()
 }
@@ -224,14 +298,11 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
 fn scalar_bytes(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     if dtype.is_float() {
-        let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+        let value = float_of(text).ok_or_else(|| format!("`{text}` is not a number"))?;
         dtype.push_float(value, &mut bytes);
         return Ok(bytes);
     }
-    let value: i128 = match text.strip_prefix("0x") {
-        Some(hex) => i128::from_str_radix(hex, 16).map_err(|_| format!("`{text}` is not a number"))?,
-        None => text.parse().map_err(|_| format!("`{text}` is not a whole number"))?,
-    };
+    let value = integer_of(text).ok_or_else(|| format!("`{text}` is not a whole number"))?;
     let bits = dtype.bytes() * 8;
     // Both notations of a bit pattern are accepted: -1 and 4294967295 are the same 32 bits.
     if value < -(1_i128 << (bits - 1)) || value >= 1_i128 << bits {
@@ -239,70 +310,6 @@ fn scalar_bytes(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
     }
     dtype.push_integer(value as i64, &mut bytes);
     Ok(bytes)
-}
-
-impl FromStr for Init {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let unknown = || {
-            format!(
-                "`{text}` is not a kind of contents; expected zeros, ones, const(V), iota, normal(SEED), uniform(SEED) \
-                 or randint(SEED,LO,HI)"
-            )
-        };
-        let (word, numbers) = match text.split_once('(') {
-            None => (text, Vec::new()),
-            Some((word, rest)) => {
-                let inside = rest.strip_suffix(')').ok_or_else(unknown)?;
-                (word, inside.split(',').map(str::trim).collect())
-            }
-        };
-        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is not a seed"));
-        let integer = |text: &str| text.parse::<i64>().map_err(|_| format!("`{text}` is not a whole number"));
-        match (word, numbers.as_slice()) {
-            ("zeros", []) => Ok(Init::Zeros),
-            ("ones", []) => Ok(Init::Ones),
-            ("iota", []) => Ok(Init::Iota),
-            ("const", [value]) => {
-                value.parse().map(Init::Const).map_err(|_| format!("`{value}` is not a number"))
-            }
-            ("normal", [seed]) => Ok(Init::Normal(number(seed)?)),
-            ("uniform", [seed]) => Ok(Init::Uniform(number(seed)?)),
-            ("randint", [seed, low, high]) => {
-                let (low, high) = (integer(low)?, integer(high)?);
-                if low >= high {
-                    return Err(format!("randint has no number in the range [{low}, {high})"));
-                }
-                Ok(Init::RandInt { seed: number(seed)?, low, high })
-            }
-            _ => Err(unknown()),
-        }
-    }
-}
-
-impl Init {
-    /// The bytes of `count` elements.
-    pub fn bytes(self, dtype: Dtype, count: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(count * dtype.bytes());
-        let seed = match self {
-            Init::Normal(seed) | Init::Uniform(seed) | Init::RandInt { seed, .. } => seed,
-            _ => 0,
-        };
-        let mut random = Random::new(seed);
-        for index in 0..count {
-            match self {
-                Init::Zeros => dtype.push_integer(0, &mut bytes),
-                Init::Ones => dtype.push_integer(1, &mut bytes),
-                Init::Iota => dtype.push_integer(index as i64, &mut bytes),
-                Init::Const(value) => dtype.push_float(value, &mut bytes),
-                Init::Normal(_) => dtype.push_float(random.normal(), &mut bytes),
-                Init::Uniform(_) => dtype.push_float(random.uniform(), &mut bytes),
-                Init::RandInt { low, high, .. } => dtype.push_integer(random.integer(low, high), &mut bytes),
-            }
-        }
-        bytes
-    }
 }
 
 impl Argument {
@@ -313,7 +320,7 @@ impl Argument {
             | Role::InOut { dtype, dims, .. }
             | Role::Out { dtype, dims }
             | Role::Scratch { dtype, dims } => Some((*dtype, dims)),
-            Role::Scalar { .. } | Role::Bytes(_) | Role::Tensor { .. } => None,
+            _ => None,
         }
     }
 
@@ -324,8 +331,59 @@ impl Argument {
                 Some(init.bytes(*dtype, dims.iter().product()))
             }
             Role::Scalar { bytes, .. } | Role::Bytes(bytes) => Some(bytes.clone()),
-            Role::Out { .. } | Role::Scratch { .. } | Role::Tensor { .. } => None,
+            Role::Null => Some(vec![0; 8]),
+            _ => None,
         }
+    }
+
+    /// Reads the file of the argument, if it has one. A relative path starts in `folder`.
+    pub fn with_file(self, folder: &Path) -> Result<Self, ArgumentError> {
+        let Role::File { path, dtype, dims, is_written } = &self.role else { return Ok(self) };
+        let failed = |reason: String| ArgumentError { text: path.display().to_string(), reason };
+        let file = npy::read(&folder.join(path)).map_err(|error| failed(error.to_string()))?;
+        let (dtype, dims) = (dtype.unwrap_or(file.dtype), dims.clone().unwrap_or(file.dims));
+        if dtype.bytes() != file.dtype.bytes() {
+            return Err(failed(format!("has elements of type {}, not {dtype}", file.dtype)));
+        }
+        let elements: usize = dims.iter().product();
+        if elements * dtype.bytes() != file.elements.len() {
+            let held = file.elements.len() / dtype.bytes();
+            return Err(failed(format!("has {held} elements, but the shape {dims:?} has {elements}")));
+        }
+        let init = Init::Elements(file.elements);
+        let role = match is_written {
+            true => Role::InOut { dtype, dims, init },
+            false => Role::Input { dtype, dims, init },
+        };
+        Ok(Argument { name: self.name, role })
+    }
+
+    /// Gives a number without a type the type of the kernel's parameter.
+    pub fn with_type_of(self, parameter: &vgpu::Param) -> Result<Self, ArgumentError> {
+        let Role::Literal(text) = &self.role else { return Ok(self) };
+        let failed = |reason: String| ArgumentError { text: text.clone(), reason };
+        let signed = text.starts_with('-');
+        let dtype = match (parameter.element.as_str(), parameter.bytes) {
+            ("f32", 4) => Dtype::F32,
+            ("f64", 8) => Dtype::F64,
+            ("f16", 2) => Dtype::F16,
+            ("bf16", 2) => Dtype::Bf16,
+            ("u64" | "b64" | "s64", 8) if signed => Dtype::I64,
+            ("u64" | "b64" | "s64", 8) => Dtype::U64,
+            ("u32" | "b32" | "s32", 4) => Dtype::I32,
+            ("u16" | "b16" | "s16", 2) => Dtype::I16,
+            ("u8" | "b8" | "s8", 1) => Dtype::I8,
+            _ => {
+                let reason = format!(
+                    "the kernel's parameter is {parameter}, so the number needs a type, such as f16={text}"
+                );
+                return Err(failed(reason));
+            }
+        };
+        let bytes = scalar_bytes(dtype, text).map_err(|reason| {
+            failed(format!("{reason}, but the kernel's parameter has the type {parameter}"))
+        })?;
+        Ok(Argument { name: self.name, role: Role::Scalar { dtype, bytes } })
     }
 }
 
@@ -340,6 +398,11 @@ impl fmt::Display for Argument {
             }
             Role::Scalar { dtype, bytes } => write!(f, "{dtype} {}", dtype.integers(bytes)[0]),
             Role::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Role::Literal(text) => f.write_str(text),
+            Role::Null => f.write_str("null pointer"),
+            Role::File { path, .. } => write!(f, "{}", path.display()),
+            Role::Same { of, from: 0 } => write!(f, "buffer of {of}"),
+            Role::Same { of, from } => write!(f, "buffer of {of} from element {from}"),
             Role::Tensor { of, extents, .. } => write!(f, "tensor map of {of}, boxes of {extents:?}"),
             Role::Input { dtype, dims, .. } => write!(f, "{dtype}{dims:?}"),
             Role::InOut { dtype, dims, .. } => write!(f, "inout {dtype}{dims:?}"),
@@ -386,6 +449,18 @@ mod tests {
             argument("m=tensor,x[16,64]=swizzle(128)").role,
             Role::Tensor { of: "x".into(), extents: vec![16, 64], swizzle: Swizzle::B128 }
         );
+        assert_eq!(
+            argument("i32[3]={0, 64,-1}").contents().unwrap(),
+            [0, 0, 0, 0, 64, 0, 0, 0, 255, 255, 255, 255]
+        );
+        assert_eq!(argument("n = 1000").role, Role::Literal("1000".into()));
+        assert_eq!(argument("-1.5e-3f").role, Role::Literal("-1.5e-3f".into()));
+        assert_eq!(argument("p=null").contents().unwrap(), [0; 8]);
+        assert_eq!(argument("same,x+16").role, Role::Same { of: "x".into(), from: 16 });
+        let file = |dtype, dims, is_written| Role::File { path: "a/x.npy".into(), dtype, dims, is_written };
+        assert_eq!(argument("x=a/x.npy").role, file(None, None, false));
+        assert_eq!(argument("inout,a/x.npy").role, file(None, None, true));
+        assert_eq!(argument("x=bf16[2,3]=a/x.npy").role, file(Some(Dtype::Bf16), Some(vec![2, 3]), false));
     }
 
     #[test]
@@ -406,12 +481,62 @@ mod tests {
             ("x=bytes=0", "two hexadecimal"),
             ("x=bytes=zz", "not hexadecimal"),
             ("x=f32[3]zeros", "after the shape"),
+            ("x=i32[3]={1,2}", "2 values for 3 elements"),
+            ("x=i32[1]={1.5}", "not a whole number"),
+            ("y=same,2x", "not the name"),
+            ("y=same,x+b", "not a number of elements"),
+            ("y=out,x.npy", "expected"),
             ("m=tensor,x=plain", "expected tensor"),
             ("m=tensor,x[1,b]=plain", "not a size"),
             ("m=tensor,x[1]=swizzle(16)", "after the box"),
         ] {
             let error = text.parse::<Argument>().expect_err(text);
             assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_give_type_shape_and_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(
+            folder.path().join("x.npy"),
+            npy::write(Dtype::U16, &[2, 2], &[1, 0, 2, 0, 3, 0, 4, 0]),
+        )
+        .unwrap();
+        let read = |text: &str| argument(text).with_file(folder.path());
+        let own = read("x=x.npy").unwrap();
+        assert_eq!(own.buffer(), Some((Dtype::U16, &[2, 2][..])));
+        assert_eq!(own.contents().unwrap(), [1, 0, 2, 0, 3, 0, 4, 0]);
+        assert_eq!(read("bf16[4]=x.npy").unwrap().buffer(), Some((Dtype::Bf16, &[4][..])));
+        assert!(matches!(read("inout,x.npy").unwrap().role, Role::InOut { .. }));
+        for (text, words) in
+            [("f32[4]=x.npy", "type u16"), ("u16[3]=x.npy", "4 elements"), ("y.npy", "cannot be read")]
+        {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_number_without_a_type_gets_that_of_the_parameter() {
+        let parameter = |element: &str, bytes| vgpu::Param {
+            name: "p".into(),
+            offset: 0,
+            bytes,
+            align: bytes,
+            element: element.into(),
+            pointer: false,
+        };
+        let typed = |text: &str, element, bytes| argument(text).with_type_of(&parameter(element, bytes));
+        assert_eq!(typed("2", "f32", 4).unwrap().contents().unwrap(), 2.0_f32.to_le_bytes());
+        assert_eq!(typed("-2", "b32", 4).unwrap().contents().unwrap(), (-2_i32).to_le_bytes());
+        assert_eq!(
+            typed("3000000000", "u32", 4).unwrap().contents().unwrap(),
+            3_000_000_000_u32.to_le_bytes()
+        );
+        assert_eq!(typed("1", "u8", 1).unwrap().contents().unwrap(), [1]);
+        for (text, element, bytes) in [("1.5", "u32", 4), ("1", "b8", 2), ("300", "u8", 1)] {
+            assert!(typed(text, element, bytes).is_err(), "{text} {element}");
         }
     }
 }

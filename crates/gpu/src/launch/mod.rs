@@ -4,14 +4,17 @@
 //! the same on every machine and every device.
 
 mod argument;
+mod call;
 mod dtype;
-mod npy;
+mod init;
+pub mod npy;
 mod placed;
 
 pub use ::random::Random;
-pub use argument::{Argument, ArgumentError, Init, Role};
+pub use argument::{Argument, ArgumentError, Role};
+pub use call::Call;
 pub use dtype::Dtype;
-pub use npy::npy;
+pub use init::Init;
 pub use placed::{Placed, PlacedBuffer};
 
 use std::str::FromStr;

@@ -50,21 +50,35 @@ impl Placed {
             let is_output = matches!(argument.role, Role::Out { .. });
             placed.buffers.push(PlacedBuffer { name, dtype, dims: dims.to_vec(), is_output, buffer });
         }
-        // Maps need the addresses of buffers that may come after them.
+        // These need the addresses of buffers that may come after them.
         for (parameter, argument) in (0..).zip(arguments) {
-            if let Role::Tensor { of, extents, swizzle } = &argument.role {
-                let map = placed.tensor_map(of, extents, *swizzle)?;
-                placed.parameters[parameter] = device.encode_tensor_map(&map)?;
+            match &argument.role {
+                Role::Tensor { of, extents, swizzle } => {
+                    let map = placed.tensor_map(of, extents, *swizzle)?;
+                    placed.parameters[parameter] = device.encode_tensor_map(&map)?;
+                }
+                Role::Same { of, from } => {
+                    let PlacedBuffer { buffer, dtype, .. } = placed.buffer(of)?;
+                    let offset = from.checked_mul(dtype.bytes() as u64).filter(|&it| it <= buffer.bytes);
+                    let Some(offset) = offset else {
+                        return Err(refused(format!("`{of}` has no element {from}")));
+                    };
+                    placed.parameters[parameter] = (buffer.address + offset).to_le_bytes().to_vec();
+                }
+                _ => {}
             }
         }
         Ok(placed)
     }
 
+    /// The buffer of the argument with this name.
+    fn buffer(&self, name: &str) -> Result<&PlacedBuffer, AcceleratorError> {
+        let found = self.buffers.iter().find(|buffer| buffer.name == name);
+        found.ok_or_else(|| refused(format!("there is no argument `{name}` with a buffer")))
+    }
+
     fn tensor_map(&self, of: &str, extents: &[u32], swizzle: Swizzle) -> Result<TensorMap, AcceleratorError> {
-        let Some(placed) = self.buffers.iter().find(|buffer| buffer.name == of) else {
-            let reason = format!("there is no argument `{of}` with a buffer");
-            return Err(AcceleratorError::Launch { kernel: "tensor map".to_owned(), reason });
-        };
+        let placed = self.buffer(of)?;
         let element = match placed.dtype {
             Dtype::E4m3 | Dtype::E5m2 | Dtype::I8 | Dtype::U8 => Element::U8,
             Dtype::F16 => Element::F16,
@@ -87,4 +101,9 @@ impl Placed {
     pub fn outputs(&self) -> Vec<Buffer> {
         self.buffers.iter().filter(|placed| placed.is_output).map(|placed| placed.buffer).collect()
     }
+}
+
+/// The error for arguments that do not fit together.
+fn refused(reason: String) -> AcceleratorError {
+    AcceleratorError::Arguments(reason)
 }

@@ -59,9 +59,10 @@ impl From<AcceleratorError> for CandidateFailure {
             AcceleratorError::TooLarge { .. } => FailureKind::TooLarge,
             AcceleratorError::Fault { access: true, .. } => FailureKind::IllegalAccess,
             AcceleratorError::Fault { access: false, .. } => FailureKind::Crash,
-            AcceleratorError::Launch { .. } | AcceleratorError::Load(_) | AcceleratorError::NoKernel(_) => {
-                FailureKind::Refused
-            }
+            AcceleratorError::Launch { .. }
+            | AcceleratorError::Arguments(_)
+            | AcceleratorError::Load(_)
+            | AcceleratorError::NoKernel(_) => FailureKind::Refused,
             AcceleratorError::NoDriver(_)
             | AcceleratorError::NoDevice(_)
             | AcceleratorError::Driver { .. }

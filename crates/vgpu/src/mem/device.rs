@@ -376,6 +376,13 @@ impl Device {
         Ok(all.map(|(variable, at)| (variable.name.clone(), Buffer(at), variable.bytes)).collect())
     }
 
+    /// Returns the variables of the module that only the host can write (`__constant__`), like [`Device::variables`].
+    pub fn constants(&mut self, module: &Module) -> Result<Vec<(String, Buffer, u64)>, MemoryError> {
+        let addresses = self.place(module)?;
+        let all = module.variables.iter().zip(addresses).filter(|(variable, _)| variable.constant);
+        Ok(all.map(|(variable, at)| (variable.name.clone(), Buffer(at), variable.bytes)).collect())
+    }
+
     /// Allocates the variables of the module and sets their initial values, once per device.
     pub(crate) fn place(&mut self, module: &Module) -> Result<Vec<u64>, MemoryError> {
         if let Some(addresses) = self.modules.get(&module.id) {

@@ -627,7 +627,14 @@ fn kernel_params(f: &ast::Function<'_>) -> Option<(Vec<Param>, u32)> {
         let bytes = Loader::size_of(v).filter(|n| *n <= 32768)?;
         let align = Loader::align_of(v);
         at = at.next_multiple_of(u64::from(align));
-        params.push(Param { name: v.name.to_string(), offset: at as u32, bytes: bytes as u32, align });
+        params.push(Param {
+            name: v.name.to_string(),
+            offset: at as u32,
+            bytes: bytes as u32,
+            align,
+            element: v.ty.to_owned(),
+            pointer: v.pointer,
+        });
         at += bytes;
         if at > 65536 {
             return None;

@@ -18,6 +18,7 @@ pub use source::{SourceFrame, SourceMap};
 
 use crate::isa::decode::{Constant, Fidelity, Meta};
 use crate::isa::op::{Class, Inst, Slot};
+use crate::isa::types::Ty;
 
 /// Decoded PTX text. It is independent of any device, immutable, and can be shared between threads.
 #[derive(Clone, Debug)]
@@ -139,6 +140,22 @@ pub struct Param {
     pub bytes: u32,
     /// Alignment in bytes.
     pub align: u32,
+    /// Type of an element in PTX, such as `f32`, `u64` or `b8`.
+    pub element: String,
+    /// Whether the PTX declares the parameter as a pointer. Many compilers leave that out.
+    pub pointer: bool,
+}
+
+impl std::fmt::Display for Param {
+    /// The type, as in `f32`, `b8[16]` or `u64 pointer`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.element)?;
+        let element = Ty::parse(&self.element).map_or(1, Ty::bytes).max(1);
+        if element != self.bytes {
+            write!(f, "[{}]", self.bytes / element)?;
+        }
+        if self.pointer { f.write_str(" pointer") } else { Ok(()) }
+    }
 }
 
 /// An entry point with all functions that it can reach. Function 0 is the entry.

@@ -24,6 +24,7 @@ mod replay;
 mod report_page;
 mod repro;
 mod sanitize;
+mod sanitize_any;
 mod schemas;
 mod structure;
 mod trust;

@@ -162,6 +162,7 @@ fn leaves_device_usable(error: &AcceleratorError) -> bool {
         AcceleratorError::Memory(_)
         | AcceleratorError::Load(_)
         | AcceleratorError::NoKernel(_)
+        | AcceleratorError::Arguments(_)
         | AcceleratorError::TooLarge { .. } => true,
     }
 }

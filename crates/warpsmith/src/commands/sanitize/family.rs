@@ -16,18 +16,6 @@ use crate::exit::Exit;
 use crate::ops::AnyOp;
 use crate::printer::{BAD, GOOD, Printer, styled};
 
-/// The reports of all launches as one. The counters are those of the last launch.
-fn merged(reports: &[vgpu::LaunchReport]) -> Option<vgpu::LaunchReport> {
-    let mut all = reports.last()?.clone();
-    for earlier in reports[..reports.len() - 1].iter().rev() {
-        all.findings.splice(0..0, earlier.findings.iter().cloned());
-        all.dropped_findings += earlier.dropped_findings;
-        all.printed.insert_str(0, &earlier.printed);
-        all.stats.completed &= earlier.stats.completed;
-    }
-    Some(all)
-}
-
 /// Runs one candidate of a family under the checkers and compares its output with the reference.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     refuse_launch_flags(options)?;
@@ -59,7 +47,10 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         shared_bytes: launch.shared_bytes as u32,
     };
     let occupancy = simulated::occupancy(chip, &build, &family.entry, geometry);
-    let mut device = simulated::device(chip, options, occupancy.as_ref());
+    let mut device = simulated::device(chip, options);
+    if let Some(occupancy) = &occupancy {
+        device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
+    }
     let refused = |error: op::RunError| CommandError::missing(error.to_string());
     let label = format!("{} {}", family.name, candidate.label(family));
     let kernel = Kernel::load(&mut device, family, candidate, Image::Ptx(&build.ptx)).map_err(refused)?;
@@ -68,7 +59,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let parameters = |addresses: &Addresses| op.parameters(family, &problem, &inputs, addresses);
     let observed =
         kernel.observe(&mut device, &op.sizes(&problem), &arrangement, &parameters).map_err(refused)?;
-    let Some(report) = &merged(&observed.reports) else {
+    let Some(report) = &simulated::merged(&observed.reports) else {
         return Err(CommandError::missing("the virtual GPU gave no report"));
     };
 
@@ -82,6 +73,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         occupancy: occupancy.filter(|_| options.counters),
         fidelity: device.module(kernel.module()).map(|it| &it.fidelity).filter(|_| options.fidelity),
         buffers: &[],
+        comparisons: Vec::new(),
         sources: &sources,
     };
     let extra = op.extra_tolerance(family, &problem, &build.ptx);
@@ -115,6 +107,9 @@ fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), CommandError> {
     let launch = &options.launch;
     let given = [
         ("--kernel", launch.kernel.is_some()),
+        ("--launch", !launch.launch.is_empty()),
+        ("--variable", !launch.variable.is_empty()),
+        ("--expect", !options.expect.is_empty()),
         ("--grid", launch.grid.is_some()),
         ("--block", launch.block.is_some()),
         ("--shared", launch.shared.is_some()),

@@ -1,75 +1,103 @@
-//! `sanitize` for a CUDA file: the launch and its arguments come from flags.
+//! `sanitize` for a CUDA or PTX file: the launches and their arguments come from flags.
 
 use std::path::{Path, PathBuf};
 
-use chips::Target;
-use clap::Parser as _;
-use gpu::accelerator::{Accelerator, Geometry, Image};
-use gpu::build::{Build, BuildError, Diagnostic, Request, Source, standard_headers};
-use gpu::launch::Placed;
-use lab::ci::{CiCase, CiReport, CiStatus};
-use lab::words::count;
+use gpu::accelerator::{Accelerator, AcceleratorError, Image};
+use lab::ci::{CiFinding, CiReport, CiStatus};
+use vgpu::{Place, SourceFrame};
 
+use super::code::{self, Code};
+use super::kernel_name::readable;
+use super::launches::{Launches, header, merged, set_variables, signature};
 use super::output::{Run, read_back, save};
-use super::simulated::{chip, device, modelled, occupancy};
+use super::{expect, simulated};
 use crate::ci_output;
-use crate::cli::{Global, HeaderFlags, LaunchOptions, SanitizeOptions};
+use crate::cli::{Global, SanitizeOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::snippet;
 
 /// The maximum size of a source file or a header, in bytes.
 const MAX_SOURCE: u64 = 16 << 20;
 
-/// Runs one kernel of a source file.
+/// Runs the kernels of a file.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ci_output::require_writable(&options.ci)?;
     let text = gpu::paths::read_text_bounded(&options.file, MAX_SOURCE)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", options.file.display())))?;
-    let launch = merged(&options.launch, header(&text, &options.file)?);
-    let geometry = Geometry {
-        grid: launch.grid.ok_or_else(|| missing("--grid"))?.0,
-        block: launch.block.ok_or_else(|| missing("--block"))?.0,
-        cluster: [1; 3],
-        shared_bytes: launch.shared.unwrap_or(0),
-    };
-    let chip = chip(global)?;
+    let launch = merged(&options.launch, header(&text, &options.file)?)?;
+    let is_ptx = code::is_ptx(&options.file, &text);
+    let mut launches = Launches::of(&launch, &|| is_ptx.then(|| signatures(&text)).flatten())?;
+    let chip = simulated::chip(global)?;
     let target = match &launch.arch {
         Some(name) => name.parse().map_err(|error| super::super::build::unknown_target(name, &error))?,
         None => chip.target,
     };
-    let Some(build) = compile(&text, options, &launch, target, global, printer)? else {
+    let code = if is_ptx {
+        Some(code::of_ptx(&text, &launches.kernels())?)
+    } else {
+        code::of_cuda(&text, &launches.kernels(), (options, &launch), target, (global, printer))?
+    };
+    let Some(Code { ptx, build, kernels }) = code else {
         return Ok(Exit::ProblemFound);
     };
-    let kernel = kernel_name(&launch, &build)?;
 
-    let occupancy = occupancy(chip, &build, &kernel, geometry);
-    let mut device = device(chip, options, occupancy.as_ref());
-    let module = device.load(Image::Ptx(&build.ptx)).map_err(|error| {
+    let mut device = simulated::device(chip, options);
+    let module = device.load(Image::Ptx(&ptx)).map_err(|error| {
         CommandError::missing(error.to_string())
             .hint("the virtual GPU does not support this code; nothing was run")
     })?;
-    let placed =
-        Placed::on(&mut device, &launch.arg).map_err(|error| CommandError::missing(error.to_string()))?;
-    device.set_outputs(&placed.outputs());
-    let report = device
-        .run(module, &kernel, geometry, &placed.parameters)
-        .map_err(|error| CommandError::usage(error.to_string()))?;
+    let loaded = device.module(module).cloned();
+    let entries: Option<Vec<_>> =
+        kernels.iter().map(|name| loaded.as_ref().and_then(|module| module.kernel(name))).collect();
+    let entries = entries.ok_or_else(|| CommandError::usage("the code has no such kernel"))?;
+    launches.fit(&entries)?;
+    let placed = launches.place(&mut device)?;
+    set_variables(&launch.variable, module, &mut device)?;
+
+    let mut reports = Vec::new();
+    let mut last = (None, None);
+    for (number, (plan, entry)) in (1..).zip(launches.launches.iter().zip(&entries)) {
+        let occupancy =
+            build.as_ref().and_then(|it| simulated::occupancy(chip, it, &entry.name, plan.geometry));
+        device.options.limits.blocks_per_sm =
+            occupancy.as_ref().map_or(chip.limits().max_blocks_per_sm, |it| it.blocks_per_sm);
+        // Every launch may write a part of the outputs; they must be complete after the last one.
+        if number == kernels.len() {
+            device.set_outputs(&placed.outputs());
+        }
+        let report = device.run(module, &entry.name, plan.geometry, &plan.parameters(&placed));
+        let report = report.map_err(|error| refused(&error).hint(signature(entry)))?;
+        let has_completed = report.stats.completed;
+        let modelled = simulated::modelled(&device, &report, plan.geometry, occupancy.as_ref());
+        last = (occupancy, modelled);
+        reports.push(report);
+        // What follows a launch that was stopped has no meaning.
+        if !has_completed {
+            break;
+        }
+    }
+    let Some(mut report) = simulated::merged(&reports) else {
+        return Err(CommandError::missing("nothing was launched"));
+    };
+    if is_ptx {
+        add_ptx_places(&mut report, &options.file);
+    }
     let buffers = read_back(&placed, &mut device)?;
 
     let sources = Sources::new(&options.file, &text, &options.launch.include);
-    let modelled = modelled(&device, &report, geometry, occupancy.as_ref());
-    let fidelity = device.module(module).map(|module| &module.fidelity).filter(|_| options.fidelity);
+    let (occupancy, modelled) = last;
+    let names: Vec<String> = kernels.iter().take(reports.len()).map(|name| readable(name)).collect();
     let run = Run {
         options,
-        kernel: &kernel,
+        kernel: &names.join(", "),
         device: device.describe(),
         report: &report,
         occupancy: occupancy.filter(|_| options.counters),
         modelled,
-        fidelity,
+        fidelity: loaded.as_ref().map(|module| &module.fidelity).filter(|_| options.fidelity),
         buffers: &buffers,
+        comparisons: expect::compare(options, &buffers)?,
         sources: &|name| sources.text(name),
     };
     if let Some(folder) = &options.save {
@@ -80,118 +108,41 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     } else {
         run.print_text(printer)?;
     }
-    let case = super::output::ci_case(&run, &kernel, &|name| sources.path(name));
+    let mut case = super::output::ci_case(&run, run.kernel, &|name| sources.path(name));
+    for comparison in run.comparisons.iter().filter(|it| !it.is_equal()) {
+        case.status = CiStatus::Failed;
+        case.findings.push(CiFinding::new("wrong-result", run.kernel, comparison.describe()));
+    }
     ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
     // A launch that did not complete is a problem, even without a finding.
-    Ok(if report.is_clean() && report.stats.completed { Exit::Success } else { Exit::ProblemFound })
+    let is_equal = run.comparisons.iter().all(expect::Comparison::is_equal);
+    let is_success = report.is_clean() && report.stats.completed && is_equal;
+    Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
 }
 
-// ---- The launch ----
-
-/// The flags in the file's `// warpsmith:` comments.
-fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
-    // Other lines declare the op of the file, for `check` and `bench`.
-    let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
-    let lines = lines.filter(|line| line.trim_start().starts_with("--"));
-    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
-    HeaderFlags::try_parse_from(words).map(|flags| flags.launch).map_err(|error| {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        CommandError::usage(format!("{}: in the `// warpsmith:` lines: {first}", file.display()))
-    })
+/// The error for a launch that the virtual GPU refuses.
+fn refused(error: &AcceleratorError) -> CommandError {
+    CommandError::usage(error.to_string())
 }
 
-/// The flags of the command line, completed with those of the file.
-fn merged(flags: &LaunchOptions, header: LaunchOptions) -> LaunchOptions {
-    LaunchOptions {
-        kernel: flags.kernel.clone().or(header.kernel),
-        grid: flags.grid.or(header.grid),
-        block: flags.block.or(header.block),
-        shared: flags.shared.or(header.shared),
-        arg: if flags.arg.is_empty() { header.arg } else { flags.arg.clone() },
-        arch: flags.arch.clone().or(header.arch),
-        define: [header.define, flags.define.clone()].concat(),
-        include: [flags.include.clone(), header.include].concat(),
-    }
+/// The parameters of the kernels in a PTX text, if it can be loaded.
+fn signatures(text: &str) -> Option<String> {
+    let module = vgpu::load(text).ok()?;
+    let kernels: Vec<String> = module.kernels.iter().take(4).map(signature).collect();
+    (!kernels.is_empty()).then(|| kernels.join("; "))
 }
 
-/// The error for a missing flag.
-fn missing(flag: &str) -> CommandError {
-    CommandError::usage(format!("{flag} is missing"))
-        .hint("give it as a flag, or in the file as `// warpsmith: --grid 4 --block 256 --arg ...`")
-}
-
-/// The build of the file. `None` if it does not compile; the errors are then printed.
-fn compile(
-    text: &str,
-    options: &SanitizeOptions,
-    launch: &LaunchOptions,
-    target: Target,
-    global: &Global,
-    printer: &Printer,
-) -> Result<Option<Build>, CommandError> {
-    let mut include_dirs: Vec<_> = options.file.parent().map(Path::to_owned).into_iter().collect();
-    include_dirs.retain(|folder| !folder.as_os_str().is_empty());
-    if include_dirs.is_empty() {
-        include_dirs.push(".".into());
-    }
-    include_dirs.extend(launch.include.iter().cloned());
-    let source = Source {
-        name: options.file.display().to_string(),
-        text: text.to_owned(),
-        headers: standard_headers(),
-        include_dirs,
+/// Gives findings without line information their place in the PTX file.
+fn add_ptx_places(report: &mut vgpu::LaunchReport, file: &Path) {
+    let add = |place: &mut Place| {
+        if place.frames.is_empty() && place.ptx_line > 0 {
+            let file = file.display().to_string();
+            place.frames.push(SourceFrame { file, line: place.ptx_line, column: 0, function: String::new() });
+        }
     };
-    let defines = launch.define.iter().map(|define| format!("--define-macro={define}"));
-    // Source files are written for nvcc, which enables 128-bit integers if the host compiler supports them.
-    let int128 = cfg!(target_os = "linux").then(|| "--device-int128".to_owned());
-    let defines = defines.chain(int128).collect();
-    let compiler = super::super::build::compiler(global, printer)?;
-    match compiler.build(&Request { source, target, options: defines }) {
-        Ok(outcome) => Ok(Some(outcome.build)),
-        Err(BuildError::Source { name, diagnostics, .. }) => {
-            for diagnostic in &diagnostics {
-                printer.message(&snippet::diagnostic(diagnostic));
-            }
-            write_diagnostics(&diagnostics, options, printer)?;
-            let errors = count(diagnostics.len(), "error");
-            printer.failure(&CommandError::problem(format!("{name} does not compile ({errors})")));
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Writes the errors of the compiler for CI systems.
-fn write_diagnostics(
-    diagnostics: &[Diagnostic],
-    options: &SanitizeOptions,
-    printer: &Printer,
-) -> Result<(), CommandError> {
-    let name = options.file.display().to_string();
-    let mut case = CiCase::new(&name, CiStatus::Failed, "does not compile");
-    // Only the file itself: the name of another file may come from a `#line` of the source.
-    let own = |file: &str| (Path::new(file) == options.file).then(|| options.file.clone());
-    case.findings = diagnostics.iter().map(|it| ci_output::diagnostic(it, &name, &own)).collect();
-    ci_output::write(&CiReport::new("sanitize", name.as_str(), vec![case]), &options.ci, printer)
-}
-
-/// The kernel to launch: the named one, or the only one of the file.
-fn kernel_name(launch: &LaunchOptions, build: &Build) -> Result<String, CommandError> {
-    let names: Vec<&str> = build.entries.iter().map(|entry| entry.name.as_str()).collect();
-    match (&launch.kernel, names.as_slice()) {
-        (Some(name), _) if names.contains(&name.as_str()) => Ok(name.clone()),
-        (Some(name), _) => {
-            let near = family::nearest(name, names.iter().copied());
-            let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
-            Err(CommandError::usage(format!("there is no kernel `{name}` in the file"))
-                .hint(format!("{near}kernels: {}", names.join(", "))))
-        }
-        (None, [only]) => Ok((*only).to_owned()),
-        (None, _) => {
-            Err(CommandError::usage("the file does not have exactly one kernel: name one with --kernel")
-                .hint(format!("kernels: {}", names.join(", "))))
-        }
+    for finding in &mut report.findings {
+        add(&mut finding.place);
+        finding.related.iter_mut().for_each(|related| add(&mut related.place));
     }
 }
 

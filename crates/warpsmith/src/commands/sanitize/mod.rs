@@ -1,7 +1,11 @@
-//! `sanitize`: runs any CUDA kernel on the virtual GPU under its checkers.
+//! `sanitize`: runs any CUDA or PTX kernel on the virtual GPU under its checkers.
 
+mod code;
+mod expect;
 mod family;
 mod file;
+mod kernel_name;
+mod launches;
 mod output;
 mod simulated;
 
@@ -10,7 +14,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-/// Runs one kernel of a source file, or of a family.
+/// Runs kernels of a source file, or of a family.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     if is_family(options, global) {
         family::run(options, global, printer)

@@ -11,6 +11,7 @@ use serde::Serialize;
 use vgpu::model::{self, Modelled};
 use vgpu::{Counters, FidelityReport, LaunchReport, Severity};
 
+use super::expect::Comparison;
 use crate::ci_output;
 use crate::cli::SanitizeOptions;
 use crate::error::CommandError;
@@ -19,8 +20,10 @@ use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 
 /// A buffer with its contents after the launch.
 pub struct Contents<'a> {
-    placed: &'a PlacedBuffer,
-    bytes: Vec<u8>,
+    /// The buffer.
+    pub placed: &'a PlacedBuffer,
+    /// Its contents.
+    pub bytes: Vec<u8>,
 }
 
 /// The contents of all buffers after the launch.
@@ -44,7 +47,7 @@ pub fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<()
     for buffer in buffers {
         let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
         let path = folder.join(gpu::paths::file_name(&format!("{}.npy", name.replace(' ', "-"))));
-        gpu::paths::write_atomically(&path, &npy(*dtype, dims, &buffer.bytes))
+        gpu::paths::write_atomically(&path, &npy::write(*dtype, dims, &buffer.bytes))
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
         printer.message(&format!("wrote {}", path.display()));
     }
@@ -86,6 +89,8 @@ pub struct Run<'a> {
     pub fidelity: Option<&'a FidelityReport>,
     /// The buffers after the launch.
     pub buffers: &'a [Contents<'a>],
+    /// The comparisons of `--expect`.
+    pub comparisons: Vec<Comparison>,
     /// The source files that findings may show.
     pub sources: &'a findings::Sources<'a>,
 }
@@ -134,6 +139,7 @@ impl Run<'_> {
             modelled: Option<&'a Modelled>,
             fidelity: Option<&'a FidelityReport>,
             buffers: Vec<Printed<'a>>,
+            comparisons: &'a [Comparison],
         }
         #[derive(Serialize)]
         struct Printed<'a> {
@@ -152,6 +158,7 @@ impl Run<'_> {
             occupancy: self.occupancy.as_ref(),
             modelled: self.modelled.as_ref(),
             fidelity: self.fidelity,
+            comparisons: &self.comparisons,
             buffers: printed
                 .iter()
                 .map(|buffer| Printed {
@@ -201,6 +208,10 @@ impl Run<'_> {
         }
         if let Some(modelled) = &self.modelled {
             printer.data(&modelled_text(modelled));
+        }
+        for comparison in &self.comparisons {
+            let style = if comparison.is_equal() { GOOD } else { BAD };
+            printer.data(&styled(style, comparison.describe()));
         }
         printer.data(&self.summary());
         Ok(())

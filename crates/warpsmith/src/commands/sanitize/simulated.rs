@@ -11,20 +11,27 @@ use crate::cli::{Global, SanitizeOptions};
 use crate::error::CommandError;
 
 /// A virtual GPU with the options of the command line.
-pub fn device(
-    chip: &'static Chip,
-    options: &SanitizeOptions,
-    occupancy: Option<&Occupancy>,
-) -> VirtualDevice {
+pub fn device(chip: &'static Chip, options: &SanitizeOptions) -> VirtualDevice {
     let mut device = VirtualDevice::new(chip);
     device.options.checks = if options.unchecked { Checks::None } else { Checks::All };
     device.options.counters = options.counters;
     device.options.budget = options.budget;
     device.options.threads = options.jobs;
-    if let Some(occupancy) = occupancy {
-        device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
-    }
     device
+}
+
+/// The reports of all launches as one. The counters are those of the last launch.
+pub fn merged(reports: &[LaunchReport]) -> Option<LaunchReport> {
+    let mut all = reports.last()?.clone();
+    for earlier in reports[..reports.len() - 1].iter().rev() {
+        all.findings.splice(0..0, earlier.findings.iter().cloned());
+        all.dropped_findings += earlier.dropped_findings;
+        all.printed.insert_str(0, &earlier.printed);
+        all.stats.completed &= earlier.stats.completed;
+        all.stats.blocks += earlier.stats.blocks;
+        all.stats.warp_instructions += earlier.stats.warp_instructions;
+    }
+    Some(all)
 }
 
 /// The modelled time of a launch, if its events were counted.

@@ -1,0 +1,449 @@
+//! Removes host code from a CUDA file: `main`, functions that allocate memory and launch kernels, and the classes and
+//! variables that only they use. NVRTC compiles device code only.
+//!
+//! nvcc does the same with a complete C++ front end. This module only knows tokens, brackets and declarations, which is
+//! enough to find functions without `__device__` or `__global__`. Removed text becomes spaces, so that every line keeps
+//! its number. Conditions and macros of the preprocessor stay.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+mod tokens;
+
+use tokens::{Token, tokens};
+
+/// A source without its host code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithoutHostCode {
+    /// The text, with the same lines.
+    pub text: String,
+    /// The names of the removed functions, in the order of the file.
+    pub functions: Vec<String>,
+}
+
+/// Removes the host code of a CUDA file. `headers` are the files that it includes; they may define macros that stand
+/// for `__device__`.
+pub fn without_host_code<'a>(text: &'a str, headers: impl IntoIterator<Item = &'a str>) -> WithoutHostCode {
+    let tokens = tokens(text);
+    let defines = headers.into_iter().chain([text]).collect::<Vec<_>>();
+    let mut scan = Scan {
+        text,
+        tokens: &tokens,
+        device_words: device_words(&defines),
+        removed: Vec::new(),
+        functions: Vec::new(),
+    };
+    scan.namespace(0..tokens.len());
+    let Scan { removed, functions, .. } = scan;
+    WithoutHostCode { text: blanked(text, &removed), functions }
+}
+
+/// Words that make a declaration one of device code: the specifiers, and macros of the file that contain one.
+fn device_words(texts: &[&str]) -> BTreeSet<String> {
+    const SPECIFIERS: [&str; 6] =
+        ["__device__", "__global__", "__constant__", "__shared__", "constexpr", "consteval"];
+    let mut words: BTreeSet<String> = SPECIFIERS.map(str::to_owned).into();
+    // A macro may use another one; two passes find both.
+    for _ in 0..2 {
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            let Some(rest) = line.trim_start().strip_prefix('#') else { continue };
+            let Some(rest) = rest.trim_start().strip_prefix("define") else { continue };
+            let mut parts = rest.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            let Some(name) = parts.find(|part| !part.is_empty()) else { continue };
+            if parts.any(|part| words.contains(part)) {
+                words.insert(name.to_owned());
+            }
+        }
+    }
+    words
+}
+
+/// The text with the ranges replaced by spaces. Lines, conditions and macros of the preprocessor stay.
+fn blanked(text: &str, removed: &[Range<usize>]) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    let mut in_directive = vec![false; bytes.len()];
+    let mut at = 0;
+    let mut continued = false;
+    for line in text.split_inclusive('\n') {
+        let is_directive = continued || line.trim_start().starts_with('#');
+        if is_directive {
+            in_directive[at..at + line.len()].fill(true);
+        }
+        continued = is_directive && line.trim_end().ends_with('\\');
+        at += line.len();
+    }
+    for range in removed {
+        for index in range.clone() {
+            if bytes[index] != b'\n' && !in_directive[index] {
+                bytes[index] = b' ';
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Words whose parentheses are not a parameter list.
+const PARENTHESISED: [&str; 7] =
+    ["alignas", "__align__", "__attribute__", "__declspec", "__launch_bounds__", "decltype", "noexcept"];
+
+struct Scan<'a> {
+    text: &'a str,
+    tokens: &'a [Token<'a>],
+    device_words: BTreeSet<String>,
+    /// Ranges of bytes.
+    removed: Vec<Range<usize>>,
+    functions: Vec<String>,
+}
+
+/// How a declaration ends.
+enum End {
+    /// At a semicolon, or at the end of the scope. Contains the token after it.
+    Semicolon(usize),
+    /// With a block in braces. Contains the tokens of the opening and of the closing brace.
+    Block(usize, usize),
+}
+
+impl<'a> Scan<'a> {
+    fn word(&self, index: usize) -> &'a str {
+        self.tokens.get(index).map_or("", |token| token.text)
+    }
+
+    /// The token after the bracket that closes the one at `open`, at most `end`.
+    fn after_bracket(&self, open: usize, end: usize) -> usize {
+        let mut depth = 0_usize;
+        for index in open..end {
+            match self.word(index) {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 {
+                return index + 1;
+            }
+        }
+        end
+    }
+
+    /// Where the declaration that starts at `start` ends, and whether a parameter list precedes its block.
+    fn end_of(&self, start: usize, end: usize) -> (End, bool) {
+        let mut at = start;
+        let (mut has_parameters, mut has_initialiser) = (false, false);
+        while at < end {
+            match self.word(at) {
+                ";" | "}" => return (End::Semicolon(at + 1), has_parameters),
+                "{" => {
+                    let close = self.after_bracket(at, end);
+                    // A list after `=`, or a member that a constructor initialises with braces.
+                    let is_list = has_initialiser || has_parameters && matches!(self.word(close), "," | "{");
+                    if !is_list {
+                        return (End::Block(at, close), has_parameters);
+                    }
+                    at = close;
+                    continue;
+                }
+                "(" => {
+                    has_parameters |= !PARENTHESISED.contains(&self.word(at.wrapping_sub(1)));
+                    at = self.after_bracket(at, end);
+                    continue;
+                }
+                "[" => {
+                    at = self.after_bracket(at, end);
+                    continue;
+                }
+                "=" if self.word(at.wrapping_sub(1)) != "operator" => has_initialiser = true,
+                _ => {}
+            }
+            at += 1;
+        }
+        (End::Semicolon(end), has_parameters)
+    }
+
+    fn namespace(&mut self, tokens: Range<usize>) {
+        let mut at = tokens.start;
+        while at < tokens.end {
+            if let Some(open) = self.scope_opens(at, tokens.end) {
+                let close = self.after_bracket(open, tokens.end);
+                self.namespace(open + 1..close.saturating_sub(1));
+                at = close;
+                continue;
+            }
+            at = self.declaration(at, tokens.end);
+        }
+    }
+
+    /// The brace of `namespace name {` or `extern "C" {`.
+    fn scope_opens(&self, at: usize, end: usize) -> Option<usize> {
+        let is_namespace =
+            self.word(at) == "namespace" || self.word(at) == "inline" && self.word(at + 1) == "namespace";
+        if is_namespace {
+            let open = (at..end).find(|&index| matches!(self.word(index), "{" | ";" | "="))?;
+            return (self.word(open) == "{").then_some(open);
+        }
+        let is_linkage = self.word(at) == "extern" && self.word(at + 1).starts_with('"');
+        (is_linkage && self.word(at + 2) == "{").then_some(at + 2)
+    }
+
+    /// Handles the declaration at `start`; returns the token after it.
+    fn declaration(&mut self, start: usize, end: usize) -> usize {
+        let (ending, has_parameters) = self.end_of(start, end);
+        match ending {
+            End::Semicolon(next) => {
+                if self.is_host_statement(start, next, has_parameters) {
+                    self.remove(start, next);
+                }
+                next
+            }
+            End::Block(open, close) if self.has_class(start, open) && !has_parameters => {
+                // The names of variables may follow the class.
+                let next = (close..end).find(|&index| self.word(index) == ";").map_or(end, |it| it + 1);
+                let is_enumeration = (start..open).any(|index| self.word(index) == "enum");
+                if self.mentions_host_library(start..next) && !self.is_device(start..next) {
+                    self.remove(start, next);
+                } else if !is_enumeration {
+                    self.members(open + 1..close.saturating_sub(1));
+                }
+                next
+            }
+            End::Block(open, close) => {
+                if has_parameters && !self.is_device(start..open) {
+                    if let Some(name) = self.function_name(start, open) {
+                        self.functions.push(name.to_owned());
+                    }
+                    self.remove(start, close);
+                }
+                close
+            }
+        }
+    }
+
+    /// The member functions of a class. Host functions lose their bodies and stay declared.
+    fn members(&mut self, tokens: Range<usize>) {
+        let mut at = tokens.start;
+        while at < tokens.end {
+            if matches!(self.word(at), "public" | "private" | "protected") && self.word(at + 1) == ":" {
+                at += 2;
+                continue;
+            }
+            let start = at;
+            let (ending, has_parameters) = self.end_of(start, tokens.end);
+            at = match ending {
+                End::Semicolon(next) => next,
+                End::Block(open, close) if self.has_class(start, open) && !has_parameters => {
+                    self.members(open + 1..close.saturating_sub(1));
+                    close
+                }
+                End::Block(open, close) => {
+                    if has_parameters && !self.is_device(start..open) && self.uses_host(open..close) {
+                        self.remove(start, close);
+                    }
+                    close
+                }
+            };
+        }
+    }
+
+    fn is_device(&self, mut tokens: Range<usize>) -> bool {
+        tokens.any(|index| self.device_words.contains(self.word(index)))
+    }
+
+    fn has_class(&self, start: usize, end: usize) -> bool {
+        // `template <class T>` is not a class.
+        let mut angle = 0_i32;
+        (start..end).any(|index| {
+            match self.word(index) {
+                "<" => angle += 1,
+                ">" => angle -= 1,
+                ">>" => angle -= 2,
+                "class" | "struct" | "union" | "enum" => return angle <= 0,
+                _ => {}
+            }
+            false
+        })
+    }
+
+    /// Whether the tokens use a part of the standard library that only host code has.
+    fn mentions_host_library(&self, mut tokens: Range<usize>) -> bool {
+        const HOST: [&str; 22] = [
+            "vector",
+            "string",
+            "map",
+            "unordered_map",
+            "set",
+            "unordered_set",
+            "mutex",
+            "thread",
+            "ostream",
+            "istream",
+            "ofstream",
+            "ifstream",
+            "stringstream",
+            "ostringstream",
+            "unique_ptr",
+            "shared_ptr",
+            "chrono",
+            "list",
+            "deque",
+            "future",
+            "random_device",
+            "mt19937",
+        ];
+        tokens.any(|index| {
+            self.word(index) == "std" && self.word(index + 1) == "::" && HOST.contains(&self.word(index + 2))
+        })
+    }
+
+    /// Whether a body can only run on the host.
+    fn uses_host(&self, tokens: Range<usize>) -> bool {
+        self.mentions_host_library(tokens.clone())
+            || tokens.into_iter().any(|index| {
+                let word = self.word(index);
+                word == "<<<"
+                    || ["cuda", "cublas", "cudnn", "curand", "cusparse"].iter().any(|prefix| {
+                        word.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(char::is_uppercase))
+                    }) && self.word(index + 1) == "("
+            })
+    }
+
+    /// Whether a declaration without a block belongs to host code.
+    fn is_host_statement(&self, start: usize, next: usize, has_parameters: bool) -> bool {
+        if self.is_device(start..next) {
+            return false;
+        }
+        let names_removed = has_parameters
+            && self.function_name(start, next).is_some_and(|name| self.functions.iter().any(|it| it == name));
+        names_removed || self.mentions_host_library(start..next) || self.uses_host(start..next)
+    }
+
+    /// The name before the parameter list of a function.
+    fn function_name(&self, start: usize, end: usize) -> Option<&'a str> {
+        let open = (start..end).find(|&index| self.word(index) == "(")?;
+        let mut name = open.checked_sub(1)?;
+        if self.word(name) == ">" {
+            // The arguments of a specialisation.
+            let mut depth = 0_i32;
+            while name > start {
+                depth += match self.word(name) {
+                    ">" => 1,
+                    "<" => -1,
+                    _ => 0,
+                };
+                name -= 1;
+                if depth == 0 {
+                    break;
+                }
+            }
+        }
+        let word = self.word(name);
+        word.starts_with(|c: char| c.is_alphabetic() || c == '_').then_some(word)
+    }
+
+    fn remove(&mut self, start: usize, end: usize) {
+        if let (Some(first), Some(last)) = (self.tokens.get(start), self.tokens.get(end.saturating_sub(1))) {
+            debug_assert!(last.end <= self.text.len());
+            self.removed.push(first.start..last.end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(text: &str) -> (String, Vec<String>) {
+        let WithoutHostCode { text: kept, functions } = without_host_code(text, []);
+        assert_eq!(kept.lines().count(), text.lines().count(), "every line keeps its number");
+        let lines: Vec<&str> = kept.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        (lines.join("\n"), functions)
+    }
+
+    #[test]
+    fn functions_without_a_device_specifier_are_removed() {
+        let text = "\
+#include <cstdio>
+#define HD __host__ __device__
+__device__ float twice(float x) { return 2 * x; }
+HD float thrice(float x) { return 3 * x; }
+constexpr int half(int n) { return n / 2; }
+template <typename T> __global__ void scale(T* x) { x[threadIdx.x] = twice(x[threadIdx.x]); }
+static void launch(float* x) { scale<<<1, 32>>>(x); }
+template <class T> T* allocate(int n) { T* p; cudaMalloc(&p, n); return p; }
+int main(int argc, char** argv)
+{
+#ifdef VERBOSE
+    printf(\"}\");
+#endif
+    launch(allocate<float>(32));
+}
+__constant__ float table[2] = {1, 2};
+";
+        let (kept, functions) = kept(text);
+        assert_eq!(functions, ["launch", "allocate", "main"]);
+        assert_eq!(
+            kept,
+            "#include <cstdio>
+#define HD __host__ __device__
+__device__ float twice(float x) { return 2 * x; }
+HD float thrice(float x) { return 3 * x; }
+constexpr int half(int n) { return n / 2; }
+template <typename T> __global__ void scale(T* x) { x[threadIdx.x] = twice(x[threadIdx.x]); }
+#ifdef VERBOSE
+#endif
+__constant__ float table[2] = {1, 2};"
+        );
+    }
+
+    #[test]
+    fn classes_keep_their_device_functions() {
+        let text = "\
+struct Matrix {
+    int rows = 3; float* data;
+    Matrix(int n) : rows(n), data{nullptr} { cudaMalloc(&data, n); }
+    __device__ float& at(int i) { return data[i]; }
+    int size() const { return rows; }
+};
+class Timer { std::vector<cudaEvent_t> events; void start() { cudaEventRecord(events[0]); } } timer;
+enum Mode { FAST, SLOW };
+struct __align__(16) Quad { float x, y, z, w; };
+namespace inner { extern \"C\" { struct P { int a; }; void run(Matrix& m) { k<<<1, 1>>>(m); } } }
+template void launch<float>(float*);
+std::vector<int> sizes = {1, 2};
+float values[] = {1, 2};
+";
+        let (kept, functions) = kept(text);
+        assert_eq!(functions, ["run"]);
+        for present in [
+            "float& at(int i)",
+            "int size()",
+            "enum Mode",
+            "Quad",
+            "struct P { int a; };",
+            "float values[]",
+            "rows = 3",
+        ] {
+            assert!(kept.contains(present), "{present}\n{kept}");
+        }
+        for absent in ["Matrix(int n)", "Timer", "k<<<", "std::vector"] {
+            assert!(!kept.contains(absent), "{absent}\n{kept}");
+        }
+    }
+
+    #[test]
+    fn device_code_alone_stays_as_it_is() {
+        let text =
+            "// {\n__global__ void k(const char* s /* ) */)\n{\n    if (s[0] == '{') printf(R\"(}})\");\n}\n";
+        assert_eq!(without_host_code(text, []), WithoutHostCode { text: text.to_owned(), functions: vec![] });
+        for broken in [
+            "int main() {",
+            "}}}} void f() {}",
+            "template <",
+            "\"",
+            "R\"x(",
+            "/*",
+            "#define",
+            "namespace {",
+            "(",
+        ] {
+            without_host_code(broken, []);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Tests of `sanitize` with other people's files: PTX, templates, host code, arrays from numpy, several launches.
+
+use std::path::Path;
+
+use gpu::launch::{Dtype, npy};
+
+use crate::common::{Run, run, warpsmith};
+
+/// Runs `sanitize FILE` in a folder that has this file.
+fn sanitize_in(folder: &Path, file: &str, source: &str, flags: &[&str]) -> Run {
+    std::fs::write(folder.join(file), source).unwrap();
+    run(warpsmith().current_dir(folder).args(["sanitize", file]).args(flags))
+}
+
+fn sanitize(file: &str, source: &str, flags: &[&str]) -> Run {
+    sanitize_in(tempfile::tempdir().unwrap().path(), file, source, flags)
+}
+
+fn contains(run: &Run, code: i32, texts: &[&str]) {
+    let all = format!("{}{}", run.stdout, run.stderr);
+    assert_eq!(run.code, code, "{all}");
+    for text in texts {
+        assert!(all.contains(text), "`{text}` is not in:\n{all}");
+    }
+}
+
+/// A sample with a program around its kernel, in the style of public collections. The comparison is off by one.
+const PROGRAM: &str = r#"
+#include <cstdio>
+#include <cuda_runtime.h>
+#include <helper_cuda.h>
+#include <iostream>
+#include <vector>
+using namespace std;
+
+#define CHECK(call) do { cudaError_t e = call; if (e != cudaSuccess) exit(1); } while (0)
+
+__constant__ float factor;
+
+template <typename T, int N>
+__global__ void scale(const T* x, T* y, uint n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) y[i] = x[i] * factor * N;
+}
+
+struct Timer {
+    cudaEvent_t start;
+    Timer() { cudaEventCreate(&start); }
+};
+
+static std::vector<float> values(size_t n) { return std::vector<float>(n); }
+
+int main(int argc, char** argv)
+{
+    float *x, *y;
+    CHECK(cudaMalloc(&x, 4000));
+    CHECK(cudaMalloc(&y, 4000));
+    scale<float, 3><<<4, 256>>>(x, y, 1000);
+    cout << values(4)[0] << endl;
+}
+"#;
+
+#[test]
+fn a_file_with_host_code_needs_only_a_launch() {
+    let launch = ["--launch", "scale<float, 3><<<1, 64>>>(f32[40]=iota, y=out,f32[40], 40)"];
+    let wrong = sanitize("scale.cu", PROGRAM, &[launch[0], launch[1], "--variable", "factor=f32=2"]);
+    contains(
+        &wrong,
+        1,
+        &[
+            "[out-of-bounds]",
+            "scale.cu:17:",
+            "ignored host code: `values`, `main`",
+            "helper_cuda.h",
+            "iostream",
+        ],
+    );
+    let fixed = PROGRAM.replace("i <= n", "i < n");
+    let flags = [launch[0], launch[1], "--variable", "factor=f32=2", "--print", "y"];
+    contains(&sanitize("scale.cu", &fixed, &flags), 0, &["0.0 6.0 12.0 18.0 24.0", "`scale<float, 3>` on", "clean"]);
+}
+
+#[test]
+fn kernels_are_named_as_in_the_source() {
+    let plain = "namespace a { __global__ void k(int* x) { x[threadIdx.x] = 1; } }\n\
+                 __global__ void other(int* x) { x[threadIdx.x] = 2; }\n";
+    let launch = |kernel| {
+        let flags =
+            ["--kernel", kernel, "--grid", "1", "--block", "4", "--arg", "x=out,i32[4]", "--print", "x"];
+        sanitize("k.cu", plain, &flags)
+    };
+    contains(&launch("k"), 0, &["1 1 1 1"]);
+    contains(&launch("a::k"), 0, &["1 1 1 1"]);
+    contains(&launch("_ZN1a1kEPi"), 0, &["1 1 1 1"]);
+    contains(&launch("oter"), 2, &["there is no kernel `oter`"]);
+    let template = |kernel| {
+        let flags = ["--kernel", kernel, "--grid", "1", "--block", "64"];
+        sanitize("scale.cu", PROGRAM, &flags)
+    };
+    contains(&template("scale"), 2, &["no kernel `scale`", "--kernel 'scale<float>'"]);
+    contains(&template("scale<double, 2>"), 2, &["has 3 parameters, but 0 arguments are given", "3: u32"]);
+}
+
+const PTX: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry twice(.param .u64 x, .param .u64 y, .param .u32 n)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<8>;
+    .reg .f32 %f<3>;
+    ld.param.u64 %rd1, [x];
+    ld.param.u64 %rd2, [y];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x;
+    setp.ge.u32 %p1, %r2, %r1;
+    @%p1 bra done;
+    mul.wide.u32 %rd3, %r2, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    add.u64 %rd5, %rd2, %rd3;
+    ld.global.f32 %f1, [%rd4];
+    add.f32 %f2, %f1, %f1;
+    st.global.f32 [%rd5], %f2;
+done:
+    ret;
+}
+";
+
+#[test]
+fn ptx_runs_with_parameters_by_position_or_name() {
+    let flags = ["--grid", "1", "--block", "32", "--print", "y"];
+    let position = ["--arg", "f32[8]=iota", "--arg", "y=out,f32[8]", "--arg", "8"];
+    contains(&sanitize("k.ptx", PTX, &[&flags[..], &position[..]].concat()), 0, &["0.0 2.0 4.0 6.0 8.0 10.0 12.0 14.0"]);
+    let named = ["--arg", "n=8", "--arg", "y=out,f32[8]", "--arg", "x=f32[8]=iota"];
+    contains(&sanitize("k.ptx", PTX, &[&flags[..], &named[..]].concat()), 0, &["0.0 2.0 4.0 6.0 8.0 10.0 12.0 14.0"]);
+    let long = ["--arg", "n=9", "--arg", "y=out,f32[8]", "--arg", "x=f32[8]=iota"];
+    let found = sanitize("k.ptx", PTX, &[&flags[..], &long[..]].concat());
+    contains(&found, 1, &["[out-of-bounds]", "k.ptx:20", "ld.global.f32 %f1, [%rd4];"]);
+}
+
+#[test]
+fn what_a_ptx_launch_lacks_is_asked_for_with_the_signature() {
+    let signature = "the parameters of `twice` are 1: u64, 2: u64, 3: u32";
+    contains(&sanitize("k.ptx", PTX, &[]), 2, &["--grid is missing", signature]);
+    contains(&sanitize("k.ptx", PTX, &["--grid", "1", "--block", "32"]), 2, &["has 3 parameters", signature]);
+    let short = ["--grid", "1", "--block", "32", "--arg", "null", "--arg", "null", "--arg", "u64=3"];
+    contains(&sanitize("k.ptx", PTX, &short), 2, &["argument 2 has 8 bytes", signature]);
+    let float = ["--grid", "1", "--block", "32", "--arg", "null", "--arg", "null", "--arg", "1.5"];
+    contains(&sanitize("k.ptx", PTX, &float), 2, &["`1.5` is not a whole number", "u32"]);
+    let damaged = PTX.replace("add.f32", "add.f31");
+    contains(&sanitize("k.ptx", &damaged, &["--grid", "1", "--block", "1"]), 3, &["add.f31"]);
+}
+
+#[test]
+fn arrays_come_from_files_and_are_compared_with_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, values: &[f64]| {
+        let mut bytes = Vec::new();
+        values.iter().for_each(|value| Dtype::F32.push_float(*value, &mut bytes));
+        std::fs::write(folder.path().join(name), npy::write(Dtype::F32, &[values.len()], &bytes)).unwrap();
+    };
+    write("x.npy", &[1.0, 2.0, 3.0]);
+    write("right.npy", &[2.0, 4.0, 6.0]);
+    write("wrong.npy", &[2.0, 4.5, 6.0]);
+    write("short.npy", &[2.0]);
+    let launch = ["--launch", "twice<<<1, 32>>>(x.npy, y=out,f32[3], 3)"];
+    let expect = |file: &str, more: &[&str]| {
+        let flags = [&launch[..], &["--expect", file], more].concat();
+        sanitize_in(folder.path(), "k.ptx", PTX, &flags)
+    };
+    contains(&expect("y=right.npy", &[]), 0, &["y equals right.npy"]);
+    let wrong = expect("y=wrong.npy", &[]);
+    contains(&wrong, 1, &["1 of 3 elements of y differ from wrong.npy", "y[1] is 4, expected 4.5"]);
+    contains(&expect("y=wrong.npy", &["--rtol", "0.2"]), 0, &[]);
+    contains(&expect("y=short.npy", &[]), 2, &["has the shape [1], but y has [3]"]);
+    contains(&expect("y=none.npy", &[]), 2, &["none.npy cannot be read"]);
+    contains(&expect("z=right.npy", &[]), 2, &["no buffer `z`", "y"]);
+    contains(&expect("y=right.npy", &["--rtol=-1"]), 2, &["not negative"]);
+    // Files in the header lie beside the source.
+    let header = format!(
+        "// warpsmith: --launch 'twice<<<1, 32>>>(x, y, 3)'\n// warpsmith: --arg x=x.npy --arg y=out,f32[3]\n{PTX}"
+    );
+    std::fs::write(folder.path().join("h.ptx"), header).unwrap();
+    let file = folder.path().join("h.ptx");
+    contains(&run(warpsmith().arg("sanitize").arg(&file).args(["--print", "y"])), 0, &["2.0 4.0 6.0"]);
+}
+
+#[test]
+fn several_launches_run_in_order_on_the_same_buffers() {
+    let source = "\
+__global__ void first(float* x, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = i; }
+__global__ void second(const float* x, float* y, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = 2 * x[i]; }
+";
+    let buffers = ["--arg", "x=scratch,f32[40]", "--arg", "y=out,f32[40]", "--print", "y"];
+    let both = ["--launch", "first<<<1, 32>>>(x, 40)", "--launch", "second<<<1, 32>>>(x, y, 40)"];
+    contains(
+        &sanitize("k.cu", source, &[&both[..], &buffers[..]].concat()),
+        0,
+        &["0.0 2.0 4.0 6.0", "`first, second`"],
+    );
+    let second = sanitize("k.cu", source, &[&both[2..], &buffers[..]].concat());
+    contains(&second, 1, &["[uninitialised]"]);
+    let short = ["--launch", "first<<<1, 32>>>(x, 39)", "--launch", "second<<<1, 32>>>(x, y, 40)"];
+    contains(&sanitize("k.cu", source, &[&short[..], &buffers[..]].concat()), 1, &["[uninitialised]"]);
+}
+
+#[test]
+fn two_arguments_can_be_one_buffer() {
+    let source =
+        "extern \"C\" __global__ void copy(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }\n";
+    let launch = ["--grid", "1", "--block", "32", "--arg", "x=inout,f32[33]=iota"];
+    let alias =
+        |argument: &'static str| sanitize("k.cu", source, &[&launch[..], &["--arg", argument]].concat());
+    contains(&alias("same,x"), 0, &["clean"]);
+    contains(&alias("same,x+1"), 1, &["race"]);
+    contains(&alias("same,x+40"), 2, &["`x` has no element 40"]);
+    contains(&alias("same,z"), 2, &["no argument `z` with a buffer"]);
+}
+
+#[test]
+fn variables_are_set_before_the_launch() {
+    let source = "\
+namespace n { __constant__ int table[4]; }
+__device__ float bias;
+extern \"C\" __global__ void k(float* y) { y[threadIdx.x] = n::table[threadIdx.x] + bias; }
+";
+    let launch = ["--grid", "1", "--block", "4", "--arg", "y=out,f32[4]", "--print", "y"];
+    let with = |variables: &[&str]| sanitize("k.cu", source, &[&launch[..], variables].concat());
+    contains(
+        &with(&["--variable", "n::table=i32[4]={4,3,2,1}", "--variable", "bias=f32=0.5"]),
+        0,
+        &["4.5 3.5 2.5 1.5"],
+    );
+    contains(&with(&[]), 0, &["0.0 0.0 0.0 0.0"]);
+    contains(&with(&["--variable", "tabel=i32=1"]), 2, &["no variable `tabel`", "n::table"]);
+    contains(&with(&["--variable", "bias=f64=1"]), 2, &["has 8 bytes, but the variable has 4"]);
+    contains(&with(&["--variable", "bias=out,f32[1]"]), 2, &["expected NAME="]);
+}
+
+#[test]
+fn what_nvcc_includes_by_itself_is_there() {
+    let source = "\
+#include <curand_kernel.h>
+#include <string>
+__global__ void k(float* y, curandState* states, uint n)
+{
+    uint i = threadIdx.x;
+    if (i >= n) return;
+    curand_init(7, i, 0, &states[i]);
+    float u = curand_uniform(&states[i]);
+    y[i] = u > 0 && u <= 1 && INFINITY > M_PI && isnan(NAN) ? 1 : 0;
+}
+";
+    let flags = ["--launch", "k<<<1, 32>>>(y=out,f32[32], scratch,u64[160], 32)", "--print", "y"];
+    contains(
+        &sanitize("k.cu", source, &flags),
+        0,
+        &["1.0 1.0 1.0 1.0", "ignored headers that were not found: string"],
+    );
+}
