@@ -370,6 +370,30 @@ fn fp8_weights_are_better_than_plain_rounding() {
     }
 }
 
+// The tensor cores add FP8 products with 13 bits, so that small terms vanish in a large sum.
+#[test]
+fn long_fp8_sums_of_equal_values_need_a_second_level() {
+    for (preset, name) in [("fp8-d64", "b1h1sq64sk4096d64-e4m3"), ("fp8-d128", "b1h1sq64sk4096d128-e4m3")] {
+        let problem = problem(name);
+        let inputs = Inputs::generate(&problem, Class::Constant, 1).encode(problem.dtype, Layout::Bhsd);
+        let reference = oracle::attention(&problem, &inputs.decode(), Rows::all(&problem));
+        let error = |knobs: &[(String, String)]| {
+            let mut device = device("h200");
+            let candidate =
+                run::candidate(family("hopper"), Some(preset), knobs, &problem).expect("a setting");
+            let kernel = Kernel::build(&mut device, compiler(), family("hopper"), candidate, Target::Sm90a);
+            let run =
+                run::run(&kernel.expect("a kernel"), &mut device, &problem, &inputs, false).expect("a run");
+            let tolerance = Tolerance::new(problem.dtype, Weights::Fp8).with_fp8_sums();
+            metrics::compare(&reference, &run.output, None, tolerance).relative_l2
+        };
+        let single = error(&[("SUM_STEPS".to_owned(), "0".to_owned())]);
+        assert!((0.05..0.1).contains(&single), "{preset}: {single}");
+        let double = error(&[]);
+        assert!(double < 1e-3, "{preset}: {double}");
+    }
+}
+
 #[test]
 fn mma_is_right_with_and_without_rescaling() {
     // Scores grow along the sequence: in steps within the slack, and in steps beyond it.
