@@ -399,7 +399,7 @@ impl<O: Op> Bench<'_, O> {
             };
             let outcome = match workers.answer(self.factory, 0, request).and_then(built) {
                 Ok(first) => {
-                    participant.extra_tolerance = first.extra_tolerance.clone();
+                    participant.extra_tolerance.clone_from(&first.extra_tolerance);
                     for note in first.notes.iter().chain(first.extra_tolerance.iter().map(|it| &it.note)) {
                         let text = format!("{}: {note}", participant.key.of.subject);
                         if !self.run.state().notes.contains(&text) {
