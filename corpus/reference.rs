@@ -94,6 +94,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
     let answer: fn(&Args) -> Vec<Output> = match name {
         "assert_passing" => assert_passing,
         "atomics_all" => atomics_all,
+        "attention_grouped_queries" => attention_grouped_queries,
         "ballot_compaction" => ballot_compaction,
         "benign_same_value" => benign_same_value,
         "bf16x2_math" => bf16x2_math,
@@ -104,7 +105,9 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "block_scope_counters" => block_scope_counters,
         "block_sum_shuffle" => block_sum_shuffle,
         "branch_table" => branch_table,
+        "butterfly_sum_by_all_lanes" => butterfly_sum_by_all_lanes,
         "byte_neighbours" => byte_neighbours,
+        "cas_loops_seeded_by_reads" => cas_loops_seeded_by_reads,
         "cg_block_reduce" => cg_block_reduce,
         "cg_coalesced_filter" => cg_coalesced_filter,
         "cg_memcpy_async" => cg_memcpy_async,
@@ -127,7 +130,9 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "cuda_barrier_handover" => cuda_barrier_handover,
         "cuda_pipeline_stages" => cuda_pipeline_stages,
         "decode_split_keys" => decode_split_keys,
+        "early_return_with_default" => early_return_with_default,
         "embedding_gather" => embedding_gather,
+        "exited_lanes_in_masks" => exited_lanes_in_masks,
         "fence_relaxed_flag" => fence_relaxed_flag,
         "fft_shared" => fft_shared,
         "flash_attention_mma" => flash_attention_mma,
@@ -148,6 +153,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "inline_ptx_forms" => inline_ptx_forms,
         "int64_arithmetic" => int64_arithmetic,
         "kmeans_assign" => kmeans_assign,
+        "label_propagation_min" => label_propagation_min,
         "layernorm_rows" => layernorm_rows,
         "hopper_gemm_bf16" | "hopper_gemm_f16" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-4, 1e-5)],
         "hopper_cluster_multicast" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-4, 1e-5)],
@@ -156,6 +162,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "hopper_gemm_n_major" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
         "hopper_ring" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-3, 1e-3)],
         "ldmatrix_gemm" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
+        "lennard_jones_cells" => lennard_jones_cells,
         "levenshtein_wavefront" => levenshtein_wavefront,
         "local_struct_sort" => local_struct_sort,
         "local_topk" => local_topk,
@@ -163,6 +170,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "math_f32" => math_f32,
         "math_f64" => math_f64,
         "math_fast" => math_fast,
+        "matmul_q4_blocks" => matmul_q4_blocks,
         "matrix_moves" => matrix_moves,
         "mbarrier_ring" => mbarrier_ring,
         "merge_path" => merge_path,
@@ -189,16 +197,20 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "philox_normal" => philox_normal,
         "printf_report" => printf_report,
         "radix_select" => radix_select,
+        "radix_sort_by_ballots" => radix_sort_by_ballots,
         "recursion_calls" => recursion_calls,
         "reduce_last_block" => reduce_last_block,
         "rgb_to_gray" => rgb_to_gray,
         "ring_of_messages" => ring_of_messages,
+        "rmsnorm_residual" => rmsnorm_residual,
         "rmsnorm_rope_bf16" => rmsnorm_rope_bf16,
         "saxpy_grid_stride" => saxpy_grid_stride,
         "scan_block_warps" => scan_block_warps,
         "scan_decoupled_lookback" => scan_decoupled_lookback,
         "settle_syncthreads_or" => settle_syncthreads_or,
         "sgemm_tiled" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
+        "sieve_constant_stores" => sieve_constant_stores,
+        "softmax_online_warp" => softmax_rows,
         "softmax_rows" => softmax_rows,
         "spin_lock_lists" => spin_lock_lists,
         "spmv_csr_warp" => spmv_csr_warp,
@@ -206,8 +218,10 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "struct_by_value" => struct_by_value,
         "switch_interpreter" => switch_interpreter,
         "template_reduce" => template_reduce,
+        "thread_fence_reduction" => thread_fence_reduction,
         "ticket_lock_backoff" => ticket_lock_backoff,
         "transpose_tiled" => transpose_tiled,
+        "two_blocks_one_idle" => two_blocks_one_idle,
         "virtual_shapes" => virtual_shapes,
         "warp_synchronous_sum" => warp_synchronous_sum,
         "warp_vote_redux" => warp_vote_redux,
@@ -1789,4 +1803,126 @@ mod tests {
     fn unknown_names_have_no_answer() {
         assert!(reference("no_such_kernel", &[]).is_none());
     }
+}
+
+fn attention_grouped_queries(a: &Args) -> Vec<Output> {
+    let (q, k, v) = (a.f("q"), a.f("k"), a.f("v"));
+    let mut o = Vec::new();
+    for head in 0..4 {
+        let group = &k[head / 2 * 1280..][..1280];
+        let dots = group.chunks(32).map(|key| (0..32).map(|d| q[head * 32 + d] * key[d]).sum::<f64>());
+        let scores: Vec<f64> = dots.map(|dot| dot / 32f64.sqrt()).collect();
+        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let values = &v[head / 2 * 1280..][..1280];
+        o.extend((0..32).map(|d| (0..40).map(|j| weights[j] * values[j * 32 + d]).sum::<f64>() / sum));
+    }
+    vec![close("o", o, 1e-5, 1e-5)]
+}
+
+fn butterfly_sum_by_all_lanes(a: &Args) -> Vec<Output> {
+    vec![exact("sums", a.i("x").chunks(32).map(|c| c.iter().sum()).collect())]
+}
+
+fn cas_loops_seeded_by_reads(a: &Args) -> Vec<Output> {
+    let total = a.f("x").iter().sum();
+    vec![close("total", vec![total], 1e-12, 1e-12), exact_floats("halves", vec![128.0, 0.0])]
+}
+
+fn early_return_with_default(a: &Args) -> Vec<Output> {
+    let (x, n) = (a.i("x"), a.n("n"));
+    let y = (0..128).map(|i| {
+        let (first, t) = (i / 64 * 64, i % 64);
+        if i < n { x[first + 64.min(n - first) - 1 - t] * 10 } else { -1 }
+    });
+    vec![exact("y", y.collect())]
+}
+
+fn exited_lanes_in_masks(a: &Args) -> Vec<Output> {
+    let keys = a.i("keys");
+    let counts = (0..7).map(|k| keys.iter().filter(|key| **key == k).count() as i64).collect();
+    let rotated = keys.chunks(32).flat_map(|c| (0..c.len()).map(|i| c[(i + 1) % c.len()])).collect();
+    vec![exact("counts", counts), exact("rotated", rotated)]
+}
+
+fn label_propagation_min(a: &Args) -> Vec<Output> {
+    let old = a.i("old");
+    let mut labels = old.to_vec();
+    let mut changed = 0;
+    for (&f, &t) in a.i("from").iter().zip(a.i("to")) {
+        let (f, t) = (f as usize, t as usize);
+        if old[f] != old[t] {
+            let low = old[f].min(old[t]);
+            labels[f] = labels[f].min(low);
+            labels[t] = labels[t].min(low);
+            changed = 1;
+        }
+    }
+    vec![exact("labels", labels), exact("changed", vec![changed])]
+}
+
+fn lennard_jones_cells(a: &Args) -> Vec<Output> {
+    let x: Vec<f64> = a.f("x").iter().map(|v| v * 0.75).collect();
+    let force = |i: usize| {
+        let others = (0..x.len()).filter(|j| *j != i).map(|j| x[i] - x[j]).filter(|gap| gap.abs() < 2.0);
+        others
+            .map(|gap| {
+                let d = gap.abs() + 0.5;
+                24.0 * (2.0 / d.powi(13) - 1.0 / d.powi(7)) * if gap > 0.0 { 1.0 } else { -1.0 }
+            })
+            .sum()
+    };
+    vec![close("f", (0..x.len()).map(force).collect(), 1e-4, 1e-4)]
+}
+
+fn matmul_q4_blocks(a: &Args) -> Vec<Output> {
+    let (blocks, x) = (a.i("blocks"), a.f("x"));
+    let y = (0..4).map(|row| {
+        let products = (0..4).map(|b| {
+            let block = &blocks[(row * 4 + b) * 18..][..18];
+            let sum: f64 = (0..16)
+                .map(|i| {
+                    let byte = block[2 + i];
+                    ((byte & 15) - 8) as f64 * x[b * 32 + i] + ((byte >> 4) - 8) as f64 * x[b * 32 + 16 + i]
+                })
+                .sum();
+            sum * block[0] as f64 * 0.01
+        });
+        products.sum()
+    });
+    vec![close("y", y.collect(), 1e-2, 1e-4)]
+}
+
+fn radix_sort_by_ballots(a: &Args) -> Vec<Output> {
+    let mut keys = a.i("keys").to_vec();
+    keys.chunks_mut(64).for_each(<[i64]>::sort_unstable);
+    vec![exact("keys", keys)]
+}
+
+fn rmsnorm_residual(a: &Args) -> Vec<Output> {
+    let (x, r, w) = (a.f("x"), a.f("r"), a.f("w"));
+    let (mut y, mut scales) = (Vec::new(), Vec::new());
+    for row in 0..5 {
+        let h: Vec<f64> = (0..128).map(|c| x[row * 128 + c] + r[row * 128 + c]).collect();
+        let scale = 1.0 / (h.iter().map(|v| v * v).sum::<f64>() / 128.0 + 1e-6).sqrt();
+        scales.push(scale);
+        y.extend((0..128).map(|c| h[c] * scale * w[c]));
+    }
+    vec![close("y", y, 1e-5, 1e-5), close("scales", scales, 1e-6, 1e-5)]
+}
+
+fn sieve_constant_stores(_: &Args) -> Vec<Output> {
+    let composite = |k: i64| (2..66).any(|f| k >= 2 * f && k % f == 0);
+    vec![exact("composite", (0..400).map(|k| i64::from(composite(k))).collect())]
+}
+
+fn thread_fence_reduction(a: &Args) -> Vec<Output> {
+    vec![close("total", vec![a.f("x").iter().sum()], 1e-2, 1e-5), exact("ticket", vec![0])]
+}
+
+fn two_blocks_one_idle(a: &Args) -> Vec<Output> {
+    let scale = a.f("a")[0];
+    let y = a.f("x").iter().zip(a.f("y")).map(|(x, y)| y + scale * x);
+    vec![close("y", y.collect(), 1e-6, 1e-6)]
 }

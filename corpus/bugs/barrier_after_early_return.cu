@@ -1,5 +1,5 @@
-// Threads past the end return before the block's barrier. The other threads wait with fewer threads than the block has,
-// and read halo cells that the exited threads should have filled.
+// Threads past the end return before the block's barrier. The barrier does not wait for exited threads, but the others
+// read halo cells that the exited threads should have filled.
 // warpsmith: --arch sm_80 --kernel smooth --grid 2 --block 128 --shared 0
 // warpsmith: --arg in=f32[200]=normal(8) --arg out=out,f32[200] --arg n=i32=200
 
@@ -14,6 +14,6 @@ extern "C" __global__ void smooth(const float* in, float* out, int n)
         s[0] = i > 0 ? in[i - 1] : 0.0f;
     if (t == blockDim.x - 1)
         s[129] = i + 1 < n ? in[i + 1] : 0.0f;
-    __syncthreads(); //~ barrier-divergence
-    out[i] = 0.25f * s[t] + 0.5f * s[t + 1] + 0.25f * s[t + 2]; //~? uninitialised
+    __syncthreads();
+    out[i] = 0.25f * s[t] + 0.5f * s[t + 1] + 0.25f * s[t + 2]; //~ uninitialised
 }

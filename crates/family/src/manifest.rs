@@ -46,8 +46,8 @@ pub struct Family {
     /// The type to which the weights of a sum of values (attention's P) are rounded, by the dtype of the inputs. Only
     /// those that differ from [`Weights::Half`] are listed.
     pub(crate) weights: IndexMap<String, Weights>,
-    /// Conditions on the sizes of a problem.
-    pub(crate) size_constraints: Vec<Constraint>,
+    /// Conditions on the sizes of a problem and the knobs together.
+    pub size_constraints: Vec<Constraint>,
     /// The names of the run-time sizes that expressions may use.
     pub(crate) sizes: Vec<String>,
     /// The launches in their order. The one of [`Family::entry`] is the main launch.

@@ -54,6 +54,8 @@ pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options,
 pub use isa::decode::Pipe;
 pub use mem::{Buffer, Device, MemoryError};
 pub use notice::{Notice, notices_in_ptx};
-pub use program::{Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, SourceFrame, load};
+pub use program::{
+    Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, RefusedKernel, SourceFrame, load,
+};
 pub use tensor_map::TensorMap;
 pub use world::World;

@@ -87,6 +87,9 @@ impl VirtualDevice {
         parameters: &[Vec<u8>],
     ) -> Result<vgpu::LaunchReport, AcceleratorError> {
         let module = self.modules.get(module.0);
+        if let Some(error) = module.and_then(|module| module.refusal(kernel)) {
+            return Err(AcceleratorError::Load(error.to_string()));
+        }
         let found = module.and_then(|module| Some((module, module.kernel(kernel)?)));
         let (module, entry) = found.ok_or_else(|| AcceleratorError::NoKernel(kernel.to_owned()))?;
         let failed = |reason: String| AcceleratorError::Launch { kernel: kernel.to_owned(), reason };

@@ -21,31 +21,45 @@ pub struct WithoutHostCode {
     pub functions: Vec<String>,
 }
 
-/// Removes the host code of a CUDA file. `headers` are the files that it includes; they may define macros that stand
-/// for `__device__`.
-pub fn without_host_code<'a>(text: &'a str, headers: impl IntoIterator<Item = &'a str>) -> WithoutHostCode {
+/// Removes the host code of a CUDA file.
+pub fn without_host_code(text: &str, device_words: &BTreeSet<String>) -> WithoutHostCode {
     let tokens = tokens(text);
-    let defines = headers.into_iter().chain([text]).collect::<Vec<_>>();
-    let mut scan = Scan {
-        text,
-        tokens: &tokens,
-        device_words: device_words(&defines),
-        removed: Vec::new(),
-        functions: Vec::new(),
-    };
+    let mut scan = Scan { text, tokens: &tokens, device_words, removed: Vec::new(), functions: Vec::new() };
     scan.namespace(0..tokens.len());
     let Scan { removed, functions, .. } = scan;
     WithoutHostCode { text: blanked(text, &removed), functions }
 }
 
-/// Words that make a declaration one of device code: the specifiers, and macros of the file that contain one.
-fn device_words(texts: &[&str]) -> BTreeSet<String> {
+/// Removes the declarations that contain one of these lines and no word of device code. `None` if there is none. The
+/// compiler reports the lines: types and variables of host code that only its headers declare.
+pub fn without_lines(text: &str, lines: &[u32], device_words: &BTreeSet<String>) -> Option<String> {
+    let tokens = tokens(text);
+    let mut scan = Scan { text, tokens: &tokens, device_words, removed: Vec::new(), functions: Vec::new() };
+    let starts: Vec<usize> =
+        std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let places: Vec<usize> = lines
+        .iter()
+        .filter_map(|line| starts.get((*line as usize).checked_sub(1)?..))
+        .filter_map(|rest| rest.first().copied())
+        .collect();
+    scan.declarations_at(0..tokens.len(), &|range| {
+        places.iter().any(|&place| {
+            let end = text[place..].find('\n').map_or(text.len(), |length| place + length);
+            range.start < end && place < range.end
+        })
+    });
+    (!scan.removed.is_empty()).then(|| blanked(text, &scan.removed))
+}
+
+/// Words that make a declaration one of device code: the specifiers, and macros of the texts that contain one. A file
+/// may use macros of the headers that it includes.
+pub fn device_words<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> BTreeSet<String> {
     const SPECIFIERS: [&str; 6] =
         ["__device__", "__global__", "__constant__", "__shared__", "constexpr", "consteval"];
     let mut words: BTreeSet<String> = SPECIFIERS.map(str::to_owned).into();
     // A macro may use another one; two passes find both.
     for _ in 0..2 {
-        for line in texts.iter().flat_map(|text| text.lines()) {
+        for line in texts.clone().flat_map(str::lines) {
             let Some(rest) = line.trim_start().strip_prefix('#') else { continue };
             let Some(rest) = rest.trim_start().strip_prefix("define") else { continue };
             let mut parts = rest.split(|c: char| !(c.is_alphanumeric() || c == '_'));
@@ -89,7 +103,7 @@ const PARENTHESISED: [&str; 7] =
 struct Scan<'a> {
     text: &'a str,
     tokens: &'a [Token<'a>],
-    device_words: BTreeSet<String>,
+    device_words: &'a BTreeSet<String>,
     /// Ranges of bytes.
     removed: Vec<Range<usize>>,
     functions: Vec<String>,
@@ -168,6 +182,35 @@ impl<'a> Scan<'a> {
                 continue;
             }
             at = self.declaration(at, tokens.end);
+        }
+    }
+
+    /// Removes the declarations of host code whose bytes are wanted.
+    fn declarations_at(&mut self, tokens: Range<usize>, wanted: &dyn Fn(Range<usize>) -> bool) {
+        let mut at = tokens.start;
+        while at < tokens.end {
+            if let Some(open) = self.scope_opens(at, tokens.end) {
+                let close = self.after_bracket(open, tokens.end);
+                self.declarations_at(open + 1..close.saturating_sub(1), wanted);
+                at = close;
+                continue;
+            }
+            let next = match self.end_of(at, tokens.end) {
+                (End::Semicolon(next), _) => next,
+                // The names of variables may follow a class.
+                (End::Block(open, close), false) if self.has_class(at, open) => {
+                    (close..tokens.end).find(|&index| self.word(index) == ";").map_or(tokens.end, |it| it + 1)
+                }
+                (End::Block(_, close), _) => close,
+            };
+            let bytes = |index: usize| self.tokens.get(index).map(|token| (token.start, token.end));
+            if let (Some((start, _)), Some((_, end))) = (bytes(at), bytes(next.saturating_sub(1)))
+                && wanted(start..end)
+                && !self.is_device(at..next)
+            {
+                self.removed.push(start..end);
+            }
+            at = next.max(at + 1);
         }
     }
 
@@ -349,8 +392,12 @@ impl<'a> Scan<'a> {
 mod tests {
     use super::*;
 
+    fn without(text: &str) -> WithoutHostCode {
+        without_host_code(text, &device_words([text].into_iter()))
+    }
+
     fn kept(text: &str) -> (String, Vec<String>) {
-        let WithoutHostCode { text: kept, functions } = without_host_code(text, []);
+        let WithoutHostCode { text: kept, functions } = without(text);
         assert_eq!(kept.lines().count(), text.lines().count(), "every line keeps its number");
         let lines: Vec<&str> = kept.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
         (lines.join("\n"), functions)
@@ -428,10 +475,31 @@ float values[] = {1, 2};
     }
 
     #[test]
+    fn declarations_at_reported_lines_are_removed() {
+        let text = "\
+int first;
+struct Clock {
+    timeval start;
+} watch;
+__device__ timeval kept;
+namespace n {
+timeval gone;
+int stays; }
+";
+        let words = device_words([text].into_iter());
+        let kept = without_lines(text, &[3, 5, 7], &words).unwrap();
+        let lines: Vec<&str> = kept.lines().map(str::trim_end).collect();
+        let expected =
+            ["int first;", "", "", "", "__device__ timeval kept;", "namespace n {", "", "int stays; }"];
+        assert_eq!(lines, expected);
+        assert_eq!(without_lines(text, &[5, 99, 0], &words), None);
+    }
+
+    #[test]
     fn device_code_alone_stays_as_it_is() {
         let text =
             "// {\n__global__ void k(const char* s /* ) */)\n{\n    if (s[0] == '{') printf(R\"(}})\");\n}\n";
-        assert_eq!(without_host_code(text, []), WithoutHostCode { text: text.to_owned(), functions: vec![] });
+        assert_eq!(without(text), WithoutHostCode { text: text.to_owned(), functions: vec![] });
         for broken in [
             "int main() {",
             "}}}} void f() {}",
@@ -443,7 +511,7 @@ float values[] = {1, 2};
             "namespace {",
             "(",
         ] {
-            without_host_code(broken, []);
+            without(broken);
         }
     }
 }

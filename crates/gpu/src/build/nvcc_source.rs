@@ -1,6 +1,7 @@
 //! Builds sources that were written for nvcc. They contain host code, include headers of the host, and use what nvcc
 //! includes without being asked. NVRTC has none of that.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{BuildError, BuildOutcome, Compiler, Request, host_code, includes};
@@ -12,8 +13,8 @@ const ALWAYS: (&str, &str) = ("warpsmith_nvcc.h", include_str!("shims/nvcc.h"));
 const SHIMS: [(&str, &str); 2] =
     [("curand_kernel.h", include_str!("shims/curand_kernel.h")), ("curand.h", "#pragma once\n")];
 
-/// The largest number of missing headers that are replaced by empty ones.
-const MOST_MISSING: usize = 64;
+/// The largest number of compilations after the first. Each leaves out a missing header, or declarations that fail.
+const MOST_ATTEMPTS: usize = 64;
 
 /// A build, and what was done to the source so that it compiles.
 #[derive(Clone, Debug)]
@@ -46,37 +47,71 @@ impl Compiler {
                 return other.map(|outcome| NvccOutcome { outcome, host_functions: vec![], missing_headers });
             }
         }
-        let host_functions = remove_host_code(&mut request);
-        loop {
+        let words = device_words(&request);
+        let host_functions = remove_host_code(&mut request, &words);
+        // Declarations that fail are left out only if the rest then compiles: a mistake in the kernel's own types is
+        // reported where it is.
+        let mut first_failure = None;
+        for _ in 0..MOST_ATTEMPTS {
             let error = match self.build(&request) {
                 Ok(outcome) => return Ok(NvccOutcome { outcome, host_functions, missing_headers }),
                 Err(error) => error,
             };
-            let Some(name) = missing_header(&error) else { return Err(error) };
-            if missing_headers.contains(&name) || missing_headers.len() == MOST_MISSING {
-                return Err(error);
+            if let Some(name) = missing_header(&error).filter(|name| !missing_headers.contains(name)) {
+                request.source.headers.push((name.clone(), "#pragma once\n".to_owned()));
+                missing_headers.push(name);
+                continue;
             }
-            request.source.headers.push((name.clone(), "#pragma once\n".to_owned()));
-            missing_headers.push(name);
+            let can_continue = remove_failing(&mut request, &error, &words);
+            let first = first_failure.unwrap_or(error);
+            if !can_continue {
+                return Err(first);
+            }
+            first_failure = Some(first);
         }
+        self.build(&request).map(|outcome| NvccOutcome { outcome, host_functions, missing_headers })
     }
 }
 
+/// The words of device code in the source and the headers that lie beside it.
+fn device_words(request: &Request) -> BTreeSet<String> {
+    let source = &request.source;
+    let on_disk = includes::on_disk(&source.text, &source.include_dirs);
+    host_code::device_words(on_disk.values().chain([&source.text]).map(String::as_str))
+}
+
+/// Removes the declarations outside device code that the compiler refuses. Returns whether there are some.
+fn remove_failing(request: &mut Request, error: &BuildError, words: &BTreeSet<String>) -> bool {
+    let BuildError::Source { diagnostics, .. } = error else { return false };
+    let lines = |file: &str| -> Vec<u32> {
+        let places = diagnostics.iter().filter_map(|diagnostic| diagnostic.place.as_ref());
+        places.filter(|place| place.file == file).map(|place| place.line).collect()
+    };
+    let source = &mut request.source;
+    let mut has_changed = false;
+    let texts = source.headers.iter_mut().map(|(name, text)| (name.clone(), text));
+    for (name, text) in texts.chain([(source.name.clone(), &mut source.text)]) {
+        if let Some(without) = host_code::without_lines(text, &lines(&name), words) {
+            *text = without;
+            has_changed = true;
+        }
+    }
+    has_changed
+}
+
 /// Removes host code from the source and from the headers that lie beside it. Returns the names of its functions.
-fn remove_host_code(request: &mut Request) -> Vec<String> {
+fn remove_host_code(request: &mut Request, words: &BTreeSet<String>) -> Vec<String> {
     let source = &mut request.source;
     let on_disk = includes::on_disk(&source.text, &source.include_dirs);
-    let texts = || on_disk.values().map(String::as_str);
-    let without = host_code::without_host_code(&source.text, texts());
-    let names = on_disk.values().chain([&source.text]).flat_map(|text| includes::included_names(text));
+    let texts = on_disk.values().chain([&source.text]).map(String::as_str);
+    let without = host_code::without_host_code(&source.text, words);
+    let names: BTreeSet<&str> = texts.flat_map(includes::included_names).collect();
     let mut changed = Vec::new();
     for name in names {
-        let ends_with_name = |path: &&PathBuf| path.ends_with(Path::new(name));
-        let Some(path) = on_disk.keys().find(ends_with_name) else { continue };
-        let header = host_code::without_host_code(&on_disk[path], texts());
-        if header.text != on_disk[path] && !changed.iter().any(|(it, _)| it == name) {
-            changed.push((name.to_owned(), header.text));
-        }
+        let Some(path) = on_disk.keys().find(|path| path.ends_with(Path::new(name))) else { continue };
+        let header = host_code::without_host_code(&on_disk[path], words);
+        // Every header is given from memory, so that parts of it can be removed later.
+        changed.push((name.to_owned(), header.text));
     }
     source.text = without.text;
     source.headers.extend(changed);

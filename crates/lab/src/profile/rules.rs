@@ -38,9 +38,11 @@ const RULES: [Rule; 13] = [
     idle_multiprocessors,
 ];
 
-/// Applies all rules and returns the diagnoses, the largest possible gain first.
-pub fn diagnose(metrics: &Metrics) -> Vec<Diagnosis> {
+/// Applies all rules and returns the diagnoses, the largest possible gain first. Idle tensor cores are a problem only
+/// of an op that has matrix products.
+pub fn diagnose(metrics: &Metrics, has_matrix_products: bool) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = RULES.iter().filter_map(|rule| rule(metrics)).collect();
+    found.retain(|diagnosis| has_matrix_products || diagnosis.rule != TENSOR_CORES_IDLE);
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     found
 }
@@ -155,6 +157,8 @@ fn latency_bound(metrics: &Metrics) -> Option<Diagnosis> {
     })
 }
 
+const TENSOR_CORES_IDLE: &str = "tensor cores idle";
+
 fn tensor_cores_idle(metrics: &Metrics) -> Option<Diagnosis> {
     let tensor = *metrics.tensor_active_percent.known()?;
     (tensor < 10.0).then(|| {
@@ -166,7 +170,7 @@ fn tensor_cores_idle(metrics: &Metrics) -> Option<Diagnosis> {
             if unused { ", no tensor-core instruction at all" } else { "" }
         );
         diagnosis(
-            "tensor cores idle",
+            TENSOR_CORES_IDLE,
             weight,
             evidence,
             &[
@@ -385,7 +389,7 @@ mod tests {
     }
 
     fn rules(metrics: &Metrics) -> Vec<String> {
-        diagnose(metrics).into_iter().map(|found| found.rule).collect()
+        diagnose(metrics, true).into_iter().map(|found| found.rule).collect()
     }
 
     #[test]
@@ -406,6 +410,8 @@ mod tests {
         }
         let both = rules(&metrics(5.0, 5.0));
         assert!(both.contains(&"latency-bound".to_owned()) && both.contains(&"tensor cores idle".to_owned()));
+        let without_products = diagnose(&metrics(5.0, 5.0), false);
+        assert!(without_products.iter().all(|found| found.rule == "latency-bound"), "{without_products:?}");
     }
 
     #[test]
@@ -449,7 +455,7 @@ mod tests {
             ("small blocks", Metrics { threads_per_block: Fact::Known(64), ..healthy.clone() }),
             ("idle multiprocessors", Metrics { blocks: Fact::Known(64), ..healthy.clone() }),
         ] {
-            let found = diagnose(&unhealthy);
+            let found = diagnose(&unhealthy, true);
             assert_eq!(found.len(), 1, "{rule}: {found:?}");
             assert_eq!(found[0].rule, rule);
             assert!(!found[0].levers.is_empty() && !found[0].evidence.is_empty());

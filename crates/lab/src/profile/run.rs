@@ -584,7 +584,7 @@ impl<O: Op> ProfileRun<'_, O> {
             source,
             notes,
             roofline,
-            diagnoses: rules::diagnose(&seen.metrics),
+            diagnoses: rules::diagnose(&seen.metrics, self.op.matrix_type(problem).is_some()),
             metrics: seen.metrics,
             hot_lines: seen.hot_lines,
         }

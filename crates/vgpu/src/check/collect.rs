@@ -65,23 +65,45 @@ const MAX_DROPPED: usize = 1 << 16;
 impl Collector {
     /// Counts a finding that occurred once. `make` is called only for the first finding of its kind and place.
     pub fn add(&mut self, kind: Kind, site: Site, make: impl FnOnce() -> RawFinding) {
-        self.add_many((kind, site.pc, 0), site, 1, make);
+        self.add_many((kind, site.pc, 0), Severity::Error, site, 1, make);
     }
 
-    /// Counts a finding that occurred `count` times. Of the findings with one key, the one with the lowest block and
-    /// warp number is kept, so the report does not depend on which worker was faster.
-    pub fn add_many(&mut self, key: Key, site: Site, count: u64, make: impl FnOnce() -> RawFinding) {
+    /// Counts a finding that occurred `count` times. Of the findings with one key only the most severe are kept and
+    /// counted: a note must not hide an error. Of these, the one with the lowest block and warp number is kept, so the
+    /// report does not depend on which worker was faster.
+    pub fn add_many(
+        &mut self,
+        key: Key,
+        severity: Severity,
+        site: Site,
+        count: u64,
+        make: impl FnOnce() -> RawFinding,
+    ) {
         if self.found.len() >= MAX_FINDINGS && !self.found.contains_key(&key) {
             self.drop_finding(key);
         } else {
-            self.insert(key, site, count, make);
+            self.insert(key, severity, site, count, make);
         }
     }
 
-    fn insert(&mut self, key: Key, site: Site, count: u64, make: impl FnOnce() -> RawFinding) {
+    fn insert(
+        &mut self,
+        key: Key,
+        severity: Severity,
+        site: Site,
+        count: u64,
+        make: impl FnOnce() -> RawFinding,
+    ) {
         match self.found.entry(key) {
             Entry::Occupied(mut entry) => {
                 let old = entry.get_mut();
+                // The most severe is the least in the order of severities.
+                if severity != old.severity {
+                    if severity < old.severity {
+                        *old = RawFinding { count, ..make() };
+                    }
+                    return;
+                }
                 let count = old.count + count;
                 if (site.block, site.warp) < (old.site.block, old.site.warp) {
                     *old = make();
@@ -114,7 +136,7 @@ impl Collector {
             self.drop_finding(key);
         }
         for (key, finding) in other.found {
-            self.insert(key, finding.site, finding.count, || finding);
+            self.insert(key, finding.severity, finding.site, finding.count, || finding);
         }
     }
 
@@ -135,7 +157,7 @@ mod tests {
         for (block, count) in (0..).zip(counts) {
             let site = Site { block, ..Site::default() };
             let make = || RawFinding::new(Kind::Race, site, "two accesses".to_owned());
-            collector.add_many((Kind::Race, 0, 7), site, *count, make);
+            collector.add_many((Kind::Race, 0, 7), Severity::Error, site, *count, make);
         }
         collector
     }
@@ -147,6 +169,20 @@ mod tests {
         for collector in [collected(&[64, 64, 64]), two] {
             let counts: Vec<u64> = collector.into_sorted().iter().map(|finding| finding.count).collect();
             assert_eq!(counts, [192]);
+        }
+    }
+
+    #[test]
+    fn a_note_does_not_hide_an_error_at_the_same_place() {
+        for order in [[Severity::Note, Severity::Error], [Severity::Error, Severity::Note]] {
+            let mut collector = Collector::default();
+            for (block, severity) in (0..).zip(order) {
+                let site = Site { block, ..Site::default() };
+                let make = || RawFinding { severity, ..RawFinding::new(Kind::Race, site, String::new()) };
+                collector.add_many((Kind::Race, 0, 7), severity, site, 5, make);
+            }
+            let kept: Vec<_> = collector.into_sorted().iter().map(|f| (f.severity, f.count)).collect();
+            assert_eq!(kept, [(Severity::Error, 5)]);
         }
     }
 }

@@ -12,6 +12,7 @@ use super::state::{
 use super::step::Stop;
 use crate::check::{Kind, Site};
 use crate::mem::shadow;
+use crate::program::RESERVED_SHARED_BYTES;
 
 /// Number of instructions that a warp runs before the next warp gets a turn.
 const SLICE: u32 = 20_000;
@@ -74,8 +75,16 @@ impl Block {
         core.shared.resize(units, Unit([contents; 32]));
         if P::CHECK {
             core.races.start(index as u32, grid.block_threads, grid.shared_bytes);
+            core.races.set_facts(&grid.kernel.facts);
             core.shared_shadow.clear();
             core.shared_shadow.resize(units * 128, shadow::NEVER);
+        }
+        if let Some(at) = grid.kernel.reserved_shared {
+            let (at, end) = (at as usize, (at + RESERVED_SHARED_BYTES) as usize);
+            core.shared[at / 128..end / 128].fill(ZERO);
+            if P::CHECK {
+                core.shared_shadow[at..end].fill(shadow::DEFINED);
+            }
         }
         core.barriers.clear();
         core.barriers.resize_with(16, BlockBarrier::default);
@@ -96,6 +105,7 @@ impl Block {
             w.flight.clear();
             w.cluster_phase = [0; 32];
             w.fragments.clear();
+            w.passed.clear();
             w.passed_over = 0;
             w.chain = 0;
             w.switches = 0;

@@ -7,6 +7,7 @@ use crate::check::race;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 use crate::lanes::lanes;
+use crate::program::facts::{AfterAtomic, Fact, Varies};
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Tells the race checker about an access before it happens. `values` are the registers that a store writes.
@@ -24,10 +25,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.w.last_poll = Some(site.pc);
         }
         let stored;
-        let values: &dyn race::SameValue = if values.is_empty() {
+        let values: &dyn race::StoredValues = if values.is_empty() {
             &race::Differs
         } else {
-            stored = self.stored(*span, access, &ad.at, values);
+            stored = self.stored(lanes, access, &ad.at, values);
             &stored
         };
         // The race checker does not cover another block's shared memory: see `super::cluster`.
@@ -47,27 +48,6 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 races.global(&self.grid.races, site, race, &ranges);
             }
             _ => {}
-        }
-    }
-
-    /// Returns the values that a store is about to write.
-    #[inline(always)]
-    pub fn stored<'a, A>(
-        &self,
-        span: Span,
-        access: &Access,
-        at: &'a [A; 32],
-        values: &[Slot],
-    ) -> Stored<'a, A> {
-        Stored {
-            span,
-            at,
-            bytes: access.ty.bytes,
-            registers: std::array::from_fn(|i| {
-                values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())
-            }),
-            wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
-            count: values.len().min(8),
         }
     }
 
@@ -207,6 +187,29 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 }
 
+impl<'c, P: Policy> RunningWarp<'c, '_, P> {
+    /// Returns the values that a store is about to write.
+    #[inline(always)]
+    pub fn stored<'a, A>(&self, mask: u32, access: &Access, at: &'a [A; 32], values: &[Slot]) -> Stored<'a, A>
+    where
+        'c: 'a,
+    {
+        let grid = self.grid;
+        Stored {
+            facts: &grid.kernel.facts,
+            pc: self.at(),
+            mask,
+            at,
+            bytes: access.ty.bytes,
+            registers: std::array::from_fn(|i| {
+                values.get(i).map_or(std::ptr::null(), |v| self.reg(*v).cast_const())
+            }),
+            wide: std::array::from_fn(|i| values.get(i).is_some_and(|v| v.is_wide())),
+            count: values.len().min(8),
+        }
+    }
+}
+
 fn race_access(kind: AccessKind, access: &Access) -> race::Access {
     let op = match kind {
         AccessKind::Load => race::Op::Read,
@@ -285,10 +288,12 @@ fn max_units_per_slot(mut units: Vec<u64>, slots: u64) -> u64 {
     delivered.into_iter().max().unwrap_or(0)
 }
 
-/// The values that a store is about to write, for comparison with the values in memory.
+/// The values that a store is about to write, for comparison with those of other stores.
 #[derive(Debug)]
 pub struct Stored<'a, A> {
-    span: Span,
+    facts: &'a [Fact],
+    pc: u32,
+    mask: u32,
     at: &'a [A; 32],
     bytes: u8,
     registers: [*const u32; 8],
@@ -309,23 +314,38 @@ impl<A> Stored<'_, A> {
     }
 }
 
-impl<A: Copy + Into<u64>> race::SameValue for Stored<'_, A> {
-    fn as_memory(&self, lane: usize) -> bool {
-        let n = self.bytes as usize;
-        self.count > 0
-            && (0..self.count).all(|e| {
-                let mut now = [0u8; 8];
-                let at = self.span.host(self.at[lane].into() + (e * n) as u64);
-                // SAFETY: the span contains the lane's whole access.
-                unsafe { std::ptr::copy_nonoverlapping(at, now.as_mut_ptr(), n) };
-                now[..n] == self.value(e, lane).to_le_bytes()[..n]
-            })
+impl<A> Stored<'_, A> {
+    fn fact(&self, pc: u32) -> Fact {
+        self.facts.get(pc as usize).copied().unwrap_or(Fact::UNKNOWN)
     }
 
-    fn as_lane(&self, lane: usize, other: usize) -> bool {
+    /// Whether two lanes store the same bytes now.
+    fn are_equal(&self, lane: usize, other: usize) -> bool {
         let n = self.bytes as usize;
-        self.count > 0
-            && (0..self.count)
-                .all(|e| self.value(e, lane).to_le_bytes()[..n] == self.value(e, other).to_le_bytes()[..n])
+        let bytes = |e: usize, lane: usize| self.value(e, lane).to_le_bytes();
+        (0..self.count).all(|e| bytes(e, lane)[..n] == bytes(e, other)[..n])
+    }
+}
+
+impl<A: PartialEq> race::StoredValues for Stored<'_, A> {
+    fn agrees(&self, lane: usize, earlier: race::EarlierStore) -> bool {
+        let own = self.fact(self.pc);
+        // The other lane's store to this address is part of this execution if the lane stores there now. Its earlier
+        // stores are then overwritten and no longer known.
+        if let Some(other) = earlier.sibling
+            && self.mask >> other & 1 == 1
+            && self.at[other] == self.at[lane]
+        {
+            let apart = (lane ^ other) as u8;
+            return self.are_equal(lane, other)
+                && (!own.varies.has(Varies::DATA) || apart & !own.same_lanes == 0);
+        }
+        let varies = Varies::THREAD.with(Varies::TIME);
+        let varies = if earlier.same_block { varies } else { varies.with(Varies::BLOCK) };
+        own.identity != 0 && own.identity == self.fact(earlier.pc).identity && !own.varies.has(varies)
+    }
+
+    fn after_atomic(&self) -> AfterAtomic {
+        self.fact(self.pc).after_atomic
     }
 }

@@ -14,7 +14,7 @@ use crate::isa::decode::Constant;
 use crate::isa::op::Class;
 use crate::mem::window::Windows;
 use crate::mem::{Device, MemoryError, shadow};
-use crate::program::{Kernel, Module};
+use crate::program::{Kernel, LoadError, Module};
 use crate::world::{self, BlockOrder};
 
 /// A kernel with its launch configuration and arguments.
@@ -40,6 +40,14 @@ pub enum LaunchError {
     /// The module does not contain this kernel.
     #[error("module has no kernel `{0}`")]
     UnknownKernel(String),
+    /// The kernel uses something that the virtual GPU does not support. Other kernels of its module may run.
+    #[error("kernel `{kernel}` cannot run on the virtual GPU:\n{error}")]
+    Refused {
+        /// Name of the kernel.
+        kernel: String,
+        /// The instructions that are not supported, with their lines.
+        error: LoadError,
+    },
     /// The argument block has the wrong size.
     #[error("kernel `{kernel}` takes {wanted} bytes of arguments, {given} given")]
     Arguments {
@@ -85,15 +93,29 @@ pub enum LaunchError {
     Memory(#[from] MemoryError),
 }
 
+impl<'a> Launch<'a> {
+    /// The kernel to run.
+    fn kernel(&self) -> Result<&'a Kernel, LaunchError> {
+        self.module.kernel(self.kernel).ok_or_else(|| {
+            let kernel = self.kernel.to_string();
+            match self.module.refusal(self.kernel) {
+                Some(error) => LaunchError::Refused { kernel, error: error.clone() },
+                None => LaunchError::UnknownKernel(kernel),
+            }
+        })
+    }
+}
+
 impl Device {
     /// Runs a kernel until it ends, or until a fault, a trap or a limit ends it. Returns the report.
     pub fn launch(&mut self, launch: &Launch<'_>, options: &Options) -> Result<LaunchReport, LaunchError> {
-        let kernel = launch
-            .module
-            .kernel(launch.kernel)
-            .ok_or_else(|| LaunchError::UnknownKernel(launch.kernel.to_string()))?;
+        let kernel = launch.kernel()?;
         let threads = validate(kernel, launch, options)?;
         let addresses = self.place(launch.module)?;
+        if kernel.uses_heap {
+            self.provide_heap()?;
+        }
+        let workspace = if kernel.synchronises_grid { self.provide_workspace()? } else { 0 };
         let state = self.writable_state(launch.module, &addresses);
         let mut params = launch.args.to_vec();
         params.resize((kernel.param_bytes as usize).next_multiple_of(16), 0);
@@ -117,8 +139,11 @@ impl Device {
                 .clamp(1, 1024) as usize,
         )
         .max(1);
-        let allocations: Vec<(u64, u64)> =
-            if checked { regions.iter().map(|r| (r.address, r.bytes)).collect() } else { Vec::new() };
+        let allocations: Vec<(u64, u64)> = if checked {
+            regions.iter().map(|r| (r.address, r.bytes)).chain(self.heap_range()).collect()
+        } else {
+            Vec::new()
+        };
         let world = options.world;
         let grid_id = world.grid_id.wrapping_add(self.launches);
         let resident_limit = options.limits.resident(threads, shared_bytes);
@@ -136,6 +161,7 @@ impl Device {
             blocks,
             shared_bytes,
             dynamic_shared: launch.shared,
+            workspace,
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
             constants: constants(kernel, &addresses, &self.windows, grid_id),

@@ -222,7 +222,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return None;
         }
         let region = self.grid.region_of(ad.at[left.trailing_zeros() as usize]);
-        self.worker.regions[region_set(region.address)] = region;
+        // A block of the heap may be freed, so its region is looked up for every access.
+        if self.grid.device.heap().is_none_or(|heap| !heap.contains(region.address)) {
+            self.worker.regions[region_set(region.address)] = region;
+        }
         let group = lanes_where(*left, |l| region.holds(ad.at[l], size));
         Some((group, Span::from_region(&region)))
     }
@@ -381,8 +384,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let values = self.reg(inst.r(1));
         let memory = self.block.shared.as_mut_ptr().cast::<u8>();
         if P::CHECK {
-            let span = self.whole_shared();
-            let stored = self.stored(span, access, &at, &inst.sources()[1..]);
+            let stored = self.stored(mask, access, &at, &inst.sources()[1..]);
             let pattern = access_pattern(s.min, s.max, 0, s.contiguous, s.uniform);
             let (site, ranges) = (self.site(mask), race::Ranges { at: &at, bytes: 4, values: &stored });
             let races = &mut self.block.races;

@@ -9,6 +9,7 @@ mod cluster;
 mod copies;
 mod descriptor;
 mod ending;
+mod heap;
 mod hooks;
 mod launch;
 mod mbarrier;

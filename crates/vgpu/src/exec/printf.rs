@@ -51,7 +51,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         text
     }
 
-    fn pointer(&self, words: &[Slot], n: usize, lane: usize) -> u64 {
+    pub(super) fn pointer(&self, words: &[Slot], n: usize, lane: usize) -> u64 {
         u64::from(self.r32(words[n])[lane]) | u64::from(self.r32(words[n + 1])[lane]) << 32
     }
 

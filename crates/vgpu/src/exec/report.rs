@@ -77,14 +77,15 @@ pub(super) fn report(
         check_outputs(grid, options, &taints, &mut findings);
         if idle > 0 && grid.blocks > 1 {
             let blocks = grid.blocks;
-            // A rounded-up grid has some blocks without work. So has a grid that fills the GPU, for a kernel that reads
-            // the size of its grid. Both are worth a note. For any other kernel it is a mistake if at least half of the
-            // blocks are idle.
-            let mistaken = idle * 2 >= blocks && !reads_grid_size(grid.kernel);
+            // A rounded-up grid has some blocks without work: with two blocks, one of them. So has a grid that fills the
+            // GPU, for a kernel that reads the size of its grid. Both are worth a note. For any other kernel it is a
+            // mistake if more than half of the blocks are idle.
+            let mistaken = idle * 2 > blocks && !reads_grid_size(grid.kernel);
             let site = Site { block: first_idle, ..Site::default() };
             let message = || format!("{idle} of {blocks} blocks ended without an access to global memory");
-            findings.add(Kind::IdleBlocks, site, || RawFinding {
-                severity: if mistaken { Severity::Warning } else { Severity::Note },
+            let severity = if mistaken { Severity::Warning } else { Severity::Note };
+            findings.add_many((Kind::IdleBlocks, 0, 0), severity, site, 1, || RawFinding {
+                severity,
                 located: false,
                 ..RawFinding::new(Kind::IdleBlocks, site, message())
             });
@@ -176,7 +177,7 @@ pub(super) fn check_outputs(
                 )
             };
             let key = (Kind::UnwrittenOutput, 0, number);
-            findings.add_many(key, Site::default(), unwritten as u64, || RawFinding {
+            findings.add_many(key, Severity::Error, Site::default(), unwritten as u64, || RawFinding {
                 address: Some(r.address + first),
                 space: Some(Space::Global),
                 allocation: Some(label.clone()),

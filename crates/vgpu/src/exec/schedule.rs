@@ -135,6 +135,12 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
     let mut seen = 0u64;
     // Number of passes since a block was started, and whether the last pass changed nothing.
     let (mut passes, mut idle) = (0u32, false);
+    if grid.kernel.synchronises_grid {
+        // All blocks wait for each other, so each worker starts its share at once.
+        let share = grid.blocks.div_ceil(grid.stuck.len() as u64);
+        let fits = |active: usize| grid.blocks <= grid.resident_limit && (active as u64) < share;
+        while fits(blocks.active.len()) && blocks.start_next::<P>(grid) {}
+    }
     while !grid.stopped() {
         // Another block joins when the active blocks make no progress, or when they have run for many passes. In both
         // cases they may be waiting for it. It does not join earlier, so that a long kernel does not use more memory

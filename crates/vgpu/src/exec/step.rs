@@ -4,7 +4,7 @@
 use super::Policy;
 use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
-use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op};
+use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Order};
 use crate::lanes::{lanes, lanes_where};
 use crate::num::cvt;
 
@@ -297,7 +297,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn execute(&mut self, inst: &Inst, mask: u32) -> Step {
         let next = match &inst.op {
             Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,
-            Op::Load(access) => self.load(inst, access, mask),
+            Op::Load(access) => match self.load(inst, access, mask) {
+                // Such a kernel polls until all other blocks have arrived. More than one look per turn is useless.
+                Next::Continue if access.order == Order::Acquire && self.grid.kernel.synchronises_grid => {
+                    Next::YieldAfter
+                }
+                next => next,
+            },
             Op::Store(access) => self.store(inst, access, mask),
             Op::LoadParam { ty, vector, offset } => {
                 self.load_param(inst, *ty, *vector, *offset, mask);
@@ -395,6 +401,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.halt(Kind::Trap, mask, || text);
                 Next::Halt
             }
+            Op::Malloc => {
+                self.malloc(inst, mask);
+                Next::Continue
+            }
+            Op::Free => {
+                self.free(inst, mask);
+                Next::Continue
+            }
+            Op::GridWorkspace { high } => self.grid_workspace(inst, *high, mask),
             Op::Nanosleep => Next::YieldAfter,
             Op::Barrier { .. } => self.barrier(inst, mask),
             Op::WarpSync => self.warp_sync(inst, mask),

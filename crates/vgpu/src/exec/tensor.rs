@@ -7,7 +7,7 @@ use super::state::{
     relative, spread,
 };
 use super::survey::survey_of;
-use crate::isa::op::{Access, Inst, Mma, Op, Order, Slot, TileForm, WmmaMemory};
+use crate::isa::op::{Access, Inst, Mma, MmaKind, Op, Order, Slot, TileForm, WmmaMemory};
 use crate::isa::types::{MemType, Scope, Space, Ty};
 use crate::lanes::lanes;
 use crate::mem::shadow;
@@ -481,6 +481,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             return;
         }
+        if m.kind != MmaKind::Dense {
+            return self.mma_of_kind(inst, m, mask);
+        }
         static NOTHING: Lanes = [0; 32];
         let mut ra: [&Lanes; 8] = [&NOTHING; 8];
         let mut rb: [&Lanes; 8] = [&NOTHING; 8];
@@ -502,6 +505,27 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         for (i, slot) in inst.results().iter().enumerate() {
             self.set32(*slot, &d[i], mask);
+        }
+    }
+
+    /// Products that are not dense. They are rare, so an undefined source marks all of d.
+    fn mma_of_kind(&mut self, inst: &Inst, m: &Mma, mask: u32) {
+        let regs: Vec<&Lanes> = inst.sources().iter().map(|s| self.r32(*s)).collect();
+        let (a, rest) = regs.split_at(m.a as usize);
+        let (b, c) = rest.split_at(m.b as usize);
+        let mut d = vec![[0u32; 32]; inst.results as usize];
+        match m.kind {
+            MmaKind::Quads(form) => form.mma([a[0], a[1]], [b[0], b[1]], c, &mut d),
+            MmaKind::Sparse { selector } => {
+                if let [c @ .., metadata] = c {
+                    tile::sparse::mma(&m.op, a, b, c, metadata, usize::from(selector), &mut d);
+                }
+            }
+            MmaKind::Dense => {}
+        }
+        self.flow_across(inst, mask);
+        for (slot, value) in inst.results().iter().zip(&d) {
+            self.set32(*slot, value, mask);
         }
     }
 

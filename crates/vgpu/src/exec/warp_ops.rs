@@ -5,8 +5,37 @@ use super::state::{Fragment, Next, Origin, RunningWarp, Source, State, collapse,
 use crate::check::Kind;
 use crate::isa::op::{Inst, Op, ReduxOp, ShflMode, Slot, VoteMode};
 use crate::lanes::{lanes, lanes_where};
+use crate::num::float::{MinMax, min_max};
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
+    /// Records the lanes of `missing` that have gone past the current instruction and still have something to do.
+    /// Lanes that only exit, or that are on a way of their own to the end, may be absent: CUDA requires only the lanes
+    /// that have not exited. If lanes that are recorded here exit, they have skipped the instruction.
+    pub fn record_passed(&mut self, missing: u32) {
+        let own = &self.frag;
+        let past = |f: &Fragment| {
+            let function = &self.grid.kernel.functions[f.function as usize];
+            // In another function the lanes have at least the rest of a call before them.
+            f.function != own.function || function.can_meet(own.pc, f.pc)
+        };
+        let passed = self.w.fragments.iter().filter(|f| f.mask & missing != 0 && past(f));
+        let lanes = passed.fold(0, |m, f| m | f.mask & missing);
+        if lanes != 0 {
+            self.w.passed.push((own.function, own.pc, lanes));
+        }
+    }
+
+    /// Returns the lanes that went past the current instruction and have exited, and forgets them.
+    pub fn skipped(&mut self) -> u32 {
+        let (function, pc, mut lanes) = (self.frag.function, self.frag.pc, 0);
+        self.w.passed.retain(|(f, at, passed)| {
+            let here = *f == function && *at == pc;
+            lanes |= if here { *passed } else { 0 };
+            !here
+        });
+        lanes & !self.w.live
+    }
+
     /// Waits until all lanes that a `.sync` operation names have arrived. Returns true if the operation can continue
     /// with `mask`.
     fn gathered(&mut self, masks: &[u32; 32], mask: u32) -> bool {
@@ -15,12 +44,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let forced = self.frag.state == State::Forced;
         let missing = named & self.w.live & !mask;
         if missing != 0 && !forced {
+            if P::CHECK {
+                self.record_passed(missing);
+            }
             self.frag.state = State::Gathering;
             return false;
         }
         self.frag.state = State::Ready;
         if P::CHECK {
-            self.check_mask(masks, mask, named, missing);
+            let skipped = self.skipped() & named;
+            self.check_mask(masks, mask, missing | skipped);
         }
         true
     }
@@ -44,18 +77,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         true
     }
 
-    fn check_mask(&mut self, masks: &[u32; 32], mask: u32, named: u32, missing: u32) {
+    /// Checks the masks of the lanes that execute a warp operation together. A mask may name lanes that have exited:
+    /// CUDA requires only the lanes that have not exited. Reading the value of an exited lane is checked where the value
+    /// is used.
+    fn check_mask(&mut self, masks: &[u32; 32], mask: u32, missing: u32) {
         let outside = lanes_where(mask, |l| masks[l] >> l & 1 == 0);
         if outside != 0 {
             let m = masks[outside.trailing_zeros() as usize];
             self.finding(Kind::WarpMask, outside, || {
                 format!("lanes {outside:#010x} execute the operation but are not in its mask {m:#010x}")
-            });
-        }
-        let exited = named & self.w.present & !self.w.live;
-        if exited != 0 {
-            self.finding(Kind::WarpMask, mask, || {
-                format!("the mask names lanes {exited:#010x}, which have exited")
             });
         }
         if missing != 0 {
@@ -78,6 +108,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             // at one of them.
             let waiting = self.waiting_in_sync(named);
             if missing & !waiting != 0 {
+                if P::CHECK {
+                    self.record_passed(missing & !waiting);
+                }
                 self.frag.state = State::Gathering;
                 return Next::Park;
             }
@@ -86,7 +119,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let forced = at.state == State::Forced;
         self.frag.state = State::Ready;
         if P::CHECK {
-            self.check_mask(&masks, mask, named, if forced { missing } else { 0 });
+            let skipped = self.skipped() & named;
+            self.check_mask(&masks, mask, skipped | if forced { missing } else { 0 });
             // Lanes with different masks (tiles of the warp) synchronise only within their own mask.
             let mut left = mask;
             while left != 0 {
@@ -151,11 +185,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
             }
             Op::Redux { op } => {
-                let values = *self.r32(sources[0]);
+                let mut values = *self.r32(sources[0]);
+                if let ReduxOp::Float { abs: true, .. } = op {
+                    values = values.map(|v| v & 0x7fff_ffff);
+                }
                 let mut out = [0; 32];
                 for l in lanes(mask) {
                     out[l] =
                         lanes(masks[l] & mask).map(|j| values[j]).reduce(|a, b| redux(op, a, b)).unwrap_or(0);
+                    if let ReduxOp::Float { .. } = op {
+                        // A NaN of a single lane becomes the usual NaN too.
+                        out[l] = redux(op, out[l], out[l]);
+                    }
                 }
                 self.flow_across(inst, mask);
                 self.set32(inst.r(0), &out, mask);
@@ -268,5 +309,9 @@ fn redux(op: ReduxOp, a: u32, b: u32) -> u32 {
         ReduxOp::And => a & b,
         ReduxOp::Or => a | b,
         ReduxOp::Xor => a ^ b,
+        ReduxOp::Float { max, nan, .. } => {
+            let m = MinMax { max, ftz: false, nan, xorsign: false };
+            min_max(f32::from_bits(a), f32::from_bits(b), m).to_bits()
+        }
     }
 }

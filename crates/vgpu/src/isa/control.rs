@@ -135,7 +135,20 @@ impl<'a> Decoder<'a, '_> {
                 self.emit(Op::AssertFail, &[], &sources);
                 return Ok(());
             }
-            "malloc" | "free" => return reject("device-side malloc and free are not supported"),
+            "malloc" => {
+                if sources.len() != 2 || results.len() != 2 {
+                    return reject("malloc takes a size and returns a pointer");
+                }
+                self.emit(Op::Malloc, &results, &sources);
+                return Ok(());
+            }
+            "free" => {
+                if sources.len() != 2 || !results.is_empty() {
+                    return reject("free takes a pointer");
+                }
+                self.emit(Op::Free, &[], &sources);
+                return Ok(());
+            }
             _ => {}
         }
         let Some(callee) = (self.callees)(name) else {

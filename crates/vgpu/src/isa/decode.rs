@@ -215,6 +215,8 @@ pub enum Entity {
         slot: Slot,
         bits: u32,
     },
+    /// A 128-bit register: its low and its high half.
+    Halves([Slot; 2]),
     /// A module-level or function-level variable in global or constant memory.
     Memory {
         variable: u32,
@@ -246,6 +248,16 @@ pub struct RegRange {
     pub count: u32,
     pub class: Class,
     pub bits: u32,
+}
+
+impl RegRange {
+    fn register(&self, n: u32) -> Entity {
+        let slot = |index: u32| Slot::new(self.class, Base::Frame, self.first + index);
+        if self.bits == 128 {
+            return Entity::Halves([slot(2 * n), slot(2 * n + 1)]);
+        }
+        Entity::Reg { slot: slot(n), bits: self.bits }
+    }
 }
 
 /// Special registers that the core fills in per warp. The index in this list is the slot.
@@ -437,24 +449,22 @@ impl<'a, 'k> Decoder<'a, 'k> {
 
     pub fn declare_registers(&mut self, v: &ast::Variable<'a>) -> Decoded {
         let Some(ty) = Ty::parse(v.ty) else { return reject(format!("register type `.{}`", v.ty)) };
-        if ty.bits() > 64 {
-            // Legal, and common in unused declarations. A use of the name is rejected as an unknown register.
-            return Ok(());
-        }
         let count = v.range.unwrap_or(1);
-        if self.registers.len() + count as usize > MAX_REGISTERS {
+        // A register of 128 bits is two of 64 bits.
+        let is_pair = ty == Ty::B128;
+        let added = count as usize * if is_pair { 2 } else { 1 };
+        if self.registers.len() + added > MAX_REGISTERS {
             return reject("too many registers");
         }
         let first = self.registers.len() as u32;
-        let class = ty.class();
-        self.registers.resize(self.registers.len() + count as usize, (class, ty.bits()));
+        let (class, bits) = if is_pair { (Class::R64, 64) } else { (ty.class(), ty.bits()) };
+        self.registers.resize(self.registers.len() + added, (class, bits));
         let range = RegRange { first, count, class, bits: ty.bits() };
         let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
         if v.range.is_some() {
             scope.ranges.insert(v.name, range);
         } else {
-            let slot = Slot::new(class, Base::Frame, first);
-            scope.names.insert(v.name, Entity::Reg { slot, bits: ty.bits() });
+            scope.names.insert(v.name, range.register(0));
         }
         Ok(())
     }
@@ -483,8 +493,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
             if let (Some(n), Some(range)) = (number, scope.ranges.get(stem))
                 && n < range.count
             {
-                let slot = Slot::new(range.class, Base::Frame, range.first + n);
-                return Some(Entity::Reg { slot, bits: range.bits });
+                return Some(range.register(n));
             }
         }
         None
@@ -647,6 +656,17 @@ impl<'a, 'k> Decoder<'a, 'k> {
         }
     }
 
+    /// The halves of a 128-bit register, if the operand is one.
+    pub fn halves(&self, operand: &Operand<'a>) -> Option<[Slot; 2]> {
+        match operand {
+            Operand::Name { name, negated: false } => match self.lookup(name) {
+                Some(Entity::Halves(halves)) => Some(halves),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     pub fn pred(&mut self, operand: &Operand<'a>) -> Decoded<(Slot, bool)> {
         match operand {
             Operand::Name { name, negated } => match self.lookup(name) {
@@ -689,7 +709,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
                 Ok(self.constant(class, (i64::from(*base) + offset) as u64 & mask_of(class)))
             }
             Entity::ParamWords { .. } => reject("address of a call parameter cannot be taken"),
-            Entity::Reg { .. } => reject("a register has no address"),
+            Entity::Reg { .. } | Entity::Halves(_) => reject("a register has no address"),
         }
     }
 

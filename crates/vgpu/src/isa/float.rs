@@ -54,6 +54,16 @@ fn quiet64(operand: u64, result: u64) -> u64 {
 
 const FTZ: u32 = 16;
 
+/// Computes the low and the high element of packed pairs.
+#[inline(always)]
+fn each_of_pair<const N: usize>(packed: [u64; N], imm: u32, f: impl Fn([f32; N], Round, bool) -> f32) -> u64 {
+    let one = |shift: u32| {
+        let operands = packed.map(|pair| in32(f32::from_bits((pair >> shift) as u32), imm));
+        u64::from(out32(f(operands, round_of(imm), imm & FTZ != 0), imm).to_bits())
+    };
+    one(0) | one(32) << 32
+}
+
 /// Corrects a quotient of flushed operands that was rounded to the smallest normal number. Hardware returns zero if the
 /// quotient is smaller than that number when it is rounded to 24 bits with an unbounded exponent. The scaled division
 /// rounds in this way because its result is far from the subnormal range.
@@ -137,6 +147,9 @@ impl<'a> Decoder<'a, '_> {
     /// Returns true if this file decodes the instruction: a known opcode on f32 or f64.
     #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
     pub(super) fn float(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+        if m.has("f32x2") {
+            return self.float_pairs(i, m);
+        }
         let wide = m.has("f64");
         if !wide && !m.has("f32") {
             return Ok(false);
@@ -262,8 +275,12 @@ impl<'a> Decoder<'a, '_> {
     fn float_min_max(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, ftz: bool) -> Decoded {
         let max = i.opcode == "max";
         let (nan, xorsign) = (m.take("NaN"), m.take("xorsign"));
-        if xorsign && !m.take("abs") {
+        let magnitudes = m.take("abs");
+        if xorsign && !magnitudes {
             return reject(".xorsign needs .abs");
+        }
+        if magnitudes && !xorsign && i.operands.len() != 4 {
+            return reject(".abs without .xorsign takes three operands");
         }
         let ty = m.ty()?;
         m.finish()?;
@@ -292,9 +309,62 @@ impl<'a> Decoder<'a, '_> {
             };
         }
         let spec = if max { pick!(true) } else { pick!(false) };
-        match i.operands.len() {
-            3 => self.typed(i, (ty, &[ty, ty]), spec, Flow::Any, imm),
-            _ => reject("three-operand min/max is not supported"),
+        if i.operands.len() != 4 {
+            return self.typed(i, (ty, &[ty, ty]), spec, Flow::Any, imm);
         }
+        if xorsign {
+            return reject(".xorsign takes two operands");
+        }
+        // The third operand is compared with the result of the first two.
+        let d = self.dst(&i.operands[0], ty)?;
+        let mut sources = Vec::new();
+        for operand in &i.operands[1..] {
+            let mut source = self.src(operand, ty)?;
+            if magnitudes {
+                let magnitude = self.fresh(ty.class());
+                let clear = lane!(|a: u32| -> u32 { a & 0x7fff_ffff });
+                self.lane(clear, Flow::Any, 0, magnitude, &[source])?;
+                source = magnitude;
+            }
+            sources.push(source);
+        }
+        let between = self.fresh(ty.class());
+        self.lane(spec, Flow::Any, imm, between, &sources[..2])?;
+        self.lane(spec, Flow::Any, imm, d, &[between, sources[2]])
+    }
+
+    /// Decodes arithmetic on pairs of f32 in 64-bit registers.
+    fn float_pairs(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+        if !matches!(i.opcode, "add" | "sub" | "mul" | "fma") {
+            return Ok(false);
+        }
+        self.pipe = Pipe::Fp32;
+        self.flops = if i.opcode == "fma" { 4 } else { 2 };
+        let ftz = m.take("ftz");
+        let round = m.round().unwrap_or(Round::Nearest);
+        if round == Round::NearestAway {
+            return reject("rounding mode .rna is not for arithmetic");
+        }
+        let ty = m.ty()?;
+        m.finish()?;
+        let imm = pack(round, ftz, false);
+        macro_rules! pairs {
+            (|$($a:ident),+| $f:path, $least:path) => {
+                lane!(|$($a: u64),+; imm| -> u64 { each_of_pair([$($a),+], imm, |[$($a),+], round, flush| {
+                    let result = $f($($a),+, round);
+                    // See `arith32`.
+                    if flush && result.abs() == f32::MIN_POSITIVE { $least($($a),+, round) } else { result }
+                }) })
+            };
+        }
+        let spec = match i.opcode {
+            "add" => pairs!(|a, b| float::add, float::add),
+            "sub" => pairs!(|a, b| float::sub, float::sub),
+            "mul" => pairs!(|a, b| float::mul, float::mul_ftz),
+            _ => pairs!(|a, b, c| float::fma, float::fma_ftz),
+        };
+        let sources = vec![ty; i.operands.len().saturating_sub(1)];
+        self.typed(i, (ty, &sources), spec, Flow::Any, imm)?;
+        Ok(true)
     }
 }

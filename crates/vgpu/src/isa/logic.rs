@@ -258,6 +258,9 @@ impl<'a> Decoder<'a, '_> {
         m.finish()?;
         arity(i, 2)?;
         self.pipe = Pipe::Move;
+        if ty == Ty::B128 {
+            return self.mov_wide(&i.operands[0], &i.operands[1]);
+        }
         match (&i.operands[0], &i.operands[1]) {
             (Operand::Vector(parts), source) => {
                 let (bits, class) = part_width(ty, parts.len())?;
@@ -294,6 +297,26 @@ impl<'a> Decoder<'a, '_> {
                 self.copy(d, s)
             }
         }
+    }
+
+    /// Decodes `mov.b128`: a register of 128 bits, or its halves in braces, on either side.
+    fn mov_wide(&mut self, result: &Operand<'a>, source: &Operand<'a>) -> Decoded {
+        let from = match (source, self.halves(source)) {
+            (_, Some(halves)) => halves,
+            (Operand::Vector(parts), None) if parts.len() == 2 => {
+                [self.src(&parts[0], Ty::B64)?, self.src(&parts[1], Ty::B64)?]
+            }
+            _ => return reject("source is neither a 128-bit register nor two 64-bit parts"),
+        };
+        let to = match (result, self.halves(result)) {
+            (_, Some(halves)) => halves,
+            (Operand::Vector(parts), None) if parts.len() == 2 => {
+                [self.dst(&parts[0], Ty::B64)?, self.dst(&parts[1], Ty::B64)?]
+            }
+            _ => return reject("result is neither a 128-bit register nor two 64-bit parts"),
+        };
+        self.copy(to[0], from[0])?;
+        self.copy(to[1], from[1])
     }
 
     pub(super) fn copy(&mut self, d: Slot, s: Slot) -> Decoded {
@@ -337,6 +360,16 @@ impl<'a> Decoder<'a, '_> {
                 self.copy(d, id)?;
                 return Ok(Some(()));
             }
+            "%envreg1" | "%envreg2" if !d.is_wide() => {
+                self.emit(Op::GridWorkspace { high: *name == "%envreg1" }, &[d], &[]);
+                return Ok(Some(()));
+            }
+            // The driver sets the other registers. Nothing is in them for a plain launch.
+            _ if is_environment_register(name) && !d.is_wide() => {
+                let zero = self.imm32(0);
+                self.copy(d, zero)?;
+                return Ok(Some(()));
+            }
             _ => return Ok(None),
         };
         if d.is_wide() != wide {
@@ -345,6 +378,10 @@ impl<'a> Decoder<'a, '_> {
         self.emit(Op::Clock { global, high }, &[d], &[]);
         Ok(Some(()))
     }
+}
+
+fn is_environment_register(name: &str) -> bool {
+    name.strip_prefix("%envreg").and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n < 32)
 }
 
 fn part_width(ty: Ty, parts: usize) -> Decoded<(u8, Class)> {

@@ -38,11 +38,13 @@ impl<'a> Decoder<'a, '_> {
         match i.opcode {
             "ld" | "ldu" => self.load(i, m)?,
             "st" => self.store(i, m)?,
-            "prefetch" | "prefetchu" | "applypriority" | "discard" | "createpolicy" => {
-                if i.opcode == "discard" || i.opcode == "createpolicy" {
-                    return reject("instruction is not supported");
-                }
+            "prefetch" | "prefetchu" | "applypriority" => {
                 self.emit(Op::Prefetch, &[], &[]);
+            }
+            "createpolicy" => self.create_policy(i, m)?,
+            "discard" => return reject("instruction is not supported"),
+            "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
+                return reject("textures and surfaces are not supported");
             }
             "membar" | "fence" => self.fence(i, m)?,
             "isspacep" => {
@@ -80,9 +82,13 @@ impl<'a> Decoder<'a, '_> {
         let space = take_space(m);
         let non_coherent = m.take("nc");
         ignore_cache_hints(m);
-        let vector = m.take_of(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
-        let ty = m.ty()?;
+        let mut vector = m.take_of(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
+        let mut ty = m.ty()?;
         m.finish()?;
+        // A 128-bit element is two of 64 bits.
+        if ty == Ty::B128 && vector == 1 {
+            (ty, vector) = (Ty::B64, 2);
+        }
         if ty.bits() > 64 || ty.bits() < 8 {
             return reject("element type is not supported in memory");
         }
@@ -108,6 +114,24 @@ impl<'a> Decoder<'a, '_> {
         }
     }
 
+    /// Decodes the registers of all elements of a load (`result`) or a store.
+    fn element_registers(
+        &mut self,
+        operand: &Operand<'a>,
+        access: &Access,
+        result: bool,
+    ) -> Decoded<Vec<Slot>> {
+        if let Some(halves) = self.halves(operand) {
+            return if access.bytes() == 16 {
+                Ok(halves.to_vec())
+            } else {
+                reject("register is 128 bits wide")
+            };
+        }
+        let elements = self.elements(operand, access.vector)?;
+        elements.iter().map(|element| self.element_register(element, access.ty, result)).collect()
+    }
+
     /// Decodes a register that may be wider than the element, as loads and stores allow.
     fn element_register(&mut self, operand: &Operand<'a>, ty: MemType, result: bool) -> Decoded<Slot> {
         if matches!(operand, Operand::Sink) && result {
@@ -130,11 +154,7 @@ impl<'a> Decoder<'a, '_> {
         if !(2..=3).contains(&i.operands.len()) {
             return reject("takes 2 operands");
         }
-        let elements = self.elements(&i.operands[0], access.vector)?;
-        let mut results = Vec::new();
-        for e in &elements {
-            results.push(self.element_register(e, access.ty, true)?);
-        }
+        let results = self.element_registers(&i.operands[0], &access, true)?;
         if access.space == Space::Param {
             if let Some((entity, offset)) = self.param_operand(&i.operands[1]) {
                 return self.load_param(&entity, offset, &results, access);
@@ -233,11 +253,7 @@ impl<'a> Decoder<'a, '_> {
         if !(2..=3).contains(&i.operands.len()) {
             return reject("takes 2 operands");
         }
-        let elements = self.elements(&i.operands[1], access.vector)?;
-        let mut values = Vec::new();
-        for e in &elements {
-            values.push(self.element_register(e, access.ty, false)?);
-        }
+        let values = self.element_registers(&i.operands[1], &access, false)?;
         if access.space == Space::Param {
             return match self.param_operand(&i.operands[0]) {
                 Some((Entity::ParamWords { words, bytes }, offset)) => {
@@ -290,6 +306,48 @@ impl<'a> Decoder<'a, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Decodes `createpolicy`. A policy affects only speed, but it is a value that a kernel may store or pass on. Its
+    /// encoding is not documented; here each priority has its own.
+    fn create_policy(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        self.pipe = Pipe::Integer;
+        let form = m.take_of(&[("fractional", 0), ("range", 1), ("cvt", 2)]);
+        if form == Some(2) {
+            m.take("L2");
+            let ty = m.ty()?;
+            m.finish()?;
+            arity(i, 2)?;
+            let d = self.dst(&i.operands[0], ty)?;
+            let property = self.src(&i.operands[1], ty)?;
+            return self.copy(d, property);
+        }
+        m.take("global");
+        let primary = m.take_of(&[
+            ("L2::evict_last", 0x14f0_0000_0000_0000u64),
+            ("L2::evict_normal", 0x10f0_0000_0000_0000),
+            ("L2::evict_first", 0x12f0_0000_0000_0000),
+            ("L2::evict_unchanged", 0x16f0_0000_0000_0000),
+        ]);
+        let Some(policy) = primary else { return reject("primary priority is missing or unknown") };
+        m.ignore(&["L2::evict_first", "L2::evict_unchanged"]);
+        let ty = m.ty()?;
+        m.finish()?;
+        match (form, &i.operands[..]) {
+            (Some(0), [_]) => {}
+            (Some(0), [_, fraction]) => {
+                self.src(fraction, Ty::F32)?;
+            }
+            (Some(1), [_, address, primary, total]) => {
+                self.address(address)?;
+                self.src(primary, Ty::U32)?;
+                self.src(total, Ty::U32)?;
+            }
+            _ => return reject("form of createpolicy is not supported"),
+        }
+        let d = self.dst(&i.operands[0], ty)?;
+        let value = self.constant(d.class(), policy);
+        self.copy(d, value)
     }
 
     fn fence(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {

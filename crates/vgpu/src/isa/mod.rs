@@ -21,6 +21,7 @@ pub mod op;
 mod sync;
 mod tensor;
 pub mod types;
+mod video;
 mod wgmma;
 
 pub(crate) use atomic::allowed as reduction_exists;
@@ -59,6 +60,7 @@ impl<'a> Decoder<'a, '_> {
             || {
                 self.pipe = Pipe::Integer;
                 self.integer(i, m)?
-            })
+            }
+            || self.video(i, m)?)
     }
 }

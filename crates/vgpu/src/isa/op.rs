@@ -256,6 +256,12 @@ pub enum ReduxOp {
     And,
     Or,
     Xor,
+    /// `.min` and `.max` of f32, of the values or of their magnitudes. With `nan`, a NaN decides the result.
+    Float {
+        max: bool,
+        abs: bool,
+        nan: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -516,6 +522,14 @@ pub enum Op {
     /// `printf`. Sources: format address, argument block address. Result: count.
     Printf,
     AssertFail,
+    /// `malloc`. Sources: the words of the size. Results: the words of the pointer.
+    Malloc,
+    /// `free`. Sources: the words of the pointer.
+    Free,
+    /// `%envreg1` and `%envreg2`: the high and the low word of the address of the grid's workspace.
+    GridWorkspace {
+        high: bool,
+    },
     Nanosleep,
 
     // Synchronisation and warp operations
@@ -688,9 +702,22 @@ pub struct Wgmma {
     pub negate_scale: bool,
 }
 
+/// How the warp computes a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MmaKind {
+    Dense,
+    /// Four products, each by eight lanes.
+    Quads(tile::quads::Quads),
+    /// A is sparse. The last source is its metadata; the selector says which lanes hold them.
+    Sparse {
+        selector: u8,
+    },
+}
+
 /// `mma` and `wmma.mma`, with the number of registers of each operand.
 #[derive(Debug)]
 pub struct Mma {
+    pub kind: MmaKind,
     pub op: tile::Mma,
     pub a: u8,
     pub b: u8,

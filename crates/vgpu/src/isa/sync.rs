@@ -87,13 +87,16 @@ impl<'a> Decoder<'a, '_> {
                     return reject("only redux.sync is supported");
                 }
                 let op = m.take_of(&[("add", 0), ("min", 1), ("max", 2), ("and", 3), ("or", 4), ("xor", 5)]);
+                let (abs, nan) = (m.take("abs"), m.take("NaN"));
                 let ty = m.ty()?;
                 m.finish()?;
                 arity(i, 3)?;
-                if ty.bits() != 32 || ty == Ty::F32 {
-                    return reject("redux takes 32-bit integers");
+                if ty.bits() != 32 || ty != Ty::F32 && (ty.is_float() || abs || nan) {
+                    return reject("redux takes 32-bit integers, or .f32 with .min or .max");
                 }
                 let op = match (op, ty.is_signed()) {
+                    (Some(op @ (1 | 2)), _) if ty == Ty::F32 => ReduxOp::Float { max: op == 2, abs, nan },
+                    _ if ty == Ty::F32 => return reject("redux of .f32 takes .min or .max"),
                     (Some(0), _) => ReduxOp::Add,
                     (Some(1), false) => ReduxOp::MinU,
                     (Some(1), true) => ReduxOp::MinS,

@@ -2,8 +2,9 @@
 
 use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
 use super::memory::take_space;
-use super::op::{Class, Mma, Op, Slot, TileForm, WmmaMemory};
+use super::op::{Class, Mma, MmaKind, Op, Slot, TileForm, WmmaMemory};
 use super::types::{Space, Ty};
+use crate::num::tile::quads::Quads;
 use crate::num::tile::{self, BitOp, Elem, Operand as Part, Shape};
 use crate::ptx::ast::{Instruction, Operand};
 
@@ -73,8 +74,8 @@ impl<'a> Decoder<'a, '_> {
                 }
             }
             "mma" => {
-                if m.has("sp") || m.has("sp::ordered_metadata") || m.has("block_scale") {
-                    return reject("sparse and block-scaled products are not supported");
+                if m.has("block_scale") {
+                    return reject("block-scaled products are not supported");
                 }
                 m.take("sync");
                 m.take("aligned");
@@ -225,9 +226,11 @@ impl<'a> Decoder<'a, '_> {
 
     fn mma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, wmma: bool) -> Decoded {
         self.pipe = Pipe::Tensor;
+        let sparse = !wmma && (m.take("sp") || m.take("sp::ordered_metadata"));
         let Some(shape) = m.take_of(SHAPES) else { return reject("shape is missing or unknown") };
-        // The order of elements in registers does not depend on the layout modifiers.
-        m.ignore(&["row", "col"]);
+        // The order of elements in registers does not depend on the layout modifiers, except for m8n8k4 on f16.
+        let layouts = [("row", false), ("col", true)];
+        let columns = [m.take_of(&layouts), m.take_of(&layouts)].map(|layout| layout == Some(true));
         let satfinite = m.take("satfinite");
         let bit_op = m.take_of(&[("xor", BitOp::Xor), ("and", BitOp::And)]).unwrap_or_default();
         m.take("popc");
@@ -247,6 +250,12 @@ impl<'a> Decoder<'a, '_> {
         op.satfinite = satfinite;
         op.bit_op = bit_op;
         op.wmma = wmma;
+        if sparse {
+            return self.sparse_mma(i, op);
+        }
+        if !wmma && shape == Shape::new(8, 8, 4) && a == Elem::F16 {
+            return self.quads_mma(i, op, columns);
+        }
         let Some([fa, fb, fc, fd]) = op.fragments() else {
             return reject("form of the product is not supported");
         };
@@ -266,9 +275,62 @@ impl<'a> Decoder<'a, '_> {
         if !a.is_integer() && !wide {
             self.fidelity = Fidelity::Approximate;
         }
-        let counts = Mma { op, a: ra.len() as u8, b: rb.len() as u8, wide };
+        let counts = Mma { kind: MmaKind::Dense, op, a: ra.len() as u8, b: rb.len() as u8, wide };
         let sources = [ra, rb, rc].concat();
         self.emit(Op::Mma(Box::new(counts)), &rd, &sources);
+        Ok(())
+    }
+
+    /// Decodes the registers of d, a, b and c, which must have these numbers.
+    fn mma_registers(&mut self, i: &Instruction<'a>, counts: [usize; 4]) -> Decoded<[Vec<Slot>; 4]> {
+        let mut all: [Vec<Slot>; 4] = Default::default();
+        for (n, (regs, count)) in all.iter_mut().zip(counts).enumerate() {
+            *regs = self.registers(&i.operands[n], Class::R32, n == 0)?;
+            if regs.len() != count {
+                return reject(format!("fragment has {count} registers, not {}", regs.len()));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Decodes `mma.m8n8k4` on f16: four products in one warp.
+    fn quads_mma(&mut self, i: &Instruction<'a>, op: tile::Mma, columns: [bool; 2]) -> Decoded {
+        let half_or_float = |elem| matches!(elem, Elem::F16 | Elem::F32);
+        if op.b != Elem::F16 || !half_or_float(op.c) || !half_or_float(op.d) {
+            return reject("form of the product is not supported");
+        }
+        arity(i, 4)?;
+        let counts = [Quads::registers(op.d), 2, 2, Quads::registers(op.c)];
+        let [rd, ra, rb, rc] = self.mma_registers(i, counts)?;
+        self.flops = 4 * 2 * 8 * 8 * 4;
+        self.fidelity = Fidelity::Approximate;
+        let quads = Quads { a_columns: columns[0], b_columns: columns[1], c: op.c, d: op.d };
+        let product = Mma { kind: MmaKind::Quads(quads), op, a: 2, b: 2, wide: false };
+        self.emit(Op::Mma(Box::new(product)), &rd, &[ra, rb, rc].concat());
+        Ok(())
+    }
+
+    /// Decodes `mma.sp`: d, a, b, c, metadata, selector.
+    fn sparse_mma(&mut self, i: &Instruction<'a>, op: tile::Mma) -> Decoded {
+        let fragments = tile::sparse::fragments(&op).filter(|_| tile::sparse::is_supported(&op));
+        let Some([fa, fb, fc, fd]) = fragments else {
+            return reject("form of the sparse product is not supported");
+        };
+        arity(i, 6)?;
+        let [rd, ra, rb, rc] = self.mma_registers(i, [fd.regs, fa.regs, fb.regs, fc.regs])?;
+        let metadata = self.src(&i.operands[4], Ty::B32)?;
+        let most = tile::sparse::selectors(&op) - 1;
+        let selector = match i.operands[5] {
+            Operand::Int(n) if n <= most => n as u8,
+            _ => return reject(format!("the sparsity selector must be a constant from 0 to {most}")),
+        };
+        self.flops = 2 * 16 * 8 * u32::from(op.shape.k);
+        if !op.a.is_integer() {
+            self.fidelity = Fidelity::Approximate;
+        }
+        let (a, b) = (ra.len() as u8, rb.len() as u8);
+        let product = Mma { kind: MmaKind::Sparse { selector }, op, a, b, wide: false };
+        self.emit(Op::Mma(Box::new(product)), &rd, &[ra, rb, rc, vec![metadata]].concat());
         Ok(())
     }
 }

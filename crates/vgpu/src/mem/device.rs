@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
+use super::heap::{self, Heap};
 use super::shadow;
 use super::window::{self, Windows};
 use crate::program::Module;
@@ -54,7 +55,7 @@ const HIGHEST: u64 = 0x7fff_0000_0000;
 
 /// Zeroed bytes with a stable address. Several worker threads write them through raw pointers.
 #[derive(Debug)]
-struct Bytes {
+pub(super) struct Bytes {
     data: NonNull<u8>,
     layout: std::alloc::Layout,
 }
@@ -65,14 +66,14 @@ unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
-    fn zeroed(len: usize) -> Option<Bytes> {
+    pub(super) fn zeroed(len: usize) -> Option<Bytes> {
         let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGN as usize).ok()?;
         // SAFETY: the layout has a size that is not zero.
         let data = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
         Some(Bytes { data, layout })
     }
 
-    fn as_ptr(&self) -> *mut u8 {
+    pub(super) fn as_ptr(&self) -> *mut u8 {
         self.data.as_ptr()
     }
 }
@@ -149,7 +150,14 @@ pub struct Device {
     modules: HashMap<u64, Vec<u64>>,
     /// Freed ranges, newest last, so that a finding can name a use after free.
     freed: Vec<(u64, u64, String)>,
+    /// The heap of device-side `malloc`, once a kernel has used it.
+    heap: Option<Heap>,
+    /// Memory that a cooperative grid uses to synchronise its blocks.
+    workspace: Option<Buffer>,
 }
+
+/// Bytes of the workspace of a grid: its size and a barrier.
+const WORKSPACE: u64 = 8;
 
 impl Default for Device {
     fn default() -> Self {
@@ -178,7 +186,42 @@ impl Device {
             limit: memory,
             modules: HashMap::new(),
             freed: Vec::new(),
+            heap: None,
+            workspace: None,
         }
+    }
+
+    /// The heap of device-side `malloc`. [`Device::provide_heap`] creates it.
+    pub(crate) fn heap(&self) -> Option<&Heap> {
+        self.heap.as_ref()
+    }
+
+    /// The addresses of the heap, if it exists: start and size.
+    pub(crate) fn heap_range(&self) -> Option<(u64, u64)> {
+        self.heap.as_ref().map(|heap| (heap.base, heap::SPAN))
+    }
+
+    pub(crate) fn provide_heap(&mut self) -> Result<(), MemoryError> {
+        if self.heap.is_none() {
+            let wanted = heap::SPAN;
+            let base = self.find_room(wanted, PAGE, GUARD);
+            self.heap = base.and_then(Heap::new);
+            if self.heap.is_none() {
+                return Err(MemoryError::OutOfMemory { wanted, free: self.limit - self.used });
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of the workspace of a cooperative grid, with its barrier in the initial state.
+    pub(crate) fn provide_workspace(&mut self) -> Result<u64, MemoryError> {
+        let buffer = match self.workspace {
+            Some(buffer) => buffer,
+            None => self.allocate(WORKSPACE, "the grid's workspace", ALIGN, false, GUARD_OF_VARIABLES)?,
+        };
+        self.workspace = Some(buffer);
+        self.fill(buffer, 0, WORKSPACE)?;
+        Ok(buffer.0)
     }
 
     /// Places later allocations, and the windows of shared and local memory, according to another world. Existing
@@ -265,6 +308,11 @@ impl Device {
         let windows = (self.windows.shared, self.windows.shared + window::ALL);
         if guard > 0 && meets(windows.0, windows.1) {
             return Some(windows);
+        }
+        if let Some((start, bytes)) = self.heap_range()
+            && meets(start, start + bytes)
+        {
+            return Some((start, start + bytes));
         }
         // The allocations on both sides of the start address, and the allocations that the range would cover.
         let after = self.allocations.partition_point(|a| a.address <= address);
@@ -473,6 +521,9 @@ impl Device {
 
     /// Describes what is at or near an address, for a finding.
     pub(crate) fn describe(&self, address: u64) -> (Option<String>, String) {
+        if let Some(heap) = self.heap.as_ref().filter(|heap| heap.contains(address)) {
+            return (Some("malloc".to_string()), heap.describe(address));
+        }
         if let Some((base, bytes, label)) =
             self.freed.iter().rev().find(|(base, bytes, _)| (*base..base + bytes.max(&1)).contains(&address))
         {

@@ -1,9 +1,11 @@
 //! Memory of the virtual GPU.
 
 pub mod device;
+mod heap;
 pub mod window;
 
 pub use device::{Buffer, Device, MemoryError};
+pub use heap::FreeError;
 
 /// State of one byte of memory, for the checks.
 ///

@@ -19,6 +19,7 @@
 //! | `half` | f16/bf16 arithmetic, packed or not, single rounding |
 //! | `int` | mul.hi, mul24, bfe, bfi, prmt, lop3, shf, brev, bfind, fns, dp4a, dp2a, sad, … |
 //! | [`approx`] | `.approx` functions and the table of their hardware error bounds |
+//! | `video` | vadd4, vabsdiff4 and other instructions on the parts of a register |
 //! | [`tile`] | mma, wmma, ldmatrix: fragment layouts and products |
 //! | `exact` | slow and simple exact arithmetic: a value is an integer times a power of two and is rounded once |
 //!
@@ -49,6 +50,7 @@ pub(crate) mod half;
 pub(crate) mod int;
 pub(crate) mod simd;
 pub mod tile;
+pub(crate) mod video;
 
 /// A 32-bit register of a warp.
 pub type Lanes = [u32; 32];

@@ -166,6 +166,70 @@ fn order_region(
     }
 }
 
+/// Returns the strongly connected components of all blocks.
+pub fn components(blocks: &[Block]) -> Vec<Vec<u32>> {
+    let all: Vec<u32> = (0..blocks.len() as u32).collect();
+    Components::new(blocks.len()).find(blocks, &all, 0)
+}
+
+/// Which blocks can be reached from each block.
+#[derive(Debug)]
+pub struct Reachable {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+/// Up to this number of blocks it is known what can be reached. In a larger function nothing counts as reachable.
+const MAX_REACHABLE: usize = 4096;
+
+impl Reachable {
+    pub fn new(blocks: &[Block]) -> Reachable {
+        let n = if blocks.len() > MAX_REACHABLE { 0 } else { blocks.len() };
+        let words = n.div_ceil(64);
+        let mut bits = vec![0u64; n * words];
+        let mut open: Vec<u32> = Vec::new();
+        for b in 0..n {
+            let row = &mut bits[b * words..(b + 1) * words];
+            open.extend(&blocks[b].successors);
+            while let Some(s) = open.pop() {
+                let (word, bit) = (s as usize / 64, 1 << (s % 64));
+                if row[word] & bit == 0 {
+                    row[word] |= bit;
+                    open.extend(&blocks[s as usize].successors);
+                }
+            }
+        }
+        Reachable { words, bits }
+    }
+
+    pub fn contains(&self, from: u32, to: u32) -> bool {
+        let word = self.bits.get(from as usize * self.words + to as usize / 64);
+        word.is_some_and(|word| word >> (to % 64) & 1 == 1)
+    }
+}
+
+/// Returns the loops, inner ones included, each as a sorted list of blocks.
+pub fn loops(blocks: &[Block]) -> Vec<Vec<u32>> {
+    let mut found = Vec::new();
+    let mut open: Vec<(Vec<u32>, u32)> = vec![((0..blocks.len() as u32).collect(), 0)];
+    let mut scratch = Components::new(blocks.len());
+    while let Some((region, depth)) = open.pop() {
+        let Some(head) = region.first().copied() else { continue };
+        for component in scratch.find(blocks, &region, head) {
+            let entry = component[0];
+            if component.len() == 1 && !blocks[entry as usize].successors.contains(&entry) {
+                continue;
+            }
+            if depth < MAX_LOOP_DEPTH {
+                // Without the block at which the loop is entered, only the inner loops remain.
+                open.push((component.iter().copied().filter(|b| *b != entry).collect(), depth + 1));
+            }
+            found.push(component);
+        }
+    }
+    found
+}
+
 /// Tarjan's algorithm for strongly connected components, without recursion.
 struct Components {
     member: Vec<bool>,

@@ -1,14 +1,16 @@
 //! Converts PTX text to a [`Module`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::facts::{self, Code, Fact};
 use super::source::{SourceMap, SourceReader};
 use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
+    RefusedKernel,
 };
-use super::{flow, registers};
-use crate::isa::decode::{Callee, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
+use super::{RESERVED_SHARED_BYTES, flow, registers};
+use crate::isa::decode::{Callee, Constant, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
 use crate::isa::types::Ty;
 use crate::mem::window;
@@ -21,7 +23,8 @@ const MAX_VARIABLE_BYTES: u64 = 1 << 32;
 const MAX_FUNCTIONS: usize = 4096;
 const MAX_DIAGNOSTICS: usize = 1000;
 
-/// Parses and decodes a module, or returns all its problems.
+/// Parses and decodes a module. A kernel that cannot run is refused alone ([`Module::refused`]). If no kernel can run,
+/// returns the problems of all.
 pub fn load(text: &str) -> Result<Module, LoadError> {
     let ast = crate::ptx::parse(text).map_err(|e| LoadError {
         diagnostics: vec![Diagnostic {
@@ -35,20 +38,26 @@ pub fn load(text: &str) -> Result<Module, LoadError> {
     })?;
     let mut loader = Loader::new(&ast);
     loader.variables();
+    // Problems of the variables concern all kernels.
+    let mut problems = std::mem::take(&mut loader.diagnostics);
     let mut kernels = Vec::new();
+    let mut refused = Vec::new();
     for f in &ast.functions {
         if f.entry && f.body.is_some() {
             kernels.extend(loader.kernel(f));
+            let found = std::mem::take(&mut loader.diagnostics);
+            if !found.is_empty() {
+                refused.push(RefusedKernel { name: f.name.to_string(), error: LoadError::new(found) });
+            }
         }
     }
-    if kernels.is_empty() && loader.diagnostics.is_empty() {
+    if kernels.is_empty() && refused.is_empty() && problems.is_empty() {
         loader.report(ast::Pos { line: 1, column: 1 }, "module has no kernel (.entry)");
+        problems.append(&mut loader.diagnostics);
     }
-    if !loader.diagnostics.is_empty() {
-        let mut diagnostics = loader.diagnostics;
-        diagnostics.sort_by_key(|d| (d.line, d.column));
-        diagnostics.dedup();
-        return Err(LoadError { diagnostics });
+    if kernels.is_empty() || !problems.is_empty() {
+        problems.extend(refused.into_iter().flat_map(|kernel| kernel.error.diagnostics));
+        return Err(LoadError::new(problems));
     }
     let mut ignored: Vec<String> = ast.ignored.iter().map(|(w, _)| (*w).to_string()).collect();
     ignored.sort_unstable();
@@ -58,6 +67,7 @@ pub fn load(text: &str) -> Result<Module, LoadError> {
         target: ast.target.to_string(),
         version: ast.version,
         kernels: kernels.into(),
+        refused: refused.into(),
         variables: loader.module_variables.into(),
         sources: Arc::new(loader.sources),
         fidelity: FidelityReport { ignored_directives: ignored, ..loader.fidelity.report },
@@ -231,13 +241,14 @@ impl<'m, 'a> Loader<'m, 'a> {
         }
     }
 
+    /// Reads a kernel and all functions that it can reach. Returns `None` if one of them has a problem.
     fn kernel(&mut self, entry: &'m ast::Function<'a>) -> Option<Kernel> {
-        let before = self.diagnostics.len();
         let mut constants = ConstantPool::default();
         let mut shared = SharedLayout::default();
         // Functions that the entry can reach, in the order of their first call.
         let mut order: Vec<&'m ast::Function<'a>> = vec![entry];
         let mut functions: Vec<Function> = Vec::new();
+        let mut facts = Vec::new();
         let mut next = 0;
         while next < order.len() {
             let f = order[next];
@@ -245,7 +256,9 @@ impl<'m, 'a> Loader<'m, 'a> {
                 self.report(f.pos, "too many functions");
                 return None;
             }
-            functions.push(self.function(f, next == 0, &mut constants, &mut shared, &mut order));
+            let (function, known) = self.function(f, next == 0, &mut constants, &mut shared, &mut order);
+            functions.push(function);
+            facts.extend(known);
             next += 1;
         }
         let targets = order
@@ -263,7 +276,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         if shared.bytes > MAX_SHARED_BYTES {
             self.report(entry.pos, "static shared memory is larger than any GPU has");
         }
-        if self.diagnostics.len() > before {
+        if !self.diagnostics.is_empty() {
             return None;
         }
         let directive = |name: &str| entry.directives.iter().find(|(d, _)| *d == name).map(|(_, n)| n);
@@ -275,7 +288,11 @@ impl<'m, 'a> Loader<'m, 'a> {
         let cluster = directive(".reqnctapercluster").map(dims).filter(|c| c.iter().all(|d| *d > 0));
         let max_threads =
             directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
+        let has =
+            |wanted: fn(&Op) -> bool| functions.iter().flat_map(|f| &f.insts).any(|inst| wanted(&inst.op));
         Some(Kernel {
+            uses_heap: has(|op| matches!(op, Op::Malloc | Op::Free)),
+            synchronises_grid: has(|op| matches!(op, Op::GridWorkspace { .. })),
             name: entry.name.to_string(),
             params,
             param_bytes,
@@ -288,7 +305,9 @@ impl<'m, 'a> Loader<'m, 'a> {
             constant_units: constants.units,
             dynamic_shared: dynamic as u32,
             targets,
+            reserved_shared: shared.offsets.get(RESERVED_SHARED_NAME).copied(),
             shared_variables: shared.named,
+            facts: facts.into(),
         })
     }
 
@@ -299,7 +318,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         constants: &mut ConstantPool,
         shared: &mut SharedLayout<'a>,
         order: &mut Vec<&'m ast::Function<'a>>,
-    ) -> Function {
+    ) -> (Function, Vec<Fact>) {
         let label_refs: HashMap<&'a str, &str> = self.labels.iter().map(|(l, s)| (*l, s.as_str())).collect();
         let by_name = &self.by_name;
         let mut callees = |name: &str| {
@@ -342,12 +361,13 @@ impl<'m, 'a> Loader<'m, 'a> {
                 self.report_at(pos, message, instruction, Some(f.name), loc);
             }
             // Continue with an empty body, so that problems of other functions are reported too.
-            return Function::empty();
+            return (Function::empty(), vec![Fact::UNKNOWN]);
         }
-        let mut function = Function::from_instructions(insts, metas, &registers, parameters);
+        let (mut function, facts) =
+            Function::from_instructions(insts, metas, &registers, parameters, &constants.entries, entry);
         function.return_words = returns.len() as u32;
         function.local_bytes = (local.bytes as u32).next_multiple_of(16);
-        function
+        (function, facts)
     }
 }
 
@@ -380,11 +400,45 @@ struct BodyReader<'b, 'a> {
     problems: Vec<LoadProblem>,
 }
 
+/// The names of the shared memory that the system reserves for itself and for libraries, with offsets in it.
+/// Cooperative groups of several warps use part 1.
+const RESERVED_SHARED: &[(&str, u32)] = &[
+    ("%reserved_smem_offset_begin", 0),
+    ("%reserved_smem_offset_0", 0),
+    ("%reserved_smem_offset_1", 512),
+    ("%reserved_smem_offset_cap", RESERVED_SHARED_BYTES),
+    ("%reserved_smem_offset_end", RESERVED_SHARED_BYTES),
+];
+const RESERVED_SHARED_NAME: &str = "reserved shared memory";
+
 impl<'a> BodyReader<'_, 'a> {
+    /// Gives a function that uses reserved shared memory a variable in its place.
+    fn declare_reserved_shared(&mut self, f: &ast::Function<'a>) {
+        let is_reserved = |operand: &ast::Operand<'_>| matches!(operand, ast::Operand::Name { name, .. } if name.starts_with("%reserved_smem_offset_"));
+        let uses = f.body.iter().flatten().any(
+            |statement| matches!(statement, Statement::Instruction(i) if i.operands.iter().any(is_reserved)),
+        );
+        if !uses {
+            return;
+        }
+        let name = RESERVED_SHARED_NAME;
+        let at = *self.shared.offsets.entry(name).or_insert_with(|| {
+            // Whole units of the block's memory, so that it is easy to clear.
+            let at = self.shared.bytes.next_multiple_of(128);
+            self.shared.bytes = at + u64::from(RESERVED_SHARED_BYTES);
+            self.shared.named.push((at as u32, RESERVED_SHARED_BYTES, name.to_string()));
+            at as u32
+        });
+        for (name, offset) in RESERVED_SHARED {
+            self.decoder.declare_outer(name, Entity::Shared { offset: at + offset });
+        }
+    }
+
     /// Reads declarations and instructions. Returns the registers of a device function's parameters.
     fn read(&mut self, module: &ast::Module<'a>, f: &ast::Function<'a>) -> Vec<Slot> {
         // Declares the names of the module, then the names of the function.
         declare_module_variables(module, &mut self.decoder, self.shared, &mut self.problems);
+        self.declare_reserved_shared(f);
         let parameters = declare_parameters(f, &mut self.decoder, &mut self.problems);
         // A branch table may be declared before or after its use.
         for s in f.body.iter().flatten() {
@@ -434,20 +488,43 @@ impl<'a> BodyReader<'_, 'a> {
 }
 
 impl Function {
-    /// Divides instructions into blocks and allocates their registers.
+    /// Divides instructions into blocks, analyses their values and allocates their registers.
     fn from_instructions(
         mut insts: Vec<Inst>,
         metas: Vec<Meta>,
         registers: &[(Class, u32)],
         mut params: Vec<Slot>,
-    ) -> Function {
+        constants: &[(Class, Constant, u32)],
+        is_entry: bool,
+    ) -> (Function, Vec<Fact>) {
         let blocks = flow::split(&mut insts);
+        let facts = facts::analyse(&Code {
+            insts: &insts,
+            metas: &metas,
+            blocks: &blocks,
+            registers: registers.len(),
+            params: &params,
+            constants,
+            is_entry,
+        });
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
         let mut block_of = vec![0u32; insts.len()];
         for (b, block) in blocks.iter().enumerate() {
             block_of[block.start as usize..block.end as usize].fill(b as u32);
         }
-        Function { insts, metas, blocks, block_of, frame, params, return_words: 0, local_bytes: 0, first: 0 }
+        let function = Function {
+            insts,
+            metas,
+            blocks,
+            block_of,
+            frame,
+            params,
+            return_words: 0,
+            local_bytes: 0,
+            first: 0,
+            reachable: OnceLock::new(),
+        };
+        (function, facts)
     }
 
     /// A function that ends at once.
@@ -462,6 +539,7 @@ impl Function {
             return_words: 0,
             local_bytes: 0,
             first: 0,
+            reachable: OnceLock::new(),
         }
     }
 }

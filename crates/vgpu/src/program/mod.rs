@@ -1,12 +1,14 @@
 //! A loaded module: kernels that are ready to run.
 
+mod control;
+pub mod facts;
 pub mod flow;
 mod load;
 pub mod registers;
 pub mod source;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ pub use load::load;
 pub use source::{SourceFrame, SourceMap};
 
 use crate::isa::decode::{Constant, Fidelity, Meta};
-use crate::isa::op::{Class, Inst, Slot};
+use crate::isa::op::{Class, Inst, Op, Slot};
 use crate::isa::types::Ty;
 
 /// Decoded PTX text. It is independent of any device, immutable, and can be shared between threads.
@@ -31,6 +33,8 @@ pub struct Module {
     pub version: (u32, u32),
     /// The kernels of the module.
     pub kernels: Arc<[Kernel]>,
+    /// The kernels that use something that the virtual GPU does not support.
+    pub refused: Arc<[RefusedKernel]>,
     pub(crate) variables: Arc<[ModuleVariable]>,
     pub(crate) sources: Arc<SourceMap>,
     /// How exactly the instructions of the module run.
@@ -47,6 +51,11 @@ impl Module {
     #[must_use]
     pub fn load_again(&self) -> Module {
         Module { id: Module::next_id(), ..self.clone() }
+    }
+
+    /// Returns the problems of a refused kernel.
+    pub fn refusal(&self, name: &str) -> Option<&LoadError> {
+        self.refused.iter().find(|kernel| kernel.name == name).map(|kernel| &kernel.error)
     }
 
     /// Returns the kernel with this name.
@@ -74,7 +83,7 @@ pub struct FidelityRow {
 }
 
 /// One problem of a module.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// Line in the PTX text.
     pub line: u32,
@@ -91,10 +100,27 @@ pub struct Diagnostic {
 }
 
 /// A module that cannot run, with all its problems.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct LoadError {
     /// The problems, sorted by position.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A kernel that cannot run. Its siblings can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedKernel {
+    /// Name of the kernel.
+    pub name: String,
+    /// The problems of the kernel and of the functions that it calls.
+    pub error: LoadError,
+}
+
+impl LoadError {
+    pub(crate) fn new(mut diagnostics: Vec<Diagnostic>) -> LoadError {
+        diagnostics.sort_by_key(|d| (d.line, d.column));
+        diagnostics.dedup();
+        LoadError { diagnostics }
+    }
 }
 
 impl std::fmt::Display for LoadError {
@@ -175,6 +201,10 @@ pub struct Kernel {
     pub required_threads: Option<[u32; 3]>,
     /// Cluster shape of `.reqnctapercluster`, if given.
     pub cluster: Option<[u32; 3]>,
+    /// Whether the kernel calls `malloc` or `free`.
+    pub(crate) uses_heap: bool,
+    /// Whether the kernel reads the address of the grid's workspace, as `grid.sync` does.
+    pub(crate) synchronises_grid: bool,
     pub(crate) functions: Vec<Function>,
     pub(crate) constants: Vec<(Class, Constant, u32)>,
     pub(crate) constant_units: u32,
@@ -182,9 +212,16 @@ pub struct Kernel {
     pub(crate) dynamic_shared: u32,
     /// Targets of calls through pointers: address and function.
     pub(crate) targets: Vec<(u64, u32)>,
+    /// Offset of the shared memory that the system reserves, if the kernel uses it. It starts with zeros.
+    pub(crate) reserved_shared: Option<u32>,
     /// Named shared variables, for findings: offset, bytes, name.
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
+    /// What is known about the values of loads and stores, by instruction, counted through all functions.
+    pub(crate) facts: Arc<[facts::Fact]>,
 }
+
+/// Bytes of shared memory that the system reserves in each block.
+pub(crate) const RESERVED_SHARED_BYTES: u32 = 1024;
 
 #[derive(Debug)]
 pub struct Function {
@@ -201,4 +238,36 @@ pub struct Function {
     pub(crate) local_bytes: u32,
     /// Number of the first instruction of this function, counted through all functions.
     pub(crate) first: u32,
+    /// Which blocks can be reached from each block. Computed when it is first needed.
+    pub(crate) reachable: OnceLock<flow::Reachable>,
+}
+
+impl Function {
+    /// Whether a thread that has left the block of instruction `from` can later execute the same code as a thread at
+    /// instruction `other`, except for the end of the function.
+    pub(crate) fn can_meet(&self, from: u32, other: u32) -> bool {
+        let reachable = self.reachable.get_or_init(|| flow::Reachable::new(&self.blocks));
+        let (from, at) = (self.block_of[from as usize], self.block_of[other as usize]);
+        if self.only_exits(other) {
+            return false;
+        }
+        (0..self.blocks.len() as u32).any(|b| {
+            reachable.contains(from, b)
+                && (b == at || reachable.contains(at, b) && !self.only_exits(self.blocks[b as usize].start))
+        })
+    }
+
+    /// Whether a thread at this instruction does nothing more than exit.
+    pub(crate) fn only_exits(&self, pc: u32) -> bool {
+        let mut at = pc;
+        for _ in 0..4 {
+            let Some(inst) = self.insts.get(at as usize).filter(|inst| inst.guard.is_always()) else { break };
+            match inst.op {
+                Op::Exit | Op::Return => return true,
+                Op::Branch { target } => at = self.blocks[target as usize].start,
+                _ => break,
+            }
+        }
+        false
+    }
 }

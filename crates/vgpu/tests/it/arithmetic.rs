@@ -28,6 +28,35 @@ fn fbin(a: u32, b: u32, f: fn(f32, f32) -> f32) -> u32 {
     if r.is_nan() { 0x7fff_ffff } else { r.to_bits() }
 }
 
+/// Applies a function to the four bytes of two registers. The results replace the bytes of `c`.
+fn bytes(a: u32, b: u32, f: fn(u8, u8) -> u8) -> u32 {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+    u32::from_le_bytes(std::array::from_fn(|i| f(a[i], b[i])))
+}
+
+/// Applies a function to the two halves of two registers.
+fn halves(a: u32, b: u32, f: fn(i16, i16) -> i16) -> u32 {
+    let f = |shift: u32| u32::from(f((a >> shift) as i16, (b >> shift) as i16) as u16) << shift;
+    f(0) | f(16)
+}
+
+/// Applies a function to the two f32 of two or three 64-bit registers.
+fn pairs(a: u64, b: u64, c: u64, f: fn(f32, f32, f32) -> f32) -> u64 {
+    let one = |shift: u32| {
+        let x = |v: u64| f32::from_bits((v >> shift) as u32);
+        let r = f(x(a), x(b), x(c));
+        u64::from(if r.is_nan() { 0x7fff_ffff } else { r.to_bits() }) << shift
+    };
+    one(0) | one(32)
+}
+
+/// The largest of three numbers that are not NaN, or NaN. Of two zeros, +0 is larger.
+fn largest(a: u32, b: u32, c: u32) -> u32 {
+    let key = |v: u32| if v >> 31 == 1 { !v } else { v | 1 << 31 };
+    let is_number = |v: &u32| !f32::from_bits(*v).is_nan();
+    [a, b, c].into_iter().filter(is_number).max_by_key(|v| key(*v)).unwrap_or(0x7fff_ffff)
+}
+
 /// Mnemonic, number of sources, and the scalar model.
 const OPS32: &[(&str, usize, Model32)] = &[
     ("add.u32", 2, |a, b, _| a.wrapping_add(b)),
@@ -58,6 +87,29 @@ const OPS32: &[(&str, usize, Model32)] = &[
     ("mul.f32", 2, |a, b, _| fbin(a, b, |x, y| x * y)),
     ("neg.f32", 1, |a, _, _| fbin(a, 0, |x, _| -x)),
     ("abs.f32", 1, |a, _, _| fbin(a, 0, |x, _| x.abs())),
+    ("max.f32", 3, largest),
+    ("vadd4.u32.u32.u32", 3, |a, b, _| bytes(a, b, u8::wrapping_add)),
+    ("vadd4.u32.u32.u32.sat", 3, |a, b, _| bytes(a, b, u8::saturating_add)),
+    ("vsub4.s32.s32.s32.sat", 3, |a, b, _| bytes(a, b, |x, y| (x as i8).saturating_sub(y as i8) as u8)),
+    ("vabsdiff4.u32.u32.u32", 3, |a, b, _| bytes(a, b, u8::abs_diff)),
+    ("vabsdiff4.s32.s32.s32", 3, |a, b, _| bytes(a, b, |x, y| (x as i8).abs_diff(y as i8))),
+    ("vabsdiff4.u32.u32.u32.add", 3, |a, b, c| {
+        bytes(a, b, u8::abs_diff).to_le_bytes().iter().fold(c, |sum, x| sum.wrapping_add(u32::from(*x)))
+    }),
+    ("vavrg4.u32.u32.u32", 3, |a, b, _| bytes(a, b, |x, y| (u16::from(x) + u16::from(y)).div_ceil(2) as u8)),
+    ("vmax4.s32.s32.s32", 3, |a, b, _| bytes(a, b, |x, y| (x as i8).max(y as i8) as u8)),
+    ("vset4.u32.u32.lt", 3, |a, b, _| bytes(a, b, |x, y| u8::from(x < y))),
+    ("vset2.s32.s32.ge.add", 3, |a, b, c| {
+        let hits = halves(a, b, |x, y| i16::from(x >= y));
+        c.wrapping_add((hits & 1) + (hits >> 16))
+    }),
+    ("vadd2.s32.s32.s32.sat", 3, |a, b, _| halves(a, b, i16::saturating_add)),
+    ("vmin2.s32.s32.s32", 3, |a, b, _| halves(a, b, i16::min)),
+    ("vadd.s32.s32.s32.sat", 2, |a, b, _| (a as i32).saturating_add(b as i32) as u32),
+    ("vabsdiff.u32.s32.s32", 2, |a, b, _| (a as i32).abs_diff(b as i32)),
+    ("vmax.s32.s32.s32.min", 3, |a, b, c| (a as i32).max(b as i32).min(c as i32) as u32),
+    ("vshl.u32.u32.u32.clamp", 2, |a, b, _| a.checked_shl(b).unwrap_or(0)),
+    ("vshr.s32.s32.u32.wrap", 2, |a, b, _| ((a as i32) >> (b % 32)) as u32),
 ];
 
 const OPS64: &[(&str, usize, Model64)] = &[
@@ -73,6 +125,10 @@ const OPS64: &[(&str, usize, Model64)] = &[
     ("xor.b64", 2, |a, b, _| a ^ b),
     ("not.b64", 1, |a, _, _| !a),
     ("div.u64", 2, |a, b, _| if b == 0 { u64::MAX } else { a / b }),
+    ("add.f32x2", 2, |a, b, c| pairs(a, b, c, |x, y, _| x + y)),
+    ("sub.rn.f32x2", 2, |a, b, c| pairs(a, b, c, |x, y, _| x - y)),
+    ("mul.f32x2", 2, |a, b, c| pairs(a, b, c, |x, y, _| x * y)),
+    ("fma.rn.f32x2", 3, |a, b, c| pairs(a, b, c, f32::mul_add)),
 ];
 
 fn step(ops: usize) -> impl Strategy<Value = Step> {

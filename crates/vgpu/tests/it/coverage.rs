@@ -59,6 +59,7 @@ fn a_grid_that_fits_has_no_idle_blocks() {
 
 #[test]
 fn a_grid_rounded_up_is_worth_a_note() {
+    assert_eq!(severity(&kernel(""), 4), Some(Severity::Note));
     assert_eq!(severity(&kernel(""), 3), Some(Severity::Note));
 }
 

@@ -145,3 +145,42 @@ fn a_wild_pointer_is_a_finding_with_and_without_checks() {
         }
     }
 }
+
+#[test]
+fn an_unsupported_instruction_refuses_only_the_kernels_that_reach_it() {
+    let text = "
+.version 8.0
+.target sm_80
+.address_size 64
+.func helper() { wibble.u32 ; ret; }
+.visible .entry fine() { ret; }
+.visible .entry broken() { call helper; ret; }
+";
+    let module = load(text).expect("one kernel can run");
+    assert!(module.kernel("fine").is_some() && module.kernel("broken").is_none());
+    let launch =
+        Launch { module: &module, kernel: "fine", grid: [1; 3], block: [32, 1, 1], shared: 0, args: &[] };
+    let mut device = Device::default();
+    assert!(device.launch(&launch, &Options::default()).is_ok());
+    let broken = Launch { kernel: "broken", ..launch };
+    let error = device.launch(&broken, &Options::default()).expect_err("a kernel that cannot run");
+    assert!(
+        matches!(&error, LaunchError::Refused { error, .. } if error.diagnostics[0].line == 5),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(text.contains("`broken`") && text.contains("`wibble.u32`"), "{text}");
+}
+
+#[test]
+fn a_module_in_which_no_kernel_can_run_is_refused_with_the_problems_of_all() {
+    let text = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry a() { wibble.u32 ; ret; }
+.visible .entry b() { wobble.u32 ; ret; }
+";
+    let lines: Vec<u32> = load(text).expect_err("refused").diagnostics.iter().map(|d| d.line).collect();
+    assert_eq!(lines, [5, 6]);
+}

@@ -5,11 +5,13 @@
 extern crate warpsmith_vgpu as vgpu;
 
 mod arithmetic;
+mod compilers;
 mod counters;
 mod coverage;
 mod files;
 mod hopper;
 mod hostile;
 mod state;
+mod verdicts;
 mod waits;
 mod world;

@@ -24,6 +24,7 @@ struct FamilyDocument<'a> {
     supports: &'a [Axis],
     knobs: &'a [Knob],
     constraints: Vec<ConstraintDocument<'a>>,
+    size_constraints: Vec<ConstraintDocument<'a>>,
     presets: &'a [Preset],
     pathologies: &'a [Pathology],
     limits: Limits,
@@ -45,6 +46,12 @@ struct ConstraintDocument<'a> {
     because: &'a str,
     #[serde(skip_serializing_if = "<[Target]>::is_empty")]
     on: &'a [Target],
+}
+
+impl<'a> ConstraintDocument<'a> {
+    fn new(constraint: &'a family::Constraint) -> Self {
+        ConstraintDocument { require: constraint.text(), because: &constraint.because, on: &constraint.on }
+    }
 }
 
 #[derive(Serialize)]
@@ -128,15 +135,8 @@ fn describe<'f>(family: &'f Family, catalog: &Catalog) -> Result<FamilyDocument<
         targets: &family.targets,
         supports: &family.axes,
         knobs: &family.knobs,
-        constraints: family
-            .constraints
-            .iter()
-            .map(|constraint| ConstraintDocument {
-                require: constraint.text(),
-                because: &constraint.because,
-                on: &constraint.on,
-            })
-            .collect(),
+        constraints: family.constraints.iter().map(ConstraintDocument::new).collect(),
+        size_constraints: family.size_constraints.iter().map(ConstraintDocument::new).collect(),
         presets: &family.presets,
         pathologies: &family.pathologies,
         limits: family.limits,
@@ -252,6 +252,7 @@ fn details(family: &Family, catalog: &Catalog) -> Result<String, CommandError> {
         format!("{on}{}  ({})", constraint.text(), constraint.because)
     };
     section("Constraints", family.constraints.iter().map(constraint).collect());
+    section("Constraints on problems", family.size_constraints.iter().map(constraint).collect());
     let preset = |preset: &Preset| {
         let knobs = words(preset.knobs.iter().map(|(name, value)| format!("{name}={value}")));
         let knobs = if knobs.is_empty() { "defaults".to_owned() } else { knobs };

@@ -20,6 +20,7 @@ mod manifest_schemas;
 mod processes;
 mod profile;
 mod propose;
+mod ptx_corpus;
 mod replay;
 mod report_page;
 mod repro;

@@ -78,7 +78,11 @@ fn a_file_with_host_code_needs_only_a_launch() {
     );
     let fixed = PROGRAM.replace("i <= n", "i < n");
     let flags = [launch[0], launch[1], "--variable", "factor=f32=2", "--print", "y"];
-    contains(&sanitize("scale.cu", &fixed, &flags), 0, &["0.0 6.0 12.0 18.0 24.0", "`scale<float, 3>` on", "clean"]);
+    contains(
+        &sanitize("scale.cu", &fixed, &flags),
+        0,
+        &["0.0 6.0 12.0 18.0 24.0", "`scale<float, 3>` on", "clean"],
+    );
 }
 
 #[test]
@@ -133,9 +137,17 @@ done:
 fn ptx_runs_with_parameters_by_position_or_name() {
     let flags = ["--grid", "1", "--block", "32", "--print", "y"];
     let position = ["--arg", "f32[8]=iota", "--arg", "y=out,f32[8]", "--arg", "8"];
-    contains(&sanitize("k.ptx", PTX, &[&flags[..], &position[..]].concat()), 0, &["0.0 2.0 4.0 6.0 8.0 10.0 12.0 14.0"]);
+    contains(
+        &sanitize("k.ptx", PTX, &[&flags[..], &position[..]].concat()),
+        0,
+        &["0.0 2.0 4.0 6.0 8.0 10.0 12.0 14.0"],
+    );
     let named = ["--arg", "n=8", "--arg", "y=out,f32[8]", "--arg", "x=f32[8]=iota"];
-    contains(&sanitize("k.ptx", PTX, &[&flags[..], &named[..]].concat()), 0, &["0.0 2.0 4.0 6.0 8.0 10.0 12.0 14.0"]);
+    contains(
+        &sanitize("k.ptx", PTX, &[&flags[..], &named[..]].concat()),
+        0,
+        &["0.0 2.0 4.0 6.0 8.0 10.0 12.0 14.0"],
+    );
     let long = ["--arg", "n=9", "--arg", "y=out,f32[8]", "--arg", "x=f32[8]=iota"];
     let found = sanitize("k.ptx", PTX, &[&flags[..], &long[..]].concat());
     contains(&found, 1, &["[out-of-bounds]", "k.ptx:20", "ld.global.f32 %f1, [%rd4];"]);

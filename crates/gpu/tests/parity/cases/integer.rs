@@ -92,6 +92,7 @@ pub fn add(table: &mut Table) {
     packed(table);
     multiply24(table);
     dot_products(table);
+    video(table);
 }
 
 /// The manual does not define the result for a zero divisor; only hardware does.
@@ -245,5 +246,36 @@ fn dot_products(table: &mut Table) {
                 });
             }
         }
+    }
+}
+
+/// Video instructions. The tests of the virtual GPU have the models of their arithmetic.
+fn video(table: &mut Table) {
+    let mut names = Vec::new();
+    for ty in ["u32", "s32"] {
+        for (parts, forms) in [("4", ["", ".sat", ".add"]), ("2", ["", ".sat", ".add"])] {
+            for op in ["vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"] {
+                names.extend(forms.map(|form| (format!("{op}{parts}.{ty}.{ty}.{ty}{form}"), 3)));
+            }
+            for cmp in ["eq", "ne", "lt", "le", "gt", "ge"] {
+                names.push((format!("vset{parts}.{ty}.{ty}.{cmp}"), 3));
+            }
+        }
+        for op in ["vadd", "vsub", "vabsdiff", "vmin", "vmax"] {
+            names.extend(
+                [("", 2), (".sat", 2), (".add", 3), (".min", 3), (".max", 3)]
+                    .map(|(form, sources)| (format!("{op}.{ty}.{ty}.{ty}{form}"), sources)),
+            );
+        }
+        for op in ["vshl", "vshr"] {
+            names.extend(
+                [".clamp", ".wrap", ".sat.clamp"].map(|form| (format!("{op}.{ty}.{ty}.u32{form}"), 2)),
+            );
+        }
+    }
+    for (name, sources) in names {
+        table.add(&name.clone(), move || {
+            exact(&name, Width::B32, &vec![(Kind::Int, Width::B32); sources], None)
+        });
     }
 }

@@ -1,7 +1,8 @@
 //! Decides when two unordered accesses to one byte are a race, and defines what a shadow passes to the report.
 
-use super::event::{Op, Strength};
+use super::event::{EarlierStore, Op, StoredValues, Strength};
 use super::stamp::Stamp;
+use crate::program::facts::AfterAtomic;
 
 /// Two unordered accesses that race.
 #[derive(Clone, Copy, Debug)]
@@ -40,18 +41,52 @@ impl Conflicts {
     }
 }
 
-/// Whether two accesses race if nothing orders them: one of them writes, and they are not both strong with scopes that
-/// include each other's thread.
+/// What two accesses that nothing orders do to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clash {
+    Nothing,
+    /// No race in PTX, but one of them is volatile, which CUDA C++ does not define between threads.
+    Volatile,
+    Race,
+}
+
+/// Two accesses race if nothing orders them, one of them writes, and they are not both strong with scopes that include
+/// each other's thread.
 #[inline]
-pub fn races(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -> bool {
+pub fn clash(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -> Clash {
     if first.op() == Op::Read && second.op() == Op::Read {
-        return false;
+        return Clash::Nothing;
     }
     let weakest = first.strength().min(second.strength());
     match weakest {
-        Strength::Weak => true,
-        Strength::Block => first_block != second_block,
-        Strength::Device => false,
+        Strength::Weak => Clash::Race,
+        Strength::Block if first_block != second_block => Clash::Race,
+        _ if first.is_volatile() || second.is_volatile() => Clash::Volatile,
+        _ => Clash::Nothing,
+    }
+}
+
+/// Whether an unordered write stores the same value as an earlier write, whatever the data are.
+pub fn agree(
+    (first_block, first): (u32, Stamp),
+    (own_block, own): (u32, Stamp),
+    values: &dyn StoredValues,
+) -> bool {
+    let plain = |stamp: Stamp| stamp.op() == Op::Write && !stamp.is_agent();
+    let same_block = first_block == own_block;
+    let sibling = (same_block && first.0 & !31 == own.0 & !31).then_some(first.lane());
+    plain(first)
+        && plain(own)
+        && values.agrees(own.lane(), EarlierStore { pc: first.pc(), same_block, sibling })
+}
+
+/// Whether a weak write is ordered after the strong accesses of other threads, because its thread has seen their result.
+/// If the program text does not decide it, `saw` tells whether the thread has accessed the word strongly.
+pub fn is_witnessed(values: &dyn StoredValues, saw: impl FnOnce() -> bool) -> bool {
+    match values.after_atomic() {
+        AfterAtomic::Yes => true,
+        AfterAtomic::No => false,
+        AfterAtomic::Perhaps => saw(),
     }
 }
 

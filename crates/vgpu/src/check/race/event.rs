@@ -2,6 +2,7 @@
 
 pub use crate::isa::op::Order;
 pub use crate::isa::types::Scope;
+use crate::program::facts::AfterAtomic;
 
 /// What an access does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,25 +86,33 @@ impl Strength {
     }
 }
 
-/// Answers whether a store writes the value that memory already holds. It is called only when two unordered writes
-/// conflict. The caller must report a store before it takes effect.
-pub trait SameValue {
-    /// Whether the value of the lane equals what memory holds now.
-    fn as_memory(&self, lane: usize) -> bool;
-    /// Whether two lanes of this instruction store the same value.
-    fn as_lane(&self, lane: usize, other: usize) -> bool;
+/// A store that an unordered later store overwrites, as the later store sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct EarlierStore {
+    pub pc: u32,
+    pub same_block: bool,
+    /// The lane, if the store may belong to the same execution of the same instruction.
+    pub sibling: Option<usize>,
 }
 
-/// A [`SameValue`] for accesses whose values are not compared.
+/// What is known about the values of a store. It is asked only when two unordered writes conflict.
+pub trait StoredValues {
+    /// Whether the lane stores the same value as an earlier store, whatever the contents of memory are.
+    fn agrees(&self, lane: usize, earlier: EarlierStore) -> bool;
+    /// Whether the store is made only after the result of an atomic at the same address was seen.
+    fn after_atomic(&self) -> AfterAtomic;
+}
+
+/// The [`StoredValues`] of accesses whose values are not compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Differs;
 
-impl SameValue for Differs {
-    fn as_memory(&self, _: usize) -> bool {
+impl StoredValues for Differs {
+    fn agrees(&self, _: usize, _: EarlierStore) -> bool {
         false
     }
-    fn as_lane(&self, _: usize, _: usize) -> bool {
-        false
+    fn after_atomic(&self) -> AfterAtomic {
+        AfterAtomic::Perhaps
     }
 }
 
@@ -114,7 +123,7 @@ pub struct Ranges<'a, A> {
     pub at: &'a [A; 32],
     /// Number of bytes per lane.
     pub bytes: u32,
-    pub values: &'a dyn SameValue,
+    pub values: &'a dyn StoredValues,
 }
 
 impl<'a, A> Ranges<'a, A> {

@@ -20,8 +20,8 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::conflict::{Conflict, Conflicts, races};
-use super::event::{Op, SameValue, Strength};
+use super::conflict::{Clash, Conflict, Conflicts, agree, clash, is_witnessed};
+use super::event::{Op, StoredValues, Strength};
 use super::flags::Flags;
 use super::stamp::{Stamp, TIME};
 use super::threads::Threads;
@@ -208,7 +208,7 @@ pub struct GlobalAccess<'a> {
     pub stamp: Stamp,
     pub address: &'a [u64; 32],
     pub bytes: LaneBytes<'a>,
-    pub values: &'a dyn SameValue,
+    pub values: &'a dyn StoredValues,
 }
 
 /// A part of one lane's access: a range that starts at an offset from the start of a page or sector.
@@ -502,7 +502,7 @@ impl PageData {
         threads: &Threads,
         piece: &Piece,
         own: Stamp,
-        values: &dyn SameValue,
+        values: &dyn StoredValues,
         found: &mut Found,
     ) {
         let &Piece { base: page, offset, bytes } = piece;
@@ -559,7 +559,7 @@ impl Fine {
         threads: &Threads,
         piece: &Piece,
         own: Record,
-        values: &dyn SameValue,
+        values: &dyn StoredValues,
         found: &mut Found,
     ) {
         let &Piece { base: sector, offset, bytes } = piece;
@@ -602,9 +602,11 @@ impl Fine {
             if first.is_none() || ordered(first) {
                 continue;
             }
-            if races(first.stamp, first.block, own.stamp, own.block) {
+            let clash = clash(first.stamp, first.block, own.stamp, own.block);
+            if clash != Clash::Nothing {
                 found.conflict(first, own, address, false);
-            } else {
+            }
+            if clash != Clash::Race {
                 found.observe(first);
             }
         }
@@ -632,7 +634,7 @@ impl Fine {
         threads: &Threads,
         (g, address): (usize, u64),
         own: Record,
-        values: &dyn SameValue,
+        values: &dyn StoredValues,
         found: &mut Found,
     ) {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
@@ -643,10 +645,12 @@ impl Fine {
         // which writes the thread's own atomic saw, and the others would race.
         let last = Self::get(&self.writes, g);
         let strong_read = |r: Record| !r.is_none() && r.stamp.strength() != Strength::Weak && ordered(r);
-        let witnessed = own.stamp.op() == Op::Write
-            && own.stamp.strength() == Strength::Weak
-            && (last.stamp.op() == Op::Atomic && ordered(last)
-                || self.reads.iter().any(|reads| strong_read(Self::get(reads, g))));
+        let seen = self.reads.iter().any(|reads| strong_read(Self::get(reads, g)));
+        let weak_write = own.stamp.op() == Op::Write && own.stamp.strength() == Strength::Weak;
+        let saw = || last.stamp.op() == Op::Atomic && ordered(last) || seen;
+        let witnessed = weak_write && is_witnessed(values, saw);
+        // A thread that polled a flag and then sets it is ordered after the flag's writers.
+        let polled = own.stamp.is_volatile() && seen;
         for first in [Self::get(&self.also, g), last] {
             if first.is_none() || witnessed && first.stamp.strength() != Strength::Weak {
                 continue;
@@ -659,17 +663,13 @@ impl Fine {
                 continue;
             }
             let mut harmless = true;
-            if races(first.stamp, first.block, own.stamp, own.block) {
-                let same_instruction = first.block == own.block && first.stamp.0 & !31 == own.stamp.0 & !31;
-                harmless = first.stamp.op() == Op::Write
-                    && own.stamp.op() == Op::Write
-                    && if same_instruction {
-                        values.as_lane(lane, first.stamp.lane())
-                    } else {
-                        values.as_memory(lane)
-                    };
-                found.conflict(first, own, address, harmless);
-            } else if own.stamp.op() == Op::Atomic {
+            let clash = clash(first.stamp, first.block, own.stamp, own.block);
+            if clash == Clash::Race || clash == Clash::Volatile && !polled {
+                let same_value = agree((first.block, first.stamp), (own.block, own.stamp), values);
+                found.conflict(first, own, address, same_value);
+                harmless = same_value || clash == Clash::Volatile;
+            }
+            if clash != Clash::Race && own.stamp.op() == Op::Atomic {
                 found.observe(first);
             }
             let far = first.block != own.block || first.stamp.warp() != warp;
@@ -684,8 +684,9 @@ impl Fine {
                 continue;
             }
             let behind = ordered(first);
-            let race = !behind && races(first.stamp, first.block, own.stamp, own.block);
-            if race {
+            let clash = clash(first.stamp, first.block, own.stamp, own.block);
+            let race = !behind && clash == Clash::Race;
+            if !behind && clash != Clash::Nothing {
                 found.conflict(first, own, address, false);
             }
             if race || behind && first.stamp.strength() >= own.stamp.strength() {

@@ -37,6 +37,15 @@
 //! - Fences and flags take effect across block barriers: "all write, all fence, barrier, one raises the flag" and "one
 //!   polls, barrier, all fence" are accepted as correct, as they are on hardware.
 //! - A missing acquire after an atomic that read the flag is a note, because NVIDIA's samples omit it.
+//! - Unordered stores of the same value are a note if the program text shows that the values are always the same
+//!   ([`crate::program::facts`]). If they are equal only in this run, they race.
+//! - A volatile access is strong, as in PTX. CUDA C++ gives it no meaning between threads, so unordered volatile
+//!   accesses are reported too: as an error between lanes of a warp (the code is right only in lockstep), as a warning
+//!   between warps and blocks, and as a note if the read polls a flag or the other access is an atomic.
+//! - The plain read with which a compare-and-swap loop starts is a note if the other access is an atomic: a wrong value
+//!   costs one more iteration.
+//! - A plain write after atomics of other threads is ordered after them only if the program makes it after it has seen
+//!   the result of an atomic (the last block resets a counter). Otherwise it is chance that they came first.
 //! - Strong accesses of different sizes at one address count as strong to each other. `.cluster` counts as `.gpu`.
 //! - An exited thread counts as having reached every later barrier of the whole block, and every later barrier that the
 //!   rest of its warp reaches together.
@@ -47,7 +56,7 @@
 //!
 //! # Order of calls
 //! The caller must report an access before the access takes effect. Then the publication of a flag is recorded before
-//! any thread can read the flag, and [`SameValue`] can still compare values. After a strong global read or atomic has
+//! any thread can read the flag. After a strong global read or atomic has
 //! taken effect, the caller must call [`BlockRaces::global_observed`], which takes over what was published up to the
 //! value read. In shared memory one call does both, because one worker runs the whole block. The caller must not report
 //! accesses that were found out of bounds.
@@ -69,14 +78,19 @@ mod tile;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use super::finding::Severity;
 use super::site::Site;
 use crate::lanes::{lanes, lanes_where};
+use crate::program::facts::{Fact, Seed};
 use agent_reads::{AgentReads, Chunks};
 pub use clock::Blocks as Published;
-use conflict::Conflict;
 pub use conflict::{AccessPattern, Shape};
-pub use event::{Access, Agent, Copy, Differs, Op, Order, Ranges, SameValue, Scope, Strength};
+use conflict::{Clash, Conflict, clash};
+pub use event::{
+    Access, Agent, Copy, Differs, EarlierStore, Op, Order, Ranges, Scope, StoredValues, Strength,
+};
 use flags::{Flags, words};
 pub use global::GlobalRaces;
 use global::{Found, GlobalAccess, LaneBytes};
@@ -93,8 +107,8 @@ struct Mbarrier {
     completed: Handed,
 }
 
-/// Two reports are folded into one if these values are equal: kind, shared, lower pc, higher pc, note.
-type Key = (RaceKind, bool, u32, u32, bool);
+/// Two reports are folded into one if these values are equal: kind, shared, lower pc, higher pc, severity.
+type Key = (RaceKind, bool, u32, u32, Severity);
 
 /// The race checker of one running block. A worker keeps it and restarts it for each block.
 #[derive(Debug, Default)]
@@ -108,8 +122,8 @@ pub struct BlockRaces {
     /// Index of the allocation that the last global access touched.
     hint: usize,
     found: Found,
-    /// Pairs of instructions that are known to store different values.
-    differing: Vec<(u32, u32)>,
+    /// What is known about the loads and stores of the kernel, by instruction.
+    facts: Arc<[Fact]>,
 }
 
 impl BlockRaces {
@@ -122,7 +136,11 @@ impl BlockRaces {
         self.agent_reads.clear();
         self.mbarriers.clear();
         self.reports.clear();
-        self.differing.clear();
+    }
+
+    /// Sets what is known about the kernel's loads and stores, by instruction.
+    pub fn set_facts(&mut self, facts: &Arc<[Fact]>) {
+        self.facts = Arc::clone(facts);
     }
 
     /// Returns the reports in a stable order.
@@ -279,21 +297,6 @@ impl BlockRaces {
     #[inline(never)]
     fn global_lanes(&mut self, memory: &GlobalRaces, access: &GlobalAccess<'_>) {
         memory.access(&self.threads, &mut self.hint, access, &mut self.found);
-        let block = self.threads.block;
-        for c in &mut self.found.conflicts.list {
-            let stores = c.first.op() == Op::Write && c.second.op() == Op::Write && !c.first.is_agent();
-            if c.first_block == block || !stores || c.same_value {
-                continue;
-            }
-            // The worker of the other block has reported its store but may not have executed it yet.
-            let pair = (c.first.pc(), c.second.pc());
-            if !self.differing.contains(&pair) {
-                c.same_value = settles(|| access.values.as_memory(c.second.lane()));
-                if !c.same_value {
-                    self.differing.push(pair);
-                }
-            }
-        }
         for (block, flag) in self.found.observed.drain(..) {
             self.threads.note_observed(access.stamp.warp(), block, flag);
         }
@@ -563,12 +566,12 @@ impl BlockRaces {
     }
 
     fn add(&mut self, shared: bool, c: &Conflict) {
-        let (kind, excused) = self.explain(shared, c);
-        let note = excused || c.same_value;
+        let Some((kind, severity)) = self.explain(shared, c) else { return };
+        let severity = if c.same_value { Severity::Note } else { severity };
         let (first, second) = (c.first.side(c.first_block), c.second.side(self.threads.block));
         let (low, high) = (first.pc.min(second.pc), first.pc.max(second.pc));
         self.reports
-            .entry((kind, shared, low, high, note))
+            .entry((kind, shared, low, high, severity))
             .and_modify(|r| {
                 r.count += 1;
                 if r.first.pc == first.pc && r.second.warp == second.warp {
@@ -582,14 +585,54 @@ impl BlockRaces {
                 first,
                 second,
                 same_value: c.same_value,
-                note,
+                severity,
                 lanes: 1 << second.lane,
                 count: 1,
             });
     }
 
+    /// The fact about the reading side of a pair, and the operation of the other side.
+    fn reader(&self, c: &Conflict) -> Option<(Fact, Op)> {
+        let (read, other) = match (c.first.op(), c.second.op()) {
+            (Op::Read, other) => (c.first, other),
+            (other, Op::Read) => (c.second, other),
+            _ => return None,
+        };
+        (!read.is_agent())
+            .then(|| (self.facts.get(read.pc() as usize).copied().unwrap_or(Fact::UNKNOWN), other))
+    }
+
+    /// Returns the kind of a race and its severity. `None` if it is not worth a word.
+    fn explain(&self, shared: bool, c: &Conflict) -> Option<(RaceKind, Severity)> {
+        match self.reader(c) {
+            Some((Fact { seed: Seed::Yes, .. }, Op::Atomic)) => {
+                return Some((RaceKind::SwapSeed, Severity::Note));
+            }
+            Some((Fact { seed: Seed::InHeader, .. }, Op::Atomic)) => return None,
+            _ => {}
+        }
+        if clash(c.first, c.first_block, c.second, self.threads.block) == Clash::Volatile {
+            return Some(self.explain_volatile(c));
+        }
+        let (kind, excused) = self.explain_race(shared, c);
+        Some((kind, if excused { Severity::Note } else { Severity::Error }))
+    }
+
+    fn explain_volatile(&self, c: &Conflict) -> (RaceKind, Severity) {
+        let announced = self.threads.gap(c.first_block, c.first) == Gap::AcquireAfterAtomic;
+        let atomic = c.first.op() == Op::Atomic || c.second.op() == Op::Atomic;
+        if announced || atomic || self.reader(c).is_some_and(|(fact, _)| fact.polls) {
+            return (RaceKind::VolatileFlag, Severity::Note);
+        }
+        if c.first_block == self.threads.block && c.first.warp() == c.second.warp() {
+            (RaceKind::VolatileInWarp, Severity::Error)
+        } else {
+            (RaceKind::Volatile, Severity::Warning)
+        }
+    }
+
     /// Returns the kind of a race, and whether it is a race only by the letter of the memory model.
-    fn explain(&self, shared: bool, c: &Conflict) -> (RaceKind, bool) {
+    fn explain_race(&self, shared: bool, c: &Conflict) -> (RaceKind, bool) {
         if c.missing_proxy_fence {
             return (RaceKind::MissingProxyFence, false);
         }
@@ -620,20 +663,5 @@ impl BlockRaces {
             RaceKind::Global
         };
         (kind, false)
-    }
-}
-
-/// Repeats the test for up to 200 us, because another worker may be about to make it true.
-#[cold]
-fn settles(test: impl Fn() -> bool) -> bool {
-    let start = std::time::Instant::now();
-    loop {
-        if test() {
-            return true;
-        }
-        if start.elapsed() > std::time::Duration::from_micros(200) {
-            return false;
-        }
-        std::thread::yield_now();
     }
 }

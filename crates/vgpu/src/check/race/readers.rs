@@ -1,6 +1,6 @@
 //! The readers of the granules of shared memory.
 
-use super::conflict::{Conflict, Conflicts, races};
+use super::conflict::{Clash, Conflict, Conflicts, clash};
 use super::event::Strength;
 use super::stamp::{SEVERAL, Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
@@ -149,8 +149,9 @@ impl Readers {
             for l in lanes(*mask) {
                 let first = stamp.with_lane(l);
                 let ordered = threads.ordered_here(first, warp, lane);
-                let race = !ordered && races(first, block, own, block);
-                if race {
+                let clash = if ordered { Clash::Nothing } else { clash(first, block, own, block) };
+                let race = clash == Clash::Race;
+                if clash != Clash::Nothing {
                     out.list.push(Conflict::new((block, first), own, address));
                 }
                 if race || ordered && first.strength() >= own.strength() {

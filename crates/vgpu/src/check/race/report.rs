@@ -1,7 +1,7 @@
 //! The reports of the race checker, and their texts.
 
 use super::event::{Agent, Op, Strength};
-use crate::check::Kind;
+use crate::check::{Kind, Severity};
 
 /// The reason why two accesses race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +20,14 @@ pub enum RaceKind {
     ScopeTooNarrow,
     /// A flag that was written after the data was seen, but no fence stands between the data and the flag.
     MissingRelease,
+    /// Unordered volatile accesses of different warps or blocks.
+    Volatile,
+    /// Unordered volatile accesses of lanes of one warp.
+    VolatileInWarp,
+    /// A volatile read that polls a flag, a volatile access and an atomic, or volatile data that an atomic announced.
+    VolatileFlag,
+    /// The plain read with which a compare-and-swap loop starts, and the atomic of another thread.
+    SwapSeed,
     /// The flag was published correctly, but no fence stands between the read of the flag and the use of the data.
     MissingAcquire,
 }
@@ -49,9 +57,8 @@ pub struct RaceReport {
     pub second: Side,
     /// Both accesses write the same value.
     pub same_value: bool,
-    /// True for a note instead of a finding: stores of the same value, or a race by the letter of the model that
-    /// hardware does not show.
-    pub note: bool,
+    /// A note for stores of the same value, or for a race by the letter of the model that hardware does not show.
+    pub severity: Severity,
     /// Lanes of the second access's warp that raced, for the reported instruction.
     pub lanes: u32,
     pub count: u64,
@@ -68,6 +75,12 @@ impl RaceKind {
         }
     }
 
+    /// False if only CUDA C++, but not PTX, calls it a race.
+    #[cfg(test)]
+    pub fn is_race_in_ptx(self) -> bool {
+        !matches!(self, RaceKind::Volatile | RaceKind::VolatileInWarp | RaceKind::VolatileFlag)
+    }
+
     /// Why the accesses race.
     fn cause(self) -> &'static str {
         match self {
@@ -77,6 +90,21 @@ impl RaceKind {
             RaceKind::AsyncNotWaited => "no thread has waited for the asynchronous operation",
             RaceKind::MissingProxyFence => {
                 "they are ordered, but no fence.proxy.async is between them, so the asynchronous read may miss the write"
+            }
+            RaceKind::Volatile => {
+                "nothing orders them: volatile only makes the compiler access memory each time, so the result depends on \
+                 which thread is faster; use a barrier, or atomics"
+            }
+            RaceKind::VolatileInWarp => {
+                "both lanes are in one warp, and no __syncwarp orders them; volatile does not: the code is right only if \
+                 the lanes run in lockstep"
+            }
+            RaceKind::VolatileFlag => {
+                "one of them is volatile; with fences this works, because PTX treats volatile as a relaxed access, but \
+                 CUDA C++ defines only atomics (atomicExch, cuda::atomic_ref) between threads"
+            }
+            RaceKind::SwapSeed => {
+                "the plain read only gives the compare-and-swap its first guess; a wrong value costs one more iteration"
             }
             RaceKind::ScopeTooNarrow => "the scope of the atomic or fence does not include both threads",
             RaceKind::MissingRelease => {
@@ -109,9 +137,11 @@ impl std::fmt::Display for Side {
 
 impl RaceReport {
     /// Returns the access that the finding is about, its lanes, and the other access. Which of two blocks came first
-    /// depends on the order of the blocks, so the finding is always about the block with the higher number.
+    /// depends on the order of the blocks, so the finding is about the instruction that comes later in the program. If
+    /// both are the same instruction, it is about the block with the higher number.
     pub fn sides(&self) -> (&Side, u32, &Side) {
-        if self.first.block > self.second.block {
+        let apart = self.first.block != self.second.block;
+        if apart && (self.first.pc, self.first.block) > (self.second.pc, self.second.block) {
             (&self.first, 1 << self.first.lane, &self.second)
         } else {
             (&self.second, self.lanes, &self.first)

@@ -17,8 +17,8 @@
 use std::ops::RangeInclusive;
 
 use super::agent_reads::is_generic;
-use super::conflict::{AccessPattern, Conflict, Conflicts, Shape, races};
-use super::event::{Op, Ranges, SameValue, Strength};
+use super::conflict::{AccessPattern, Clash, Conflict, Conflicts, Shape, agree, clash, is_witnessed};
+use super::event::{Op, Ranges, StoredValues, Strength};
 use super::readers::{READER, Readers};
 use super::stamp::{Stamp, THREAD, TIME, WHO};
 use super::threads::Threads;
@@ -567,9 +567,11 @@ impl SharedShadow {
                         if cx.is_ordered(first, l) {
                             continue;
                         }
-                        if races(first, block, own, block) {
+                        let clash = clash(first, block, own, block);
+                        if clash != Clash::Nothing {
                             out.list.push(Conflict::new((block, first), own, line.address(at, i)));
-                        } else {
+                        }
+                        if clash != Clash::Race {
                             self.note_seen(first);
                         }
                     }
@@ -724,7 +726,7 @@ impl SharedShadow {
         cx: &Context<'_>,
         granule: Granule,
         own: Stamp,
-        values: &dyn SameValue,
+        values: &dyn StoredValues,
         out: &mut Conflicts,
     ) {
         let Granule { index: g, address, read } = granule;
@@ -734,10 +736,14 @@ impl SharedShadow {
             let also = self.also.get(g).copied().unwrap_or_default();
             let mut kept = Stamp::NONE;
             // See `Fine::write`: a strong access that saw the strong writes orders them before a weak write.
-            let witnessed = own.op() == Op::Write
-                && own.strength() == Strength::Weak
-                && (last.op() == Op::Atomic && cx.is_ordered(last, lane)
-                    || read && self.readers.read_strongly(g, warp, lane));
+            let weak_write = own.op() == Op::Write && own.strength() == Strength::Weak;
+            let saw = || {
+                last.op() == Op::Atomic && cx.is_ordered(last, lane)
+                    || read && self.readers.read_strongly(g, warp, lane)
+            };
+            let witnessed = weak_write && is_witnessed(values, saw);
+            // A thread that polled a flag and then sets it is ordered after the flag's writers.
+            let polled = own.is_volatile() && read && self.readers.read_strongly(g, warp, lane);
             for first in [also, last] {
                 if first.0 < limit || witnessed && first.strength() != Strength::Weak {
                     continue;
@@ -745,6 +751,12 @@ impl SharedShadow {
                 if first.strength() != Strength::Weak && own.strength() != Strength::Weak {
                     // Both are strong, so they do not race in any order. Keep one for later checks, from another warp
                     // if possible.
+                    let clash = clash(first, block, own, block);
+                    if clash == Clash::Volatile && !polled && !cx.is_ordered(first, lane) {
+                        let same_value = agree((block, first), (block, own), values);
+                        let conflict = Conflict::new((block, first), own, address);
+                        out.push_once(Conflict { same_value, ..conflict });
+                    }
                     if own.op() == Op::Atomic {
                         self.note_seen(first);
                     }
@@ -762,16 +774,8 @@ impl SharedShadow {
                     continue;
                 }
                 let mut harmless = true;
-                if races(first, block, own, block) {
-                    let same_instruction = first.0 & !31 == own.0 & !31;
-                    let plain = first.op() == Op::Write && own.op() == Op::Write && !own.is_agent();
-                    harmless = plain
-                        && !first.is_agent()
-                        && if same_instruction {
-                            values.as_lane(lane, first.lane())
-                        } else {
-                            values.as_memory(lane)
-                        };
+                if clash(first, block, own, block) == Clash::Race {
+                    harmless = agree((block, first), (block, own), values);
                     let conflict = Conflict::new((block, first), own, address);
                     out.push_once(Conflict { same_value: harmless, ..conflict });
                 }

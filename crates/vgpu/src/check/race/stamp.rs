@@ -5,7 +5,7 @@
 //! | 63 | made by an asynchronous agent of the thread |
 //! | 60-62 | kind of that agent ([`Agent`]) |
 //! | 34-59 | time of the warp (or of its agent) at the access; 0 in an empty word |
-//! | 32-33 | strength |
+//! | 32-33 | strength; 3 is volatile, which is as strong as the device |
 //! | 30-31 | operation |
 //! | 10-29 | instruction |
 //! | 5-9, 0-4 | warp, lane |
@@ -15,7 +15,7 @@
 
 use super::super::site::Site;
 use super::clock::AGENTS;
-use super::event::{Access, Agent, Op, Strength};
+use super::event::{Access, Agent, Op, Order, Strength};
 use super::report::Side;
 
 pub const TIME: u32 = 34;
@@ -29,6 +29,8 @@ pub const WHO: u64 = AGENT | 7 << WHICH | THREAD;
 /// Marks several readers in a word for the readers of a granule. The operation bits are free there, because the
 /// operation is known.
 pub const SEVERAL: u64 = 3 << 30;
+/// The strength bits of a volatile access.
+const VOLATILE: u64 = 3;
 const MAX_PC: u32 = (1 << 20) - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -44,7 +46,7 @@ impl Stamp {
         Stamp(
             agent.map_or(0, |agent| AGENT | (agent as u64) << WHICH)
                 | (time as u64) << TIME
-                | (access.strength() as u64) << 32
+                | strength_bits(access) << 32
                 | (access.op as u64) << 30
                 | (site.pc.min(MAX_PC) as u64) << 10
                 | (site.warp as u64) << 5,
@@ -119,6 +121,12 @@ impl Stamp {
         }
     }
 
+    /// Whether the access is volatile. It is strong, but CUDA C++ does not define what it synchronises.
+    #[inline(always)]
+    pub fn is_volatile(self) -> bool {
+        self.0 >> 32 & 3 == VOLATILE
+    }
+
     pub fn side(self, block: u32) -> Side {
         Side {
             block,
@@ -130,6 +138,11 @@ impl Stamp {
             strength: self.strength(),
         }
     }
+}
+
+#[inline(always)]
+fn strength_bits(access: Access) -> u64 {
+    if access.order == Order::Volatile { VOLATILE } else { access.strength() as u64 }
 }
 
 /// The entity number, as used by the clocks, of an agent of a warp.

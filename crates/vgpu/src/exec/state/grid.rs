@@ -26,6 +26,8 @@ pub struct Grid<'g> {
     pub blocks: u64,
     pub shared_bytes: u32,
     pub dynamic_shared: u32,
+    /// Address of the memory with which a cooperative grid synchronises its blocks. 0 if the kernel does not ask for it.
+    pub workspace: u64,
     pub params: Vec<u8>,
     pub param_shadow: Vec<u8>,
     pub constants: Vec<Unit>,
@@ -68,6 +70,9 @@ impl std::fmt::Debug for Grid<'_> {
 impl Grid<'_> {
     /// Returns the allocation that contains the address, or else the last one that starts before it.
     pub fn region_of(&self, address: u64) -> Region {
+        if let Some(heap) = self.device.heap().filter(|heap| heap.contains(address)) {
+            return heap.region_of(address);
+        }
         let after = self.regions.partition_point(|r| r.address <= address);
         after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
     }

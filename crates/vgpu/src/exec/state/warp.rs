@@ -120,6 +120,9 @@ pub struct Warp {
     /// Number of clocks of the warp's instructions where each needs the result of the previous one. Recorded only when
     /// counting.
     pub chain: u64,
+    /// Lanes that went past a warp operation or a barrier while other lanes waited there for them: function, instruction
+    /// and lanes.
+    pub passed: Vec<(u32, u32, u32)>,
     /// The last instruction that polled for another thread's action: a strong read, an atomic, or an mbarrier test.
     pub last_poll: Option<u32>,
     /// The mbarrier object that the warp last tested without passing.

@@ -9,7 +9,7 @@ use super::memory::REGION_SETS;
 use super::origin::{self, Origin, Source};
 use crate::check::collect::{Collector, RawFinding};
 use crate::check::race::RaceReport;
-use crate::check::{Kind, Severity, Site};
+use crate::check::{Kind, Site};
 use crate::count::{Chains, Counts, InstCount};
 use crate::isa::types::Space;
 use crate::mem::device::Region;
@@ -193,8 +193,9 @@ impl WorkerState {
         let space = if race.shared { Space::Shared } else { Space::Global };
         let kind = race.kind.finding();
         let site = Site { pc: side.pc, block: u64::from(side.block), warp: side.warp, lanes };
-        self.findings.add_many((kind, site.pc, other.pc + 1), site, race.count, || RawFinding {
-            severity: if race.note { Severity::Note } else { Severity::Error },
+        let key = (kind, site.pc, other.pc + 1);
+        self.findings.add_many(key, race.severity, site, race.count, || RawFinding {
+            severity: race.severity,
             address: Some(race.address),
             space: Some(space),
             allocation: allocation_of(grid, space, race.address),

@@ -28,6 +28,8 @@ mod fp8;
 pub mod layout;
 pub mod matrix;
 mod product;
+pub mod quads;
+pub mod sparse;
 mod vector;
 pub mod warpgroup;
 

@@ -83,7 +83,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     if is_ptx {
         add_ptx_places(&mut report, &options.file);
     }
-    let buffers = read_back(&placed, &mut device)?;
+    let buffers = read_back(&placed, &mut device, options)?;
 
     let sources = Sources::new(&options.file, &text, &options.launch.include);
     let (occupancy, modelled) = last;

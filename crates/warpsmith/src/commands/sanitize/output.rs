@@ -22,24 +22,30 @@ use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 pub struct Contents<'a> {
     /// The buffer.
     pub placed: &'a PlacedBuffer,
-    /// Its contents.
+    /// Its contents; empty if no option needs them.
     pub bytes: Vec<u8>,
 }
 
-/// The contents of all buffers after the launch.
+/// The buffers after the launch, with the contents of those that are printed, saved or compared. Inputs are often large,
+/// and reading them can take longer than the kernel.
 pub fn read_back<'a>(
     placed: &'a Placed,
     device: &mut VirtualDevice,
+    options: &SanitizeOptions,
 ) -> Result<Vec<Contents<'a>>, CommandError> {
-    placed
-        .buffers
-        .iter()
-        .map(|placed| {
-            let bytes =
-                device.read(placed.buffer).map_err(|error| CommandError::missing(error.to_string()))?;
-            Ok(Contents { placed, bytes })
-        })
-        .collect()
+    let is_needed = |name: &String| {
+        options.save.is_some()
+            || options.print.iter().any(|wanted| wanted == "all" || wanted == name)
+            || options.expect.iter().any(|(wanted, _)| wanted == name)
+    };
+    let read = |placed: &'a PlacedBuffer| {
+        if !is_needed(&placed.name) {
+            return Ok(Contents { placed, bytes: Vec::new() });
+        }
+        let bytes = device.read(placed.buffer).map_err(|error| CommandError::missing(error.to_string()))?;
+        Ok(Contents { placed, bytes })
+    };
+    placed.buffers.iter().map(read).collect()
 }
 
 /// Writes every buffer as an NPY file.

@@ -1,6 +1,7 @@
 //! Drives a few blocks by hand: threads by number, addresses in words.
 
 use super::super::*;
+use crate::program::facts::AfterAtomic;
 
 /// Address of the global words.
 const GLOBAL: u64 = 0x10_0000;
@@ -26,13 +27,18 @@ fn access(op: Op, how: (Order, Scope)) -> Access {
 
 struct Fixed(bool);
 
-impl SameValue for Fixed {
-    fn as_memory(&self, _: usize) -> bool {
+impl StoredValues for Fixed {
+    fn agrees(&self, _: usize, _: EarlierStore) -> bool {
         self.0
     }
-    fn as_lane(&self, _: usize, _: usize) -> bool {
-        self.0
+    fn after_atomic(&self) -> AfterAtomic {
+        AfterAtomic::Perhaps
     }
+}
+
+/// Facts of instructions that all poll flags.
+pub fn polling(instructions: usize) -> Arc<[Fact]> {
+    vec![Fact { polls: true, ..Fact::UNKNOWN }; instructions].into()
 }
 
 pub const WEAK: (Order, Scope) = (Order::Weak, Scope::Cta);
@@ -48,6 +54,7 @@ impl Machine {
             .map(|b| {
                 let mut block = BlockRaces::default();
                 block.start(b, threads, 4096);
+                block.set_facts(&polling(1 << 12));
                 block
             })
             .collect();
@@ -174,10 +181,14 @@ impl Machine {
 
     pub fn kinds(&mut self) -> Vec<RaceKind> {
         let reports = self.blocks.iter_mut().flat_map(BlockRaces::take_reports);
-        reports.filter(|r| !r.note).map(|r| r.kind).collect()
+        reports.filter(|r| r.severity != Severity::Note).map(|r| r.kind).collect()
     }
 
     pub fn notes(&mut self) -> usize {
-        self.blocks.iter_mut().flat_map(BlockRaces::take_reports).filter(|r| r.note).count()
+        self.blocks
+            .iter_mut()
+            .flat_map(BlockRaces::take_reports)
+            .filter(|r| r.severity == Severity::Note)
+            .count()
     }
 }

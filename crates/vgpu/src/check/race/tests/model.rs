@@ -409,7 +409,10 @@ fn run(seed: u64, strong_shared: bool) -> (u32, u32) {
                 }
             }
         }
-        let found: Vec<RaceReport> = machine.blocks.iter_mut().flat_map(BlockRaces::take_reports).collect();
+        let mut found: Vec<RaceReport> =
+            machine.blocks.iter_mut().flat_map(BlockRaces::take_reports).collect();
+        // The model of PTX knows no race between volatile accesses.
+        found.retain(|r| r.kind.is_race_in_ptx());
         assert!(
             found.is_empty() || verdict.0,
             "seed {seed}, step {step}: false alarm {found:#?}\n{:#?}",

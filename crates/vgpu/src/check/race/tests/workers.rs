@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::*;
-use super::machine::site;
+use super::machine::{polling, site};
 
 const GLOBAL: u64 = 0x10_0000;
 
@@ -14,6 +14,7 @@ fn row(base: u64) -> [u64; 32] {
 fn block(number: u32) -> BlockRaces {
     let mut b = BlockRaces::default();
     b.start(number, 32, 0);
+    b.set_facts(&polling(16));
     b
 }
 
@@ -87,7 +88,7 @@ fn hand_over_between_workers_is_silent() {
                 b.fence(0, 1, Scope::Gpu);
                 b.warp_sync(0, u32::MAX);
             }
-            assert_eq!(b.take_reports(), []);
+            assert!(b.take_reports().iter().all(|r| r.kind == RaceKind::VolatileFlag));
         });
         s.spawn(|| {
             let mut b = block(1);
@@ -114,7 +115,7 @@ fn hand_over_between_workers_is_silent() {
                 b.global(&memory, site(7, 0, 1), volatile(Op::Write), &Ranges::new(&flag_at, 4));
                 flag.store(i | 1 << 31, Ordering::Relaxed);
             }
-            assert_eq!(b.take_reports(), []);
+            assert!(b.take_reports().iter().all(|r| r.kind == RaceKind::VolatileFlag));
         });
     });
 }

@@ -1,0 +1,157 @@
+//! Control dependence: which branches decide whether a block runs.
+//!
+//! A block depends on a branch if one way from the branch always leads to the block and another way can avoid it. This
+//! follows from the post-dominators of the blocks (the algorithm of Cooper, Harvey and Kennedy).
+
+use super::flow::{self, Block};
+
+#[derive(Debug)]
+pub struct ControlFlow {
+    /// The blocks whose last branch decides directly whether the block runs.
+    pub depends_on: Vec<Vec<u32>>,
+    /// True if the block is part of a loop.
+    pub in_loop: Vec<bool>,
+}
+
+impl ControlFlow {
+    pub fn new(blocks: &[Block]) -> ControlFlow {
+        let mut in_loop = vec![false; blocks.len()];
+        for component in flow::components(blocks) {
+            let cyclic = match component[..] {
+                [one] => blocks[one as usize].successors.contains(&one),
+                _ => true,
+            };
+            for b in component {
+                in_loop[b as usize] = cyclic;
+            }
+        }
+        ControlFlow { depends_on: dependences(blocks), in_loop }
+    }
+}
+
+const UNKNOWN: u32 = u32::MAX;
+
+fn dependences(blocks: &[Block]) -> Vec<Vec<u32>> {
+    let n = blocks.len();
+    let exit = n as u32;
+    let parent = post_dominators(blocks);
+    let mut depends_on: Vec<Vec<u32>> = vec![Vec::new(); n];
+    for (a, block) in blocks.iter().enumerate().filter(|(_, block)| block.successors.len() > 1) {
+        for &s in &block.successors {
+            let mut at = s;
+            while at != exit && at != UNKNOWN && at != parent[a] {
+                let list = &mut depends_on[at as usize];
+                if list.last() != Some(&(a as u32)) {
+                    list.push(a as u32);
+                }
+                at = parent[at as usize];
+            }
+        }
+    }
+    depends_on
+}
+
+/// The immediate post-dominator of each block. The number of blocks stands for the end of the function.
+fn post_dominators(blocks: &[Block]) -> Vec<u32> {
+    let n = blocks.len();
+    let exit = n as u32;
+    let mut before: Vec<Vec<u32>> = vec![Vec::new(); n + 1];
+    for (b, block) in (0..).zip(blocks) {
+        for &s in &block.successors {
+            before[s as usize].push(b);
+        }
+        if block.successors.is_empty() {
+            before[n].push(b);
+        }
+    }
+    let mut rank = vec![UNKNOWN; n + 1];
+    let mut order = Vec::with_capacity(n + 1);
+    visit(exit, &before, &mut rank, &mut order);
+    // A loop without an end reaches no exit. It counts as if it could end anywhere.
+    for b in (0..exit).rev() {
+        if rank[b as usize] == UNKNOWN {
+            visit(b, &before, &mut rank, &mut order);
+        }
+    }
+    // The exit gets the highest rank, so that every walk up the tree ends there.
+    order.retain(|b| *b != exit);
+    order.push(exit);
+    for (position, b) in (0..).zip(&order) {
+        rank[*b as usize] = position;
+    }
+    let mut parent = vec![UNKNOWN; n + 1];
+    parent[n] = exit;
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &b in order.iter().rev().skip(1) {
+            let successors = &blocks[b as usize].successors;
+            let known = successors.iter().copied().filter(|s| parent[*s as usize] != UNKNOWN);
+            let new = known.reduce(|x, y| meet(x, y, &parent, &rank)).unwrap_or(exit);
+            changed |= parent[b as usize] != new;
+            parent[b as usize] = new;
+        }
+    }
+    parent
+}
+
+fn meet(mut a: u32, mut b: u32, parent: &[u32], rank: &[u32]) -> u32 {
+    while a != b {
+        while rank[a as usize] < rank[b as usize] {
+            a = parent[a as usize];
+        }
+        while rank[b as usize] < rank[a as usize] {
+            b = parent[b as usize];
+        }
+    }
+    a
+}
+
+/// Appends the blocks that can reach `root`, each after those that it is reached through (a post-order of the reversed
+/// graph).
+fn visit(root: u32, before: &[Vec<u32>], rank: &mut [u32], order: &mut Vec<u32>) {
+    let mut work = vec![(root, 0)];
+    rank[root as usize] = 0;
+    while let Some((b, next)) = work.pop() {
+        match before[b as usize].get(next) {
+            Some(&p) => {
+                work.push((b, next + 1));
+                if rank[p as usize] == UNKNOWN {
+                    rank[p as usize] = 0;
+                    work.push((p, 0));
+                }
+            }
+            None => order.push(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(successors: &[&[u32]]) -> Vec<Block> {
+        successors.iter().map(|s| Block { successors: s.to_vec(), ..Block::default() }).collect()
+    }
+
+    #[test]
+    fn the_arms_of_a_branch_depend_on_it_and_the_join_does_not() {
+        let flow = ControlFlow::new(&graph(&[&[1, 2], &[3], &[3], &[]]));
+        assert_eq!(flow.depends_on, [vec![], vec![0], vec![0], vec![]]);
+        assert_eq!(flow.in_loop, [false; 4]);
+    }
+
+    #[test]
+    fn the_body_of_a_loop_depends_on_its_own_branch() {
+        let flow = ControlFlow::new(&graph(&[&[1], &[1, 2], &[]]));
+        assert_eq!(flow.depends_on, [vec![], vec![1], vec![]]);
+        assert_eq!(flow.in_loop, [false, true, false]);
+    }
+
+    #[test]
+    fn a_loop_without_an_end_is_analysed() {
+        let flow = ControlFlow::new(&graph(&[&[1, 2], &[1], &[]]));
+        assert!(flow.depends_on[1].contains(&0));
+        assert!(flow.in_loop[1]);
+    }
+}

@@ -1,0 +1,647 @@
+//! What the program text says about the values that instructions load and store, before anything runs.
+//!
+//! Two threads that store to one address without order race, unless both store the same value. Whether the values are
+//! the same in one run says little: other inputs may make them differ. So the race checker asks this analysis whether
+//! the values are the same in every run. A value is described by what it varies with ([`Varies`]): the thread, the
+//! block, the iteration of a loop, the contents of memory. The analysis is a forward pass over virtual registers,
+//! repeated until nothing changes. PTX is nearly in SSA form, so a register has one description for all its uses. A
+//! register with several definitions also varies with the branches that choose between them.
+//!
+//! The analysis also marks loads that poll (a loop ends by their value), plain loads that only seed a
+//! compare-and-swap loop, and stores that are made only after the result of an atomic was seen.
+//!
+//! Everything unknown counts as varying with everything. This is the case for results of calls and parameters of
+//! functions that were not inlined.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use super::control::ControlFlow;
+use super::flow::Block;
+use crate::isa::decode::{Constant, Meta, SPECIALS};
+use crate::isa::op::{AtomOp, Base, Flow, Guard, Inst, Op, Order, ShflMode, Slot};
+use crate::isa::types::{Class, Space};
+
+/// A set of things that a value varies with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Varies(u8);
+
+impl Varies {
+    pub const NOTHING: Varies = Varies(0);
+    /// The threads of a block may have different values.
+    pub const THREAD: Varies = Varies(1);
+    pub const BLOCK: Varies = Varies(2);
+    /// One thread may have different values when it executes an instruction several times.
+    pub const TIME: Varies = Varies(4);
+    /// The value was computed from the contents of memory.
+    pub const DATA: Varies = Varies(8);
+    /// The value was computed from the result of an atomic or of another strong read.
+    pub const ATOMIC: Varies = Varies(16);
+    pub const EVERYTHING: Varies = Varies(31);
+
+    pub fn has(self, other: Varies) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    #[must_use]
+    pub fn with(self, other: Varies) -> Varies {
+        Varies(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub fn without(self, other: Varies) -> Varies {
+        Varies(self.0 & !other.0)
+    }
+}
+
+/// What a compare-and-swap loop starts with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seed {
+    #[default]
+    No,
+    Yes,
+    /// The load and the compare-and-swap have one source place: they are in a function without line information, such
+    /// as the atomics of `cuda_bf16.h`.
+    InHeader,
+}
+
+/// Whether a store is made only after the thread has seen the result of an atomic at the same address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterAtomic {
+    No,
+    Yes,
+    /// The thread has seen the result of an atomic or of another strong read, perhaps of another address.
+    #[default]
+    Perhaps,
+}
+
+/// What is known about a load or a store. For a store, about the stored value; for a load, about the loaded value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fact {
+    pub varies: Varies,
+    /// Lanes whose numbers differ only in these bits have the same value.
+    pub same_lanes: u8,
+    /// Two stores with equal identities store the same value, as far as the value does not vary. Zero is unknown.
+    pub identity: u64,
+    /// Whether the store is made only after the thread has seen the result of an atomic at the same address.
+    pub after_atomic: AfterAtomic,
+    /// A loop ends by the value of this load.
+    pub polls: bool,
+    pub seed: Seed,
+}
+
+impl Fact {
+    pub const UNKNOWN: Fact = Fact {
+        varies: Varies::EVERYTHING,
+        same_lanes: 0,
+        identity: 0,
+        after_atomic: AfterAtomic::Perhaps,
+        polls: false,
+        seed: Seed::No,
+    };
+}
+
+const ALL_LANES: u8 = 31;
+
+/// Limits that keep the time for a hostile file small. Beyond them nothing is known.
+const MAX_BLOCKS: usize = 1 << 14;
+const MAX_PASSES: usize = 64;
+/// Maximum number of volatile loads, and of compare-and-swaps, that are followed.
+const MAX_FOLLOWED: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Value {
+    varies: Varies,
+    same_lanes: u8,
+}
+
+impl Value {
+    const UNIFORM: Value = Value { varies: Varies::NOTHING, same_lanes: ALL_LANES };
+    const UNKNOWN: Value = Value { varies: Varies::EVERYTHING, same_lanes: 0 };
+
+    fn join(self, other: Value) -> Value {
+        Value { varies: self.varies.with(other.varies), same_lanes: self.same_lanes & other.same_lanes }
+    }
+
+    fn with(self, varies: Varies) -> Value {
+        Value { varies: self.varies.with(varies), ..self }
+    }
+}
+
+/// A function before its registers have slots.
+pub struct Code<'a> {
+    pub insts: &'a [Inst],
+    pub metas: &'a [Meta],
+    pub blocks: &'a [Block],
+    pub registers: usize,
+    pub params: &'a [Slot],
+    pub constants: &'a [(Class, Constant, u32)],
+    pub is_entry: bool,
+}
+
+/// Returns a fact for every instruction. Only those of loads and stores have a meaning.
+pub fn analyse(code: &Code<'_>) -> Vec<Fact> {
+    let relevant = |inst: &Inst| matches!(inst.op, Op::Load(_) | Op::Store(_));
+    if !code.insts.iter().any(relevant) || code.blocks.len() > MAX_BLOCKS {
+        return vec![Fact::UNKNOWN; code.insts.len()];
+    }
+    let mut analysis = Analysis::new(code);
+    analysis.settle();
+    analysis.find_atomics();
+    let identities = analysis.identities();
+    let mut facts: Vec<Fact> = (0..code.insts.len()).map(|at| analysis.fact(at, &identities)).collect();
+    analysis.mark_polls(&mut facts);
+    analysis.mark_seeds(&mut facts);
+    facts
+}
+
+struct Analysis<'a> {
+    code: &'a Code<'a>,
+    control: ControlFlow,
+    block_of: Vec<u32>,
+    /// Definitions of each register.
+    definitions: Vec<Vec<u32>>,
+    values: Vec<Value>,
+    /// What it varies with whether a block runs.
+    reached: Vec<Varies>,
+    /// A value that varies with an atomic was stored to shared memory.
+    shared_atomic: bool,
+    /// The addresses of the atomics: register and offset.
+    atomics: Vec<(Slot, i32)>,
+}
+
+fn guard(inst: &Inst) -> Option<usize> {
+    (inst.guard != Guard::ALWAYS).then(|| inst.guard.pred())
+}
+
+impl<'a> Analysis<'a> {
+    fn new(code: &'a Code<'a>) -> Self {
+        let mut block_of = vec![0; code.insts.len()];
+        for (b, block) in code.blocks.iter().enumerate() {
+            block_of[block.start as usize..block.end as usize].fill(b as u32);
+        }
+        let mut definitions = vec![Vec::new(); code.registers];
+        for (at, inst) in (0..).zip(code.insts) {
+            for d in inst.results().iter().filter(|d| d.is_frame()) {
+                definitions[d.index()].push(at);
+            }
+        }
+        let mut values = vec![Value::UNIFORM; code.registers];
+        for p in code.params.iter().filter(|p| p.is_frame()) {
+            values[p.index()] = Value::UNKNOWN;
+        }
+        Analysis {
+            code,
+            control: ControlFlow::new(code.blocks),
+            block_of,
+            definitions,
+            values,
+            reached: vec![Varies::NOTHING; code.blocks.len()],
+            shared_atomic: false,
+            atomics: Vec::new(),
+        }
+    }
+
+    fn find_atomics(&mut self) {
+        for inst in self.code.insts {
+            if let Op::Atom { access, .. } = &inst.op {
+                let address = (self.root(inst.sources()[0]), access.offset);
+                if !self.atomics.contains(&address) && self.atomics.len() < MAX_FOLLOWED {
+                    self.atomics.push(address);
+                }
+            }
+        }
+    }
+
+    /// Repeats the pass until nothing changes. Values only ever vary with more.
+    fn settle(&mut self) {
+        let (mut changed, mut passes) = (true, 0);
+        while changed {
+            passes += 1;
+            if passes > MAX_PASSES {
+                self.values.fill(Value::UNKNOWN);
+                self.reached.fill(Varies::EVERYTHING);
+                return;
+            }
+            changed = self.settle_control();
+            for at in 0..self.code.insts.len() {
+                let inst = &self.code.insts[at];
+                if let Op::Store(access) = &inst.op
+                    && matches!(access.space, Space::Shared | Space::Generic)
+                    && !self.shared_atomic
+                    && self.stored(inst).varies.has(Varies::ATOMIC)
+                {
+                    self.shared_atomic = true;
+                    changed = true;
+                }
+                for (n, d) in inst.results().iter().enumerate().filter(|(_, d)| d.is_frame()) {
+                    let new = self.result(at, inst, n).join(self.values[d.index()]);
+                    changed |= new != self.values[d.index()];
+                    self.values[d.index()] = new;
+                }
+            }
+        }
+    }
+
+    fn settle_control(&mut self) -> bool {
+        let mut changed = false;
+        for b in 0..self.reached.len() {
+            let mut new = self.reached[b];
+            for &branch in &self.control.depends_on[b] {
+                new = new.with(self.reached[branch as usize]).with(self.condition(branch));
+            }
+            changed |= new != self.reached[b];
+            self.reached[b] = new;
+        }
+        changed
+    }
+
+    /// What the branch at the end of a block varies with.
+    fn condition(&self, block: u32) -> Varies {
+        let last = &self.code.insts[self.code.blocks[block as usize].end as usize - 1];
+        let mut varies = guard(last).map_or(Varies::NOTHING, |p| self.values[p].varies);
+        if let Op::BranchIndexed { .. } = last.op {
+            varies = varies.with(self.joined(last.sources()).varies);
+        }
+        varies
+    }
+
+    fn source(&self, slot: Slot) -> Value {
+        if slot.is_none() || slot.base() == Base::Const as usize {
+            return Value::UNIFORM;
+        }
+        if slot.is_special() {
+            return special(SPECIALS.get(slot.index()).copied().unwrap_or_default());
+        }
+        self.values[slot.index()]
+    }
+
+    fn joined(&self, slots: &[Slot]) -> Value {
+        slots.iter().fold(Value::UNIFORM, |v, s| v.join(self.source(*s)))
+    }
+
+    fn stored(&self, inst: &Inst) -> Value {
+        self.joined(inst.sources().get(1..).unwrap_or_default())
+    }
+
+    /// The value of a result, including the choice between several definitions of its register.
+    fn result(&self, at: usize, inst: &Inst, number: usize) -> Value {
+        let mut value = self.computed(at, inst, number);
+        let block = self.block_of[at] as usize;
+        if let Some(p) = guard(inst) {
+            value = value.join(Value { same_lanes: 0, ..self.values[p] });
+        }
+        let Some(d) = inst.results().get(number) else { return value };
+        if self.definitions[d.index()].len() > 1 {
+            value = value.with(self.reached[block]);
+            if self.reached[block].has(Varies::THREAD) {
+                value.same_lanes = 0;
+            }
+            if self.control.in_loop[block] {
+                value = value.with(Varies::TIME);
+            }
+        }
+        value
+    }
+
+    fn computed(&self, at: usize, inst: &Inst, number: usize) -> Value {
+        let sources = inst.sources();
+        let everything = self.joined(sources);
+        match &inst.op {
+            // The number of the warp, or of its first thread. Lanes of a warp have different ones only if rows of the
+            // block end inside a warp.
+            Op::Lane { flow: Flow::Shr, imm: 5.., .. } if self.is_thread_number(sources[0]) => {
+                Value { same_lanes: ALL_LANES, ..everything }
+            }
+            Op::Lane { flow: Flow::And, .. }
+                if self.is_thread_number(sources[0])
+                    && self.constant(sources[1]).is_some_and(|mask| mask & 31 == 0) =>
+            {
+                Value { same_lanes: ALL_LANES, ..everything }
+            }
+            Op::Lane { .. } => {
+                Value { same_lanes: everything.same_lanes | self.butterfly(sources), ..everything }
+            }
+            Op::Test { .. }
+            | Op::Set { .. }
+            | Op::Select { .. }
+            | Op::PredLogic { .. }
+            | Op::PredMove { .. }
+            | Op::PredSet { .. }
+            | Op::Convert { .. }
+            | Op::Pack { .. }
+            | Op::Unpack { .. }
+            | Op::Carry { .. }
+            | Op::LoadParam { .. }
+            | Op::LocalAddress { .. }
+            | Op::IsSpace { .. } => everything,
+            Op::Load(access) => self.loaded(access.space, access.order, everything),
+            Op::Shuffle { mode } if number == 0 => match mode {
+                ShflMode::Idx if self.source(sources[1]).same_lanes == ALL_LANES => {
+                    Value { same_lanes: ALL_LANES, ..everything }
+                }
+                ShflMode::Bfly => Value { same_lanes: self.source(sources[0]).same_lanes, ..everything },
+                _ => Value {
+                    same_lanes: self.source(sources[0]).same_lanes & everything.same_lanes,
+                    ..everything
+                },
+            },
+            Op::Vote { .. } | Op::Redux { .. } => {
+                Value { same_lanes: ALL_LANES, ..everything.with(Varies::THREAD) }
+            }
+            Op::Barrier { .. } => {
+                let time = if self.control.in_loop[self.block_of[at] as usize] {
+                    Varies::TIME
+                } else {
+                    Varies::NOTHING
+                };
+                Value {
+                    varies: everything.varies.without(Varies::THREAD).with(Varies::BLOCK).with(time),
+                    same_lanes: ALL_LANES,
+                }
+            }
+            _ => Value::UNKNOWN,
+        }
+    }
+
+    /// A loaded value. Threads that load from the same address, unless memory changes, have the same value. If memory
+    /// changes without order between the loads, the loads themselves race.
+    fn loaded(&self, space: Space, order: Order, address: Value) -> Value {
+        if order != Order::Weak {
+            return Value::UNKNOWN;
+        }
+        let mut value = address.with(Varies::DATA);
+        match space {
+            Space::Param => return address,
+            Space::Local => {
+                return Value { varies: Varies::EVERYTHING.without(Varies::ATOMIC), same_lanes: 0 };
+            }
+            Space::Global => {}
+            Space::Shared | Space::Generic => {
+                value = value.with(Varies::BLOCK);
+                if self.shared_atomic {
+                    value = value.with(Varies::ATOMIC);
+                }
+            }
+        }
+        value
+    }
+
+    /// A step of a butterfly reduction, `op(v, shfl_xor(v, k))`, has the same result in lanes that differ in bit `k`.
+    fn butterfly(&self, sources: &[Slot]) -> u8 {
+        let &[a, b, ..] = sources else { return 0 };
+        self.exchanged(a, b).or_else(|| self.exchanged(b, a)).unwrap_or(0)
+    }
+
+    fn exchanged(&self, own: Slot, other: Slot) -> Option<u8> {
+        let shuffle = &self.code.insts[self.definition(self.root(other))?];
+        let Op::Shuffle { mode: ShflMode::Bfly } = shuffle.op else { return None };
+        let distance = self.constant(shuffle.sources()[1])?;
+        (self.root(shuffle.sources()[0]) == self.root(own)).then_some(distance as u8 & ALL_LANES)
+    }
+
+    fn is_thread_number(&self, slot: Slot) -> bool {
+        let root = self.root(slot);
+        root.is_special() && SPECIALS.get(root.index()) == Some(&"%tid.x")
+    }
+
+    /// The only definition of a register.
+    fn definition(&self, slot: Slot) -> Option<usize> {
+        if !slot.is_frame() {
+            return None;
+        }
+        match self.definitions[slot.index()][..] {
+            [only] => Some(only as usize),
+            _ => None,
+        }
+    }
+
+    /// The register, constant or special register that a register is a copy of.
+    fn root(&self, slot: Slot) -> Slot {
+        let mut at = slot;
+        for _ in 0..8 {
+            let Some(inst) = self.definition(at).map(|d| &self.code.insts[d]) else { break };
+            let copies = matches!(inst.op, Op::Lane { flow: Flow::Copy, .. }) && guard(inst).is_none();
+            match inst.sources() {
+                [from, ..] if copies => at = *from,
+                _ => break,
+            }
+        }
+        at
+    }
+
+    fn constant(&self, slot: Slot) -> Option<u64> {
+        let slot = self.root(slot);
+        if slot.is_none() || slot.base() != Base::Const as usize {
+            return None;
+        }
+        let found = self
+            .code
+            .constants
+            .iter()
+            .find(|(class, _, index)| *index as usize == slot.index() && *class == slot.class());
+        match found {
+            Some((_, Constant::Bits(bits), _)) => Some(*bits),
+            _ => None,
+        }
+    }
+
+    /// Identities of all registers: equal for registers that hold the same expression of constants and parameters.
+    fn identities(&self) -> Vec<u64> {
+        let mut identities: Vec<u64> = (0..self.code.registers).map(|r| digest(&("register", r))).collect();
+        for inst in self.code.insts {
+            for (n, d) in inst.results().iter().enumerate() {
+                if self.definition(*d).is_none() || guard(inst).is_some() {
+                    continue;
+                }
+                let mut hash = DefaultHasher::new();
+                let is_pure = match &inst.op {
+                    Op::Lane { flow: Flow::Copy, .. } if inst.sources().len() == 1 => {
+                        identities[d.index()] = identity(inst.sources()[0], &identities);
+                        continue;
+                    }
+                    Op::Lane { f, imm, .. } => {
+                        (*f as usize, imm).hash(&mut hash);
+                        true
+                    }
+                    Op::LoadParam { ty, vector, offset } => {
+                        (ty.bytes, ty.signed, vector, offset).hash(&mut hash);
+                        true
+                    }
+                    _ => false,
+                };
+                if is_pure {
+                    n.hash(&mut hash);
+                    for s in inst.sources() {
+                        identity(*s, &identities).hash(&mut hash);
+                    }
+                    identities[d.index()] = hash.finish() | 1;
+                }
+            }
+        }
+        identities
+    }
+
+    fn fact(&self, at: usize, identities: &[u64]) -> Fact {
+        let inst = &self.code.insts[at];
+        match &inst.op {
+            Op::Store(access) => {
+                let value = self.stored(inst);
+                let mut when =
+                    self.reached[self.block_of[at] as usize].with(self.joined(inst.sources()).varies);
+                if let Some(p) = guard(inst) {
+                    when = when.with(self.values[p].varies);
+                }
+                let mut hash = DefaultHasher::new();
+                (access.ty.bytes, access.vector).hash(&mut hash);
+                for s in &inst.sources()[1..] {
+                    identity(*s, identities).hash(&mut hash);
+                }
+                Fact {
+                    varies: value.varies,
+                    same_lanes: value.same_lanes,
+                    identity: hash.finish() | 1,
+                    after_atomic: if !self.code.is_entry {
+                        AfterAtomic::Perhaps
+                    } else if !when.has(Varies::ATOMIC) {
+                        AfterAtomic::No
+                    } else if self.atomics.contains(&(self.root(inst.sources()[0]), access.offset)) {
+                        AfterAtomic::Yes
+                    } else {
+                        AfterAtomic::Perhaps
+                    },
+                    ..Fact::UNKNOWN
+                }
+            }
+            Op::Load(access) => {
+                let value = self.loaded(access.space, access.order, self.joined(inst.sources()));
+                Fact { varies: value.varies, same_lanes: value.same_lanes, ..Fact::UNKNOWN }
+            }
+            _ => Fact::UNKNOWN,
+        }
+    }
+
+    /// Marks the volatile loads that a loop waits for, and all loads from the same address (the compiler may have moved
+    /// the first test of the loop in front of it).
+    fn mark_polls(&self, facts: &mut [Fact]) {
+        let volatile = |inst: &Inst| matches!(&inst.op, Op::Load(access) if access.order == Order::Volatile);
+        let loads: Vec<usize> = (0..self.code.insts.len())
+            .filter(|at| volatile(&self.code.insts[*at]))
+            .take(MAX_FOLLOWED)
+            .collect();
+        if loads.is_empty() {
+            return;
+        }
+        let loops = super::flow::loops(self.code.blocks);
+        let address = |at: usize| {
+            let inst = &self.code.insts[at];
+            let Op::Load(access) = &inst.op else { return None };
+            Some((self.root(inst.sources()[0]), access.offset))
+        };
+        let mut polled = Vec::new();
+        for &at in &loads {
+            let here = self.block_of[at];
+            let derived = self.derived(at);
+            let ends = |l: &&Vec<u32>| {
+                l.contains(&here)
+                    && l.iter().any(|b| {
+                        let block = &self.code.blocks[*b as usize];
+                        let leaves = block.successors.iter().any(|s| !l.contains(s));
+                        let last = &self.code.insts[block.end as usize - 1];
+                        leaves && guard(last).is_some_and(|p| derived[p])
+                    })
+            };
+            if loops.iter().any(|l| ends(&l)) {
+                polled.push(address(at));
+            }
+        }
+        for at in loads {
+            facts[at].polls = polled.contains(&address(at));
+        }
+    }
+
+    /// The registers that are computed from the results of an instruction.
+    fn derived(&self, at: usize) -> Vec<bool> {
+        let mut derived = vec![false; self.code.registers];
+        let set = |derived: &mut Vec<bool>, inst: &Inst| {
+            let mut changed = false;
+            for d in inst.results().iter().filter(|d| d.is_frame()) {
+                changed |= !std::mem::replace(&mut derived[d.index()], true);
+            }
+            changed
+        };
+        let mut changed = set(&mut derived, &self.code.insts[at]);
+        while changed {
+            changed = false;
+            for inst in self.code.insts {
+                let uses = |s: &Slot| s.is_frame() && derived[s.index()];
+                if inst.sources().iter().any(uses) || guard(inst).is_some_and(|p| derived[p]) {
+                    changed |= set(&mut derived, inst);
+                }
+            }
+        }
+        derived
+    }
+
+    /// Marks the loads whose value a compare-and-swap at the same address expects to find.
+    fn mark_seeds(&self, facts: &mut [Fact]) {
+        let is_swap = |inst: &Inst| matches!(inst.op, Op::Atom { op: AtomOp::Cas, .. });
+        let swaps = self.code.insts.iter().enumerate().filter(|(_, inst)| is_swap(inst));
+        for (at, inst) in swaps.take(MAX_FOLLOWED) {
+            let Op::Atom { access, .. } = &inst.op else { continue };
+            let (address, expected) = (self.root(inst.sources()[0]), inst.sources()[1]);
+            for load in self.loads_behind(expected) {
+                let from = &self.code.insts[load];
+                let Op::Load(loaded) = &from.op else { continue };
+                if self.root(from.sources()[0]) == address && loaded.offset == access.offset {
+                    let (one, two) = (self.code.metas[load].loc, self.code.metas[at].loc);
+                    facts[load].seed = if one != 0 && one == two { Seed::InHeader } else { Seed::Yes };
+                }
+            }
+        }
+    }
+
+    /// The loads that a register is a copy of, on any path. Conversions and parts of words count as copies.
+    fn loads_behind(&self, slot: Slot) -> Vec<usize> {
+        let (mut open, mut seen, mut loads) = (vec![slot], vec![false; self.code.registers], Vec::new());
+        while let Some(slot) = open.pop() {
+            if !slot.is_frame() || std::mem::replace(&mut seen[slot.index()], true) {
+                continue;
+            }
+            for &at in &self.definitions[slot.index()] {
+                let inst = &self.code.insts[at as usize];
+                match &inst.op {
+                    Op::Load(_) => loads.push(at as usize),
+                    Op::Lane { .. }
+                    | Op::Convert { .. }
+                    | Op::Pack { .. }
+                    | Op::Unpack { .. }
+                    | Op::Select { .. } => open.extend(inst.sources()),
+                    _ => {}
+                }
+            }
+        }
+        loads
+    }
+}
+
+fn digest(of: &impl Hash) -> u64 {
+    let mut hash = DefaultHasher::new();
+    of.hash(&mut hash);
+    hash.finish() | 1
+}
+
+fn identity(slot: Slot, identities: &[u64]) -> u64 {
+    if slot.is_frame() { identities[slot.index()] } else { digest(&("slot", slot)) }
+}
+
+fn special(name: &str) -> Value {
+    let own = |varies| Value { varies, same_lanes: ALL_LANES };
+    match name.split('.').next().unwrap_or_default() {
+        "%ntid" | "%nctaid" | "%nwarpid" | "%nsmid" | "%dynamic_smem_size" | "%total_smem_size"
+        | "%nclusterid" | "%cluster_nctaid" | "%cluster_nctarank" => Value::UNIFORM,
+        "%ctaid" | "%clusterid" | "%cluster_ctaid" | "%cluster_ctarank" | "%smid" => own(Varies::BLOCK),
+        "%warpid" => own(Varies::THREAD.with(Varies::BLOCK)),
+        _ => Value { varies: Varies::THREAD, same_lanes: 0 },
+    }
+}

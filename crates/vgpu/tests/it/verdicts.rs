@@ -1,0 +1,312 @@
+//! How severe a finding is: unordered stores of equal values, volatile accesses, reads that seed a compare-and-swap,
+//! masks and barriers that name exited threads. The verdict must not depend on the number of workers or on the world.
+
+use warpsmith_vgpu::{Device, Kind, Launch, Options, Severity, World, load};
+
+/// A kernel with a pointer to 64 defined words in `%rd1`, the thread in `%r1`, the block in `%r2`, and the address of
+/// the thread's own word of 64 words of input in `%rd3`.
+fn kernel(body: &str) -> String {
+    format!(
+        "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .u64 p1)
+{{
+    .reg .pred %p<9>;
+    .reg .b32 %r<30>;
+    .reg .b64 %rd<9>;
+    .shared .align 16 .b8 s[1024];
+    ld.param.u64 %rd1, [p0];
+    ld.param.u64 %rd2, [p1];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mul.wide.u32 %rd4, %r1, 4;
+    add.u64 %rd3, %rd2, %rd4;
+    {body}
+    ret;
+}}
+"
+    )
+}
+
+/// The most severe finding of each kind, sorted. It must be the same for one and two workers and in several worlds.
+fn verdict(body: &str, blocks: u32, threads: u32) -> Vec<(Kind, Severity)> {
+    let module = load(&kernel(body)).unwrap_or_else(|e| panic!("{e}"));
+    let run = |workers: usize, seed: u64| {
+        let world = if seed == 0 { World::default() } else { World::from_seed(seed) };
+        let mut device = Device::in_world(1 << 20, world);
+        let (words, input) = (device.alloc(256, "words").unwrap(), device.alloc(256, "input").unwrap());
+        // All inputs are equal: data that happen to agree must not hide a race.
+        device.fill(words, 0, 256).unwrap();
+        device.fill(input, 1, 256).unwrap();
+        let args = [words.0.to_le_bytes(), input.0.to_le_bytes()].concat();
+        let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
+        let launch = Launch { module: &module, kernel: "k", grid, block, shared: 0, args: &args };
+        let options = Options { threads: workers, world, budget: 1_000_000, ..Options::default() };
+        let report = device.launch(&launch, &options).expect("starts");
+        let mut found: Vec<(Kind, Severity)> = report.findings.iter().map(|f| (f.kind, f.severity)).collect();
+        found.sort_unstable();
+        found.dedup_by_key(|(kind, _)| *kind);
+        found
+    };
+    let first = run(1, 0);
+    for seed in 0..5 {
+        for workers in [1, 2] {
+            assert_eq!(run(workers, seed), first, "{workers} workers, seed {seed}");
+        }
+    }
+    first
+}
+
+fn race(severity: Severity) -> Vec<(Kind, Severity)> {
+    vec![(Kind::Race, severity)]
+}
+
+// Equal values
+
+#[test]
+fn one_constant_from_many_threads_is_a_note() {
+    assert_eq!(verdict("st.global.u32 [%rd1], 1;", 2, 64), race(Severity::Note));
+}
+
+#[test]
+fn a_parameter_from_many_threads_is_a_note() {
+    assert_eq!(verdict("st.global.u64 [%rd1], %rd2;", 2, 64), race(Severity::Note));
+}
+
+#[test]
+fn the_number_of_the_block_is_the_same_within_a_block_only() {
+    assert_eq!(verdict("st.global.u32 [%rd1], %r2;", 1, 64), race(Severity::Note));
+    assert_eq!(verdict("st.global.u32 [%rd1], %r2;", 2, 64), race(Severity::Error));
+}
+
+#[test]
+fn a_test_of_the_thread_number_is_a_race() {
+    let body = "setp.lt.u32 %p1, %r1, 31; selp.u32 %r3, 1, 0, %p1; st.global.u32 [%rd1], %r3;";
+    assert_eq!(verdict(body, 1, 32), race(Severity::Error));
+}
+
+#[test]
+fn data_that_happen_to_be_equal_are_a_race() {
+    assert_eq!(
+        verdict("ld.global.u32 %r3, [%rd3]; st.global.u32 [%rd1], %r3;", 1, 32),
+        race(Severity::Error)
+    );
+    assert_eq!(verdict("ld.global.u32 %r3, [%rd3]; st.shared.u32 [s], %r3;", 1, 32), race(Severity::Error));
+}
+
+#[test]
+fn a_branch_on_data_that_chooses_the_value_is_a_race() {
+    let body = "
+        ld.global.u32 %r3, [%rd3]; setp.eq.u32 %p1, %r3, 0; mov.u32 %r4, 1; @%p1 bra STORE; mov.u32 %r4, 2;
+        STORE: st.global.u32 [%rd1], %r4;";
+    assert_eq!(verdict(body, 1, 64), race(Severity::Error));
+}
+
+#[test]
+fn data_of_one_address_are_the_same_for_all_threads() {
+    assert_eq!(verdict("ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd1], %r3;", 2, 64), race(Severity::Note));
+}
+
+#[test]
+fn data_of_two_addresses_are_not() {
+    let body = "
+        ld.global.u32 %r3, [%rd2]; ld.global.u32 %r4, [%rd2+4]; setp.lt.u32 %p1, %r1, 32;
+        @%p1 st.global.u32 [%rd1], %r3; @!%p1 st.global.u32 [%rd1], %r4;";
+    assert_eq!(verdict(body, 1, 64), race(Severity::Error));
+}
+
+#[test]
+fn two_different_constants_are_a_race_in_any_order() {
+    let body = "
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra SET; st.global.u32 [%rd1], 0;
+        SET: bar.sync 0; st.global.u32 [%rd1], 1;";
+    assert_eq!(verdict(body, 3, 32), race(Severity::Error));
+}
+
+#[test]
+fn a_constant_in_different_iterations_is_a_note() {
+    // Lane l stores from iteration l on, so the lanes that have stored before are not those that store now.
+    let body = "
+        mov.u32 %r3, 0;
+        LOOP: setp.ne.u32 %p1, %r3, %r1; @%p1 bra NEXT; mov.u32 %r4, 1; st.global.u32 [%rd1], %r4;
+        NEXT: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 32; @%p2 bra LOOP;";
+    assert_eq!(verdict(body, 2, 32), race(Severity::Note));
+}
+
+#[test]
+fn a_loop_counter_is_not_a_constant() {
+    let body = "
+        mov.u32 %r3, 0;
+        LOOP: st.global.u32 [%rd1], %r3; add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 4; @%p2 bra LOOP;";
+    assert_eq!(verdict(body, 1, 64), race(Severity::Error));
+}
+
+#[test]
+fn the_result_of_a_butterfly_is_the_same_in_the_whole_warp() {
+    let step =
+        |distance: u32| format!("shfl.sync.bfly.b32 %r4, %r3, {distance}, 31, -1; add.u32 %r3, %r3, %r4;");
+    let single = |register: u32, from: u32, distance: u32| {
+        format!(
+            "shfl.sync.bfly.b32 %r{0}, %r{from}, {distance}, 31, -1; add.u32 %r{1}, %r{from}, %r{0};",
+            register,
+            register + 1
+        )
+    };
+    let whole: String = [(10, 3, 16), (12, 11, 8), (14, 13, 4), (16, 15, 2), (18, 17, 1)]
+        .map(|(register, from, distance)| single(register, from, distance))
+        .concat();
+    let load = "ld.global.u32 %r3, [%rd3];";
+    assert_eq!(verdict(&format!("{load} {whole} st.global.u32 [%rd1], %r19;"), 1, 32), race(Severity::Note));
+    // Without the last step, neighbours may differ.
+    assert_eq!(verdict(&format!("{load} {whole} st.global.u32 [%rd1], %r17;"), 1, 32), race(Severity::Error));
+    // Different warps have different sums.
+    assert_eq!(verdict(&format!("{load} {whole} st.global.u32 [%rd1], %r19;"), 1, 64), race(Severity::Error));
+    // One register for all steps is beyond the analysis, which then assumes the worst.
+    assert_eq!(
+        verdict(&format!("{load} {} st.global.u32 [%rd1], %r3;", step(16)), 1, 32),
+        race(Severity::Error)
+    );
+}
+
+// Plain stores and atomics
+
+#[test]
+fn a_plain_store_beside_atomics_is_a_race_in_any_order() {
+    let body = "
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra END; atom.global.add.u32 %r3, [%rd1], 1;
+        setp.ne.u32 %p2, %r2, 2; @%p2 bra END; st.global.u32 [%rd1], 0;
+        END:";
+    assert_eq!(verdict(body, 4, 32), race(Severity::Error));
+}
+
+#[test]
+fn the_last_block_may_reset_the_counter() {
+    let body = "
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra END; atom.global.add.u32 %r3, [%rd1], 1;
+        setp.ne.u32 %p2, %r3, 3; @%p2 bra END; st.global.u32 [%rd1], 0;
+        END:";
+    assert_eq!(verdict(body, 4, 32), []);
+}
+
+#[test]
+fn the_read_that_seeds_a_compare_and_swap_is_a_note() {
+    let body = "
+        ld.global.u32 %r3, [%rd1];
+        LOOP: mov.u32 %r4, %r3; add.u32 %r5, %r4, 1; atom.global.cas.b32 %r3, [%rd1], %r4, %r5;
+        setp.ne.u32 %p1, %r3, %r4; @%p1 bra LOOP;";
+    assert_eq!(verdict(body, 2, 64), race(Severity::Note));
+    // A plain read whose value goes elsewhere is a race.
+    let body = format!("{body} ld.global.u32 %r6, [%rd1]; st.global.u32 [%rd3], %r6;");
+    assert_eq!(verdict(&body, 1, 64), race(Severity::Error));
+}
+
+// Volatile
+
+const OWN_WORD: &str = "shl.b32 %r5, %r1, 2; mov.u32 %r6, s; add.u32 %r5, %r5, %r6;";
+
+#[test]
+fn volatile_between_lanes_of_a_warp_is_an_error_without_syncwarp() {
+    let exchange = |between: &str| {
+        format!(
+            "{OWN_WORD} st.volatile.shared.u32 [%r5], %r1; {between} xor.b32 %r7, %r5, 64;
+             ld.volatile.shared.u32 %r8, [%r7]; st.global.u32 [%rd3], %r8;"
+        )
+    };
+    assert_eq!(verdict(&exchange(""), 1, 32), race(Severity::Error));
+    assert_eq!(verdict(&exchange("bar.warp.sync -1;"), 1, 32), []);
+}
+
+#[test]
+fn volatile_between_warps_and_blocks_is_a_warning() {
+    let body = format!(
+        "{OWN_WORD} st.volatile.shared.u32 [%r5], %r1; xor.b32 %r7, %r5, 128;
+         ld.volatile.shared.u32 %r8, [%r7]; st.global.u32 [%rd3], %r8;"
+    );
+    let found = verdict(&body, 1, 64);
+    assert!(found.contains(&(Kind::Race, Severity::Warning)), "{found:?}");
+    let body = "
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mul.wide.u32 %rd5, %r2, 4; add.u64 %rd6, %rd1, %rd5;
+        st.volatile.global.u32 [%rd6], %r2; ld.volatile.global.u32 %r3, [%rd1]; ld.volatile.global.u32 %r4, [%rd1+4];
+        END:";
+    assert_eq!(verdict(body, 2, 32), race(Severity::Warning));
+}
+
+#[test]
+fn a_volatile_flag_that_is_polled_is_a_note() {
+    let body = "
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra END; setp.ne.u32 %p2, %r2, 0; @%p2 bra WAIT;
+        st.global.u32 [%rd1+8], 7; membar.gl; st.volatile.global.u32 [%rd1], 1; bra END;
+        WAIT: ld.volatile.global.u32 %r3, [%rd1]; setp.eq.u32 %p3, %r3, 0; @%p3 bra WAIT;
+        membar.gl; ld.global.u32 %r4, [%rd1+8];
+        END:";
+    assert_eq!(verdict(body, 2, 32), race(Severity::Note));
+}
+
+// Exited threads
+
+#[test]
+fn a_mask_may_name_lanes_that_have_exited() {
+    let body = "
+        setp.ge.u32 %p1, %r1, 20; @%p1 bra END; setp.lt.u32 %p2, %r1, 3; vote.sync.ballot.b32 %r3, %p2, -1;
+        bar.warp.sync -1; st.global.u32 [%rd3], %r3;
+        END:";
+    assert_eq!(verdict(body, 1, 32), []);
+}
+
+#[test]
+fn lanes_that_go_past_a_warp_operation_and_then_work_are_missing() {
+    let body = "
+        mov.u32 %r3, 0; setp.ge.u32 %p1, %r1, 20; @%p1 bra JOIN; vote.sync.ballot.b32 %r3, %p1, -1;
+        JOIN: st.global.u32 [%rd3], %r3;";
+    assert_eq!(verdict(body, 1, 32), [(Kind::WarpMask, Severity::Error)]);
+}
+
+#[test]
+fn a_barrier_does_not_wait_for_exited_threads() {
+    for exited in [16, 32, 40] {
+        for barrier in ["bar.sync 0;", "barrier.sync 0;"] {
+            let body = format!(
+                "setp.lt.u32 %p1, %r1, {exited}; @%p1 bra END; {barrier} st.global.u32 [%rd3], 1; END:"
+            );
+            assert_eq!(verdict(&body, 1, 64), [], "{exited} {barrier}");
+        }
+    }
+    // A barrier with a thread count counts whole warps.
+    let body = "setp.lt.u32 %p1, %r1, 8; @%p1 bra END; bar.sync 1, 64; END:";
+    assert_eq!(verdict(body, 1, 64), []);
+    let body = "setp.lt.u32 %p1, %r1, 32; @%p1 bra END; bar.sync 1, 64; END:";
+    assert_eq!(verdict(body, 1, 64), [(Kind::Deadlock, Severity::Error)]);
+}
+
+#[test]
+fn lanes_that_go_past_a_barrier_and_then_work_diverge() {
+    let body = "
+        setp.lt.u32 %p1, %r1, 8; @%p1 bra JOIN; bar.sync 0;
+        JOIN: st.global.u32 [%rd3], 1;";
+    assert_eq!(verdict(body, 1, 64), [(Kind::BarrierDivergence, Severity::Error)]);
+}
+
+// Matrices
+
+#[test]
+fn ldmatrix_needs_aligned_rows_from_the_lanes_that_give_them() {
+    // Measured on an H200: .x4 faults if lanes 16 to 31 are misaligned, .x2 and .x1 do not.
+    let body = |form: &str, registers: &str, first: u32| {
+        format!(
+            "shl.b32 %r5, %r1, 4; mov.u32 %r6, s; add.u32 %r5, %r5, %r6;
+             st.shared.v4.u32 [%r5], {{%r1, %r1, %r1, %r1}}; st.shared.v4.u32 [%r5+512], {{%r1, %r1, %r1, %r1}};
+             bar.sync 0; setp.ge.u32 %p1, %r1, {first}; @%p1 add.u32 %r5, %r5, 8;
+             ldmatrix.sync.aligned.m8n8.{form}.shared.b16 {{{registers}}}, [%r5];"
+        )
+    };
+    let misaligned = vec![(Kind::Misaligned, Severity::Error)];
+    assert_eq!(verdict(&body("x4", "%r10, %r11, %r12, %r13", 32), 1, 32), []);
+    assert_eq!(verdict(&body("x4", "%r10, %r11, %r12, %r13", 16), 1, 32), misaligned);
+    assert_eq!(verdict(&body("x4", "%r10, %r11, %r12, %r13", 31), 1, 32), misaligned);
+    assert_eq!(verdict(&body("x2", "%r10, %r11", 16), 1, 32), []);
+    assert_eq!(verdict(&body("x2", "%r10, %r11", 15), 1, 32), misaligned);
+    assert_eq!(verdict(&body("x1", "%r10", 8), 1, 32), []);
+    assert_eq!(verdict(&body("x1", "%r10", 7), 1, 32), misaligned);
+}
