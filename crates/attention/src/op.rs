@@ -4,8 +4,8 @@ use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
 use op::Similarity;
 use op::{
-    Addresses, Arrangement, Complaint, Judgement, LaunchParameters, OpInputs, OpJudgement, OpPeers,
-    OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
+    Addresses, Arrangement, Complaint, ExtraTolerance, Judgement, LaunchParameters, OpInputs, OpJudgement,
+    OpPeers, OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
 };
 
 use crate::error_map;
@@ -130,8 +130,17 @@ fn wants_lse(family: &Family) -> bool {
     family.axis("lse").is_some_and(|axis| axis.values.contains(&family::Value::Bool(true)))
 }
 
-fn tolerance(extra: bool, problem: &Problem) -> Tolerance {
-    Tolerance::new(problem.dtype, if extra { Weights::Fp8 } else { Weights::Half })
+/// The names of [`ExtraTolerance`]: FP8 weights, and FP8 weights of a kernel whose sums have only 13 bits.
+const FP8_WEIGHTS: &str = "fp8-weights";
+const FP8_WEIGHTS_AND_SUMS: &str = "fp8-weights-and-sums";
+
+fn tolerance(extra: Option<&ExtraTolerance>, problem: &Problem) -> Tolerance {
+    let new = |weights| Tolerance::new(problem.dtype, weights);
+    match extra.map(|extra| extra.name.as_str()) {
+        Some(FP8_WEIGHTS) => new(Weights::Fp8),
+        Some(FP8_WEIGHTS_AND_SUMS) => new(Weights::Fp8).with_fp8_sums(),
+        _ => new(Weights::Half),
+    }
 }
 
 /// The instructions of a kernel's own body, each with its modifiers. Comments and other kernels are skipped.
@@ -378,7 +387,7 @@ impl OpReference for Attention {
 }
 
 impl OpJudgement for Attention {
-    fn extra_tolerance(&self, family: &Family, problem: &Problem, ptx: &str) -> Option<String> {
+    fn extra_tolerance(&self, family: &Family, problem: &Problem, ptx: &str) -> Option<ExtraTolerance> {
         if problem.dtype != Dtype::E4m3 || Weights::declared_by(family, problem.dtype) != Weights::Fp8 {
             return None;
         }
@@ -387,16 +396,31 @@ impl OpJudgement for Attention {
             instructions(ptx, &family.entry).any(|it| it.starts_with(start) && it.contains(part))
         };
         let rounds = has("cvt.", ".e4m3x2.f32") || has("cvt.", ".e4m3x2.f16x2");
-        let multiplies = has("mma.", ".e4m3.e4m3") || has("wgmma.", ".e4m3.e4m3");
-        let [own, asked] = [false, true].map(|extra| tolerance(extra, problem).l2);
-        (rounds && multiplies).then(|| {
-            format!("the kernel has FP8 weights: relative L2 error {asked:.0e} allowed, not {own:.0e}")
-        })
+        let [by_warp, by_warpgroup] = ["mma.", "wgmma.mma_async"].map(|start| has(start, ".e4m3.e4m3"));
+        if !rounds || !(by_warp || by_warpgroup) {
+            return None;
+        }
+        let [own, asked] =
+            [Weights::Half, Weights::Fp8].map(|weights| Tolerance::new(problem.dtype, weights).l2);
+        let note =
+            format!("the kernel has FP8 weights: relative L2 error {asked:.0e} allowed, not {own:.0e}");
+        // Only a kernel that has no other products can need what the sums of FP8 tensor cores lose.
+        let other_product = |it: &str| {
+            ["mma.", "wmma.mma", "wgmma.mma_async"].iter().any(|start| it.starts_with(start))
+                && !(it.starts_with("wgmma") && it.contains(".f32.e4m3.e4m3"))
+        };
+        if by_warpgroup && !instructions(ptx, &family.entry).any(other_product) {
+            let name = FP8_WEIGHTS_AND_SUMS.to_owned();
+            let note =
+                format!("{note}; its tensor cores add with 13 bits: errors of scores allowed accordingly");
+            return Some(ExtraTolerance { name, note });
+        }
+        Some(ExtraTolerance { name: FP8_WEIGHTS.to_owned(), note })
     }
 
     fn judge(
         &self,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         inputs: &AttentionInputs,
         reference: &AttentionReference,
         outputs: &[Vec<u8>],
@@ -408,7 +432,7 @@ impl OpJudgement for Attention {
 
     fn ignored_input(
         &self,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         which: &str,
         before: (&AttentionReference, &[Vec<u8>]),
         after: (&AttentionReference, &[Vec<u8>]),
@@ -426,7 +450,7 @@ impl OpJudgement for Attention {
     fn picture(
         &self,
         candidate: &Candidate,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         inputs: &AttentionInputs,
         reference: &AttentionReference,
         outputs: &[Vec<u8>],

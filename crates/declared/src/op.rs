@@ -3,9 +3,9 @@
 use family::{Candidate, Family, SettingError, Sizes};
 use gpu::launch::Dtype;
 use op::{
-    Addresses, Arrangement, Class, Complaint, Input, Judgement, LaunchParameters, OpInputs, OpJudgement,
-    OpPeers, OpProblems, OpReference, Output, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText,
-    TensorShape, Work,
+    Addresses, Arrangement, Class, Complaint, ExtraTolerance, Input, Judgement, LaunchParameters, OpInputs,
+    OpJudgement, OpPeers, OpProblems, OpReference, Output, PeerProblem, Peers, Picture, Refusal, Similarity,
+    SuiteText, TensorShape, Work,
 };
 
 use crate::declaration::Kind;
@@ -317,13 +317,18 @@ impl OpReference for DeclaredOp {
 }
 
 impl OpJudgement for DeclaredOp {
-    fn extra_tolerance(&self, _family: &Family, _problem: &DeclaredProblem, _ptx: &str) -> Option<String> {
+    fn extra_tolerance(
+        &self,
+        _family: &Family,
+        _problem: &DeclaredProblem,
+        _ptx: &str,
+    ) -> Option<ExtraTolerance> {
         None
     }
 
     fn judge(
         &self,
-        _extra: bool,
+        _extra: Option<&ExtraTolerance>,
         _inputs: &DeclaredInputs,
         reference: &DeclaredReference,
         outputs: &[Vec<u8>],
@@ -333,7 +338,7 @@ impl OpJudgement for DeclaredOp {
 
     fn ignored_input(
         &self,
-        _extra: bool,
+        _extra: Option<&ExtraTolerance>,
         which: &str,
         before: (&DeclaredReference, &[Vec<u8>]),
         after: (&DeclaredReference, &[Vec<u8>]),
@@ -357,7 +362,7 @@ impl OpJudgement for DeclaredOp {
     fn picture(
         &self,
         _candidate: &Candidate,
-        _extra: bool,
+        _extra: Option<&ExtraTolerance>,
         _inputs: &DeclaredInputs,
         reference: &DeclaredReference,
         outputs: &[Vec<u8>],

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Value;
 use crate::expression::{EvalError, Expression, Scope};
 use crate::layout::{BufferRequest, Layout};
-use crate::manifest::{BufferRule, Constraint, Family, LaunchRule, TensorMapRule, list};
+use crate::manifest::{BufferRule, Constraint, Family, LaunchRule, SWIZZLES, TensorMapRule, list};
 use crate::suggest::nearest;
 
 /// A complete setting of a family. It can only be created if its names and values are valid and its constraints hold.
@@ -285,11 +285,14 @@ impl Family {
             u32::try_from(extent).map_err(|_| SettingError::Overflow { family: self.name.clone() })
         };
         let tensor_box = |rule: &TensorMapRule| {
-            Ok(TensorBox {
-                tensor: rule.tensor.clone(),
-                extents: rule.extents.iter().map(extent).collect::<Result<_, _>>()?,
-                swizzle_bytes: rule.swizzle_bytes,
-            })
+            let swizzle_bytes = extent(&rule.swizzle_bytes)?;
+            if !SWIZZLES.contains(&u64::from(swizzle_bytes)) {
+                let expression = rule.swizzle_bytes.text().to_owned();
+                let reason = format!("a swizzle of {swizzle_bytes} bytes does not exist");
+                return Err(self.failed(EvalError { expression, reason }));
+            }
+            let extents = rule.extents.iter().map(extent).collect::<Result<_, _>>()?;
+            Ok(TensorBox { tensor: rule.tensor.clone(), extents, swizzle_bytes })
         };
         self.tensor_maps.iter().map(tensor_box).collect()
     }

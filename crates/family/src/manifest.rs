@@ -205,8 +205,11 @@ pub(crate) struct TensorMapRule {
     pub tensor: String,
     /// Extents of a box, innermost first.
     pub extents: Vec<Expression>,
-    pub swizzle_bytes: u32,
+    pub swizzle_bytes: Expression,
 }
+
+/// The widths within which a tensor copy can permute chunks, in bytes; 0 means no permutation.
+pub(crate) const SWIZZLES: [u64; 4] = [0, 32, 64, 128];
 
 /// Size in bytes of an element type that manifests may name.
 pub(crate) fn element_bytes(element: &str) -> Option<u64> {
@@ -342,8 +345,15 @@ struct TensorMapTable {
     /// Extents of a box, innermost first; those left out are 1.
     #[serde(rename = "box")]
     extents: Spanned<Vec<Spanned<String>>>,
-    /// 0 (none), 32, 64 or 128 bytes.
-    swizzle: Spanned<u32>,
+    /// 0 (none), 32, 64 or 128 bytes, as a number or an expression.
+    swizzle: Spanned<NumberOrText>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(u64),
+    Text(String),
 }
 
 // ---- From the file to a family ----
@@ -748,11 +758,16 @@ impl Reader<'_> {
         let mut rules = Vec::new();
         for table in tables {
             let field = format!("tensor_maps.{}", table.tensor);
-            let swizzle_bytes = *table.swizzle.get_ref();
-            if ![0, 32, 64, 128].contains(&swizzle_bytes) {
-                let message = format!("{swizzle_bytes} is not one of 0, 32, 64, 128");
-                return Err(self.error(table.swizzle.span(), &format!("{field}.swizzle"), message));
-            }
+            let text = match table.swizzle.get_ref() {
+                NumberOrText::Number(bytes) if !SWIZZLES.contains(bytes) => {
+                    let message = format!("{bytes} is not one of 0, 32, 64, 128");
+                    return Err(self.error(table.swizzle.span(), &format!("{field}.swizzle"), message));
+                }
+                NumberOrText::Number(bytes) => bytes.to_string(),
+                NumberOrText::Text(text) => text.clone(),
+            };
+            let text = Spanned::new(table.swizzle.span(), text);
+            let swizzle_bytes = self.expression(&text, &format!("{field}.swizzle"), names)?;
             let field = format!("{field}.box");
             if !(1..=5).contains(&table.extents.get_ref().len()) {
                 let message = "must have one to five extents".to_owned();

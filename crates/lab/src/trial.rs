@@ -2,7 +2,10 @@
 //! inputs.
 
 use gpu::recent::Recent;
-use op::{Complaint, DrawMode, InputDraw, Judgement, LaunchObservation, Op, Refusal, TrialStep, derive_seed};
+use op::{
+    Complaint, DrawMode, ExtraTolerance, InputDraw, Judgement, LaunchObservation, Op, Refusal, TrialStep,
+    derive_seed,
+};
 use serde::{Deserialize, Serialize};
 
 /// The problem, inputs and steps on which one kernel is judged.
@@ -88,10 +91,11 @@ pub struct JudgedTrial {
 }
 
 /// Compares every launch with the reference for its inputs. `references` holds the inputs of the trial, in the order of
-/// [`TrialStep::inputs`], each with its reference. `extra_tolerance`: the op grants the kernel [`op::OpJudgement::extra_tolerance`].
+/// [`TrialStep::inputs`], each with its reference. `extra_tolerance` is what
+/// the op grants the kernel ([`op::OpJudgement::extra_tolerance`]).
 pub fn judge<O: Op>(
     op: &O,
-    extra_tolerance: bool,
+    extra_tolerance: Option<&ExtraTolerance>,
     steps: &[TrialStep],
     references: &[(&O::Inputs, &O::Reference)],
     launches: &[TrialLaunch],

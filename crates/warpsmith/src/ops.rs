@@ -6,8 +6,8 @@ use attention::{Attention, AttentionInputs, AttentionReference};
 use declared::{DeclaredInputs, DeclaredOp, DeclaredProblem, DeclaredReference};
 use family::{Candidate, Catalog, CatalogError, Family, Sizes};
 use op::{
-    Addresses, Arrangement, Complaint, Judgement, LaunchParameters, OpInputs, OpJudgement, OpPeers,
-    OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,
+    Addresses, Arrangement, Complaint, ExtraTolerance, Judgement, LaunchParameters, OpInputs, OpJudgement,
+    OpPeers, OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,
 };
 
 use crate::cli::Global;
@@ -460,17 +460,23 @@ impl OpReference for AnyOp {
 }
 
 impl OpJudgement for AnyOp {
-    fn extra_tolerance(&self, family: &Family, problem: &Problem, ptx: &str) -> Option<String> {
+    fn extra_tolerance(&self, family: &Family, problem: &Problem, ptx: &str) -> Option<ExtraTolerance> {
         call!(self, problem, |op, problem| op.extra_tolerance(family, problem, ptx))
     }
 
-    fn judge(&self, extra: bool, inputs: &Inputs, reference: &Reference, outputs: &[Vec<u8>]) -> Judgement {
+    fn judge(
+        &self,
+        extra: Option<&ExtraTolerance>,
+        inputs: &Inputs,
+        reference: &Reference,
+        outputs: &[Vec<u8>],
+    ) -> Judgement {
         judge!(self, inputs, reference, |op, inputs, reference| op.judge(extra, inputs, reference, outputs))
     }
 
     fn ignored_input(
         &self,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         which: &str,
         before: (&Reference, &[Vec<u8>]),
         after: (&Reference, &[Vec<u8>]),
@@ -489,7 +495,7 @@ impl OpJudgement for AnyOp {
     fn picture(
         &self,
         candidate: &Candidate,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         inputs: &Inputs,
         reference: &Reference,
         outputs: &[Vec<u8>],

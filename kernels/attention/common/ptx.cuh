@@ -37,10 +37,31 @@ __device__ inline void store16(void* global, const unsigned (&w)[4]) {
                  :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
 
+// Stores 8 bytes at an 8-byte boundary by one instruction.
+__device__ inline void store8(void* global, const unsigned (&w)[2]) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" :: "l"(global), "r"(w[0]), "r"(w[1]) : "memory");
+}
+
 // 16 bytes from an address on a 16-byte boundary in the shared window.
 __device__ inline void load16_shared(unsigned (&w)[4], unsigned shared) {
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(shared) : "memory");
+}
+
+// The same with 4 floats.
+__device__ inline void load16_shared(float (&x)[4], unsigned shared) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(shared) : "memory");
+}
+__device__ inline void store16_shared(unsigned shared, float a, float b, float c, float d) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(shared), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+// 8 bytes at an 8-byte boundary in the shared window.
+__device__ inline void load8_shared(unsigned (&w)[2], unsigned shared) {
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "r"(shared) : "memory");
+}
+__device__ inline void store8_shared(unsigned shared, const unsigned (&w)[2]) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" :: "r"(shared), "r"(w[0]), "r"(w[1]) : "memory");
 }
 
 // Tells the compiler that all lanes of the warp have the same value. Uniform values have their own registers, and an

@@ -1,8 +1,8 @@
 // Tensor copies (TMA) and the barriers that count their bytes. From sm_90 on; one instruction each.
 //
-// A tensor has the dimensions (head_dim, sequence, head, batch), innermost first. A box has rows of 128 bytes. The copy
-// engine permutes the 16-byte chunks of a row: chunk c of row r lies at c XOR r % 8. Elements outside the tensor are
-// loaded as zeros, and the barrier counts their bytes, too.
+// A tensor has the dimensions (head_dim, sequence, head, batch), innermost first. A box has rows of 128 bytes, or of 64.
+// The copy engine permutes the 16-byte chunks of a row: chunk c of row r lies at c XOR r % 8; with rows of 64 bytes, at
+// c XOR r / 2 % 4. Elements outside the tensor are loaded as zeros, and the barrier counts their bytes, too.
 #pragma once
 
 #include "common/ptx.cuh"
@@ -22,6 +22,13 @@ constexpr int SWIZZLE_BYTES = 1024;
 // Where chunk `chunk` (0-7) of row `row` of a box lies, from the start of the box.
 __device__ inline unsigned chunk_offset(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ (row % 8)) * 16); }
 
+// The same for rows of 128, 64 or 32 bytes. Eight rows of the same chunk lie in different banks.
+template <int BYTES>
+__device__ unsigned chunk_offset(int row, int chunk) {
+    static_assert(BYTES == 128 || BYTES == 64 || BYTES == 32, "the widths of the swizzle");
+    return row * BYTES + ((chunk ^ (row / (128 / BYTES) % (BYTES / 16))) * 16);
+}
+
 __device__ inline void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
 }
@@ -33,6 +40,9 @@ __device__ inline void load(unsigned shared, const TensorMap& map, int column, i
                  "[%0], [%1, {%2, %3, %4, %5}], [%6];"
                  :: "r"(shared), "l"(&map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier) : "memory");
 }
+
+// Makes earlier writes of this thread to shared memory visible to tensor cores and copies. A barrier must follow.
+__device__ inline void fence_shared_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Makes fresh barriers visible to the copy engine.
 __device__ inline void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }

@@ -1,9 +1,11 @@
 // Products of a warpgroup (wgmma) with fp32 accumulators, for sm_90a; their descriptors and fences; the division of
 // registers between warpgroups. One instruction each. All 128 threads of a warpgroup call together.
 //
-// d[64 x N] (+)= a[64 x 16] b[16 x N] in fp16 or bf16. Lane l of warp w holds the row 16 w + l / 4 and the row 8 below.
-// d[4 j] and d[4 j + 1] are columns 8 j + 2 (l % 4) and the next of the upper row, d[4 j + 2] and d[4 j + 3] those of
-// the lower. A left factor in registers has the two 8-column blocks of a step one after the other, packed in pairs.
+// d[64 x N] (+)= a[64 x 16] b[16 x N] in fp16 or bf16; in E4M3 the depth is 32. Lane l of warp w holds the row
+// 16 w + l / 4 and the row 8 below. d[4 j] and d[4 j + 1] are columns 8 j + 2 (l % 4) and the next of the upper row,
+// d[4 j + 2] and d[4 j + 3] those of the lower. A left factor in registers has the two 8-column blocks of a step one
+// after the other, packed in pairs. In E4M3 a register has four neighbours along the depth: 4 (l % 4) and the next
+// three of the upper row, the same of the lower row, then 16 further in both rows.
 //
 // A product is asynchronous. Until the wait, nothing may touch its accumulators, its registers or the shared memory
 // that it reads. The compiler serialises products if it cannot prove this; the build then fails.
@@ -12,23 +14,31 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "common/e4m3.cuh"
+
 namespace wgmma {
 
-// ---- descriptors of matrices in shared memory, in boxes of the 128-byte swizzle ----
+// ---- descriptors of matrices in shared memory, in swizzled rows of 128, 64 or 32 bytes ----
 
-// `leading`, `stride`: distances in bytes. The matrix begins on a multiple of 1024, or within the first row of one.
-__device__ inline unsigned long long descriptor(unsigned shared, unsigned leading, unsigned stride) {
+// `leading`, `stride`: distances in bytes. The matrix begins on a multiple of 8 rows, or within the first row of one.
+template <int ROW_BYTES>
+__device__ unsigned long long descriptor(unsigned shared, unsigned leading, unsigned stride) {
+    static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of the swizzle");
+    constexpr unsigned long long SWIZZLE = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
     return static_cast<unsigned long long>((shared & 0x3ffff) >> 4) |
            static_cast<unsigned long long>(leading >> 4) << 16 |
-           static_cast<unsigned long long>(stride >> 4) << 32 | 1ull << 62;
+           static_cast<unsigned long long>(stride >> 4) << 32 | SWIZZLE << 62;
 }
 
-// Rows along the depth of the product, as Q and K lie: the next 16 of the depth are 32 bytes on, up to the row's 128.
-__device__ inline unsigned long long rows_along_depth(unsigned shared) { return descriptor(shared, 16, 1024); }
+// Rows along the depth of the product, as Q and K lie: the next step of the depth is 32 bytes on, up to the row's end.
+template <int ROW_BYTES>
+__device__ unsigned long long rows_along_depth(unsigned shared) {
+    return descriptor<ROW_BYTES>(shared, 16, 8 * ROW_BYTES);
+}
 
 // Rows along N, as V lies: the next 16 of the depth are 2048 bytes on, the next 64 columns in the next box.
 __device__ inline unsigned long long rows_along_columns(unsigned shared, unsigned box_bytes) {
-    return descriptor(shared, box_bytes, 1024);
+    return descriptor<128>(shared, box_bytes, 1024);
 }
 
 // The descriptor of the same matrix this many bytes on.
@@ -78,8 +88,8 @@ __device__ inline void store_matrix_x4(unsigned row, const unsigned (&r)[4]) {
 // ---- products ----
 
 // Products<Element, N>: `from_shared` multiplies two matrices in shared memory, both with rows along the depth;
-// `from_registers` multiplies a left factor in registers by a matrix with rows along N. Where `add` is false the
-// accumulators are overwritten.
+// `from_registers` multiplies a left factor in registers by a matrix with rows along N, in E4M3 along the depth. Where
+// `add` is false the accumulators are overwritten.
 template <typename Element, int N>
 struct Products;
 
@@ -92,13 +102,16 @@ struct Products;
     "%40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_NUMBERS_64 WGMMA_NUMBERS_48 ", " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA_NUMBERS_88 WGMMA_NUMBERS_64 ", " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+#define WGMMA_NUMBERS_80 WGMMA_NUMBERS_64 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define WGMMA_NUMBERS_88 WGMMA_NUMBERS_80 ", " \
     "%80, %81, %82, %83, %84, %85, %86, %87"
-#define WGMMA_NUMBERS_128 WGMMA_NUMBERS_88 ", " \
-    "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, " \
-    "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, " \
-    "%120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_NUMBERS_96 WGMMA_NUMBERS_88 ", " \
+    "%88, %89, %90, %91, %92, %93, %94, %95"
+#define WGMMA_NUMBERS_112 WGMMA_NUMBERS_96 ", " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define WGMMA_NUMBERS_128 WGMMA_NUMBERS_112 ", " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define WGMMA_FLOATS_8(i)                                                                                        \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
@@ -111,44 +124,65 @@ struct Products;
     WGMMA_FLOATS_8(40)
 #define WGMMA_FLOATS_64 WGMMA_FLOATS_48, \
     WGMMA_FLOATS_8(48), WGMMA_FLOATS_8(56)
-#define WGMMA_FLOATS_88 WGMMA_FLOATS_64, \
-    WGMMA_FLOATS_8(64), WGMMA_FLOATS_8(72), WGMMA_FLOATS_8(80)
-#define WGMMA_FLOATS_128 WGMMA_FLOATS_88, \
-    WGMMA_FLOATS_8(88), WGMMA_FLOATS_8(96), WGMMA_FLOATS_8(104), WGMMA_FLOATS_8(112), WGMMA_FLOATS_8(120)
+#define WGMMA_FLOATS_80 WGMMA_FLOATS_64, \
+    WGMMA_FLOATS_8(64), WGMMA_FLOATS_8(72)
+#define WGMMA_FLOATS_88 WGMMA_FLOATS_80, \
+    WGMMA_FLOATS_8(80)
+#define WGMMA_FLOATS_96 WGMMA_FLOATS_88, \
+    WGMMA_FLOATS_8(88)
+#define WGMMA_FLOATS_112 WGMMA_FLOATS_96, \
+    WGMMA_FLOATS_8(96), WGMMA_FLOATS_8(104)
+#define WGMMA_FLOATS_128 WGMMA_FLOATS_112, \
+    WGMMA_FLOATS_8(112), WGMMA_FLOATS_8(120)
 
-// COUNT accumulators; A to F are the numbers of the operands after them.
-#define WGMMA_PRODUCTS(ELEMENT, TYPE, N, COUNT, A, B, C, D, E, F)                                                      \
-    template <>                                                                                                        \
-    struct Products<ELEMENT, N> {                                                                                      \
-        __device__ static __forceinline__ void from_shared(float (&d)[COUNT], unsigned long long a,                    \
-                                                           unsigned long long b, int add) {                            \
-            asm volatile("{ .reg .pred p; setp.ne.b32 p, " C ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32."    \
-                         TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, " A ", " B ", p, 1, 1, 0, 0; }"                  \
-                         : WGMMA_FLOATS_##COUNT : "l"(a), "l"(b), "r"(add) : "memory");                                \
-        }                                                                                                              \
-        __device__ static __forceinline__ void from_registers(float (&d)[COUNT], unsigned a0, unsigned a1,             \
-                                                              unsigned a2, unsigned a3, unsigned long long b,          \
-                                                              int add) {                                               \
-            asm volatile("{ .reg .pred p; setp.ne.b32 p, " F ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32."    \
-                         TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, {" A ", " B ", " C ", " D "}, " E                \
-                         ", p, 1, 1, 1; }"                                                                             \
-                         : WGMMA_FLOATS_##COUNT : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add) : "memory");    \
-        }                                                                                                              \
+// COUNT accumulators; A to F are the numbers of the operands after them. A step of the depth has 32 bytes. 16-bit types
+// tell for each matrix in shared memory whether its rows lie along the depth (0) or not (1).
+#define WGMMA_PRODUCTS(ELEMENT, TYPE, N, DEPTH, SHARED_LAYOUTS, RIGHT_LAYOUT, COUNT, A, B, C, D, E, F)                    \
+    template <>                                                                                                           \
+    struct Products<ELEMENT, N> {                                                                                         \
+        __device__ static __forceinline__ void from_shared(float (&d)[COUNT], unsigned long long a,                       \
+                                                           unsigned long long b, int add) {                               \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " C ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #N "k" #DEPTH   \
+                         ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, " A ", " B ", p, 1, 1" SHARED_LAYOUTS "; }" \
+                         : WGMMA_FLOATS_##COUNT : "l"(a), "l"(b), "r"(add) : "memory");                                   \
+        }                                                                                                                 \
+        __device__ static __forceinline__ void from_registers(float (&d)[COUNT], unsigned a0, unsigned a1,                \
+                                                              unsigned a2, unsigned a3, unsigned long long b,             \
+                                                              int add) {                                                  \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " F ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #N "k" #DEPTH   \
+                         ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, {" A ", " B ", " C ", " D "}, " E           \
+                         ", p, 1, 1" RIGHT_LAYOUT "; }"                                                                   \
+                         : WGMMA_FLOATS_##COUNT : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add) : "memory");       \
+        }                                                                                                                 \
     };
+#define WGMMA_16_BIT(ELEMENT, TYPE, N, COUNT, A, B, C, D, E, F) \
+    WGMMA_PRODUCTS(ELEMENT, TYPE, N, 16, ", 0, 0", ", 1", COUNT, A, B, C, D, E, F)
+#define WGMMA_E4M3(N, COUNT, A, B, C, D, E, F) \
+    WGMMA_PRODUCTS(e4m3::Code, "e4m3", N, 32, "", "", COUNT, A, B, C, D, E, F)
 
-WGMMA_PRODUCTS(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
-WGMMA_PRODUCTS(__half, "f16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
-WGMMA_PRODUCTS(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
-WGMMA_PRODUCTS(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
-WGMMA_PRODUCTS(__half, "f16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
-WGMMA_PRODUCTS(__half, "f16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
-WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
-WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
-WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
-WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
-WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
-WGMMA_PRODUCTS(__nv_bfloat16, "bf16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+WGMMA_16_BIT(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_16_BIT(__half, "f16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+WGMMA_16_BIT(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+WGMMA_16_BIT(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+WGMMA_16_BIT(__half, "f16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
+WGMMA_16_BIT(__half, "f16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+WGMMA_16_BIT(__nv_bfloat16, "bf16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_16_BIT(__nv_bfloat16, "bf16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+WGMMA_16_BIT(__nv_bfloat16, "bf16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+WGMMA_16_BIT(__nv_bfloat16, "bf16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+WGMMA_16_BIT(__nv_bfloat16, "bf16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
+WGMMA_16_BIT(__nv_bfloat16, "bf16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+WGMMA_E4M3(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_E4M3(80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+WGMMA_E4M3(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+WGMMA_E4M3(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+WGMMA_E4M3(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
+WGMMA_E4M3(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
+WGMMA_E4M3(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
+WGMMA_E4M3(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 
+#undef WGMMA_E4M3
+#undef WGMMA_16_BIT
 #undef WGMMA_PRODUCTS
 
 }  // namespace wgmma

@@ -27,8 +27,14 @@ template <>
 struct ElementOf<axis::Dtype::bf16> {
     using Type = __nv_bfloat16;
 };
+template <>
+struct ElementOf<axis::Dtype::e4m3> {
+    using Type = e4m3::Code;
+};
 using Element = ElementOf<axis::dtype>::Type;
+using Output = OutputOf<Element>::Type;
 
+constexpr bool FP8 = axis::dtype == axis::Dtype::e4m3;
 constexpr int HEAD_DIM = axis::head_dim;
 constexpr int CONSUMERS = knob::WARPGROUPS;
 constexpr bool SPLIT = knob::SPLIT_KV;  // the warpgroups have the same rows and split the keys
@@ -37,29 +43,46 @@ constexpr int BLOCK_N = knob::BLOCK_N;
 constexpr int STAGES = knob::STAGES;
 constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int BLOCKS = knob::PERSISTENT;  // 0: one per work tile
-constexpr int THREADS = CONSUMERS * 128 + (SPLIT ? 32 : 128);
+constexpr int THREADS = CONSUMERS * 128 + (SPLIT && !FP8 ? 32 : 128);
 constexpr bool TURNS = knob::TURNS;
 constexpr bool INTEGER_MAXIMUM = knob::MAXIMUM == knob::Maximum::integers;
 
-// A tile is a row of boxes, each of 64 columns.
-constexpr int BOXES = (HEAD_DIM + 63) / 64;
-constexpr unsigned Q_BOX_BYTES = BLOCK_M * tma::ROW_BYTES;
-constexpr unsigned KV_BOX_BYTES = BLOCK_N * tma::ROW_BYTES;
+// A tile is a row of boxes. A row of a box has 128 bytes, or the 64 of a whole head.
+constexpr int ROW_BYTES = FP8 && HEAD_DIM == 64 ? 64 : tma::ROW_BYTES;
+constexpr int BOX_COLUMNS = ROW_BYTES / sizeof(Element);
+constexpr int BOXES = (HEAD_DIM + BOX_COLUMNS - 1) / BOX_COLUMNS;
+constexpr unsigned Q_BOX_BYTES = BLOCK_M * ROW_BYTES;
+constexpr unsigned KV_BOX_BYTES = BLOCK_N * ROW_BYTES;
 constexpr unsigned Q_BYTES = BOXES * Q_BOX_BYTES;
 constexpr unsigned KV_BYTES = BOXES * KV_BOX_BYTES;
-constexpr unsigned WARPGROUP_ROW_BYTES = 64 * tma::ROW_BYTES;  // a warpgroup's rows of a box of Q
+constexpr unsigned WARPGROUP_ROW_BYTES = 64 * ROW_BYTES;  // a warpgroup's rows of a box of Q
 static_assert(HEAD_DIM % 16 == 0 && KV_BOX_BYTES % tma::SWIZZLE_BYTES == 0, "boxes begin where the swizzle does");
+
+// FP8 products read V by columns: `transpose.cuh` makes such tiles from the copied ones.
+constexpr unsigned V_BYTES = FP8 ? HEAD_DIM * BLOCK_N : KV_BYTES;
+constexpr int V_ROW_STAGES = SPLIT ? STAGES : knob::V_ROW_STAGES;  // of copied tiles
+
 constexpr int RINGS = SPLIT ? CONSUMERS : 1;  // of K, and of V
 static_assert(smem::q_tile::bytes == Q_STAGES * Q_BYTES && smem::k_tile::bytes == RINGS * STAGES * KV_BYTES &&
-                  smem::v_tile::bytes == RINGS * STAGES * KV_BYTES,
+                  smem::v_tile::bytes == RINGS * STAGES * V_BYTES &&
+                  smem::v_rows::bytes == (FP8 ? RINGS * V_ROW_STAGES * KV_BYTES : 0),
               "as the manifest lays it out");
 
 // Registers per thread: together at most the 65536 of a multiprocessor.
-constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
-constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 240 : CONSUMERS == 3 ? 160 : 112;
+constexpr int PRODUCER_REGISTERS = FP8 && CONSUMERS == 2 ? 40 : CONSUMERS == 3 || FP8 ? 32 : 24;
+constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (FP8 ? 232 : 240) : CONSUMERS == 3 ? 160 : 112;
 
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
+
+// FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT.
+constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
+
+// FP8: steps after which the output is added to sums in shared memory, or 0. For many columns these are fp16, divided by
+// 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
+constexpr int SUM_STEPS = knob::SUM_STEPS;
+constexpr bool HALF_SUMS = HEAD_DIM > 64;
+constexpr float HALF_SUM_UNIT = 1048576.0f;
 
 // ---- where things are ----
 
@@ -71,11 +94,18 @@ __device__ inline int own_row() { return warp_of_group() * 16 + lane() / 4; }
 __device__ inline unsigned in_shared(unsigned offset) { return ptx::shared_address(shared_memory) + offset; }
 __device__ inline unsigned q_tile(int stage) { return in_shared(smem::q_tile::offset) + stage * Q_BYTES; }
 __device__ inline unsigned k_tile(int stage) { return in_shared(smem::k_tile::offset) + stage * KV_BYTES; }
-__device__ inline unsigned v_tile(int stage) { return in_shared(smem::v_tile::offset) + stage * KV_BYTES; }
+__device__ inline unsigned v_tile(int stage) { return in_shared(smem::v_tile::offset) + stage * V_BYTES; }
+__device__ inline unsigned v_rows(int stage) { return in_shared(smem::v_rows::offset) + stage * KV_BYTES; }
 
 // The warp's own part of the tile.
 __device__ inline unsigned store_tile() {
     return in_shared(smem::store_tile::offset) + threadIdx.x / 32 * 16 * tma::ROW_BYTES;
+}
+
+// A thread's own part of the sums: 4 elements at a time, and then those of the other threads.
+__device__ inline unsigned output_sums(int index) {
+    constexpr unsigned BYTES = HALF_SUMS ? 8 : 16;
+    return in_shared(smem::output_sums::offset) + ((threadIdx.x / 128 * (HEAD_DIM / 8) + index) * 128 + threadIdx.x % 128) * BYTES;
 }
 
 __device__ inline unsigned barrier(int index) { return in_shared(smem::barriers::offset) + index * 8; }
@@ -85,6 +115,10 @@ __device__ inline unsigned k_free(int stage) { return barrier(2 * STAGES + stage
 __device__ inline unsigned v_free(int stage) { return barrier(3 * STAGES + stage); }
 __device__ inline unsigned q_full(int stage) { return barrier(4 * STAGES + stage); }
 __device__ inline unsigned q_free(int stage) { return barrier(4 * STAGES + Q_STAGES + stage); }
+__device__ inline unsigned v_rows_full(int stage) { return barrier(4 * STAGES + 2 * Q_STAGES + stage); }
+__device__ inline unsigned v_rows_free(int stage) {
+    return barrier(4 * STAGES + 2 * Q_STAGES + V_ROW_STAGES + stage);
+}
 
 // With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.
 __device__ inline void jitter(int what) {

@@ -1,4 +1,5 @@
-// A warpgroup's 64 rows during the loop: scores, weights, output, and the softmax so far.
+// A warpgroup's 64 rows during the loop: scores, output, and the softmax so far. `rows_16bit.cuh` and `rows_fp8.cuh` add
+// the weights and the products with V.
 #pragma once
 
 #include "hopper/candidate.cuh"
@@ -13,21 +14,28 @@ __device__ inline unsigned pack(float low, float high, const __nv_bfloat16*) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
     return reinterpret_cast<const unsigned&>(pair);
 }
-// Two neighbours as one register of the element type.
-__device__ inline unsigned pack(float low, float high) { return pack(low, high, static_cast<const Element*>(nullptr)); }
+// Two neighbours as one register of the output's type.
+__device__ inline unsigned pack(float low, float high) { return pack(low, high, static_cast<const Output*>(nullptr)); }
+
+// Where a warp's rows of the output are.
+struct OutputPlace {
+    Output* first;    // of the warp's 16 rows
+    unsigned stride;  // from row to row
+    int rows;         // that exist; may be more than 16 or negative
+};
 
 // Per lane: of each row, 2 columns in every 8. Entry i of an accumulator belongs to the row i / 2 % 2.
-struct Rows {
-    const float scale;                 // raw scores to exponents of 2
+struct ScoreRows {
+    float scale;                       // raw scores to exponents of 2
     float scores[BLOCK_N / 2];         // from `weigh` on, the weights
-    unsigned weights[BLOCK_N / 4];     // packed, the left factor of the next products
     float output[HEAD_DIM / 2];
-    float origin[2];                   // subtracted from the exponents: the maximum so far, or up to SLACK less
+    float origin[2];                   // subtracted from the exponents: the maximum so far, or up to SLACK less, less
+                                       // WEIGHT_SHIFT
     float sum[4];                      // of the weights in the lane's own columns, two per row
     bool moved;                        // an origin of the warp's rows has moved, and
     float correction[2];               // what the output must be multiplied by then
 
-    __device__ __forceinline__ explicit Rows(float scale_) : scale(scale_) {
+    __device__ __forceinline__ explicit ScoreRows(float scale_) : scale(scale_) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] = 0.0f;
 #pragma unroll
@@ -38,24 +46,14 @@ struct Rows {
 
     // Starts into = Q K^T. `into` is usually `scores`.
     __device__ __forceinline__ static void start_scores(float (&into)[BLOCK_N / 2], unsigned queries, unsigned keys) {
-        const unsigned long long a = wgmma::rows_along_depth(queries), b = wgmma::rows_along_depth(keys);
+        constexpr int STEPS = (HEAD_DIM * sizeof(Element) + 31) / 32, STEPS_OF_BOX = ROW_BYTES / 32;
+        const unsigned long long a = wgmma::rows_along_depth<ROW_BYTES>(queries);
+        const unsigned long long b = wgmma::rows_along_depth<ROW_BYTES>(keys);
 #pragma unroll
-        for (int step = 0; step < HEAD_DIM / 16; ++step) {
-            const int box = step / 4, within = step % 4 * 32;
+        for (int step = 0; step < STEPS; ++step) {
+            const int box = step / STEPS_OF_BOX, within = step % STEPS_OF_BOX * 32;
             wgmma::Products<Element, BLOCK_N>::from_shared(into, wgmma::advance(a, box * Q_BOX_BYTES + within),
                                                            wgmma::advance(b, box * KV_BOX_BYTES + within), step > 0);
-        }
-        wgmma::group_end();
-    }
-
-    // Starts output += weights V.
-    __device__ __forceinline__ void start_output(unsigned values) {
-        const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
-#pragma unroll
-        for (int step = 0; step < BLOCK_N / 16; ++step) {
-            const unsigned* a = weights + 4 * step;
-            wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3],
-                                                               wgmma::advance(b, step * 16 * tma::ROW_BYTES), 1);
         }
         wgmma::group_end();
     }
@@ -94,12 +92,17 @@ struct Rows {
         largest[1] = __int_as_float(max(chain[2], chain[3]));
     }
 
+    // Whether a row's maximum has grown so far that its origin must move.
+    __device__ __forceinline__ bool outgrown(int row, float exponent) const {
+        return exponent > origin[row] + (WEIGHT_SHIFT + knob::SLACK);
+    }
+
     // Moves the origins of rows whose maximum has grown by more than SLACK, and the sums with them.
     __device__ __forceinline__ void move_origins(const float (&largest)[2]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const float exponent = group_max<4>(largest[row]) * scale;
-            const float to = exponent > origin[row] + knob::SLACK ? exponent : origin[row];
+            const float to = outgrown(row, exponent) ? exponent - WEIGHT_SHIFT : origin[row];
             correction[row] = ptx::exp2_approx(origin[row] - to);
             origin[row] = to;
         }
@@ -116,7 +119,7 @@ struct Rows {
             if (!__all_sync(0xffffffffu, fminf(largest[0], largest[1]) > 0.0f)) largest_by_floats(largest);
         } else {
             // If origins can move only to positive exponents, only a positive maximum matters.
-            const float least = fminf(origin[0], origin[1]) + knob::SLACK;
+            const float least = fminf(origin[0], origin[1]) + (WEIGHT_SHIFT + knob::SLACK);
             if (INTEGER_MAXIMUM && __all_sync(0xffffffffu, least >= 0.0f)) {
                 largest_by_integers(largest);
             } else {
@@ -124,53 +127,23 @@ struct Rows {
             }
         }
         // Mostly no origin of the warp's rows moves, and no lane needs to know another's maximum.
-        moved = __any_sync(0xffffffffu, largest[0] * scale > origin[0] + knob::SLACK ||
-                                            largest[1] * scale > origin[1] + knob::SLACK);
+        moved = __any_sync(0xffffffffu, outgrown(0, largest[0] * scale) || outgrown(1, largest[1] * scale));
         if (moved) move_origins(largest);
     }
 
+    // Turns score i into a weight and adds it to the sum.
+    __device__ __forceinline__ void weigh(int i) {
+        scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
+        sum[i % 4] += scores[i];
+    }
     // Turns the scores into weights and adds them up.
     __device__ __forceinline__ void weigh() {
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; ++i) {
-            scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
-            sum[i % 4] += scores[i];
-        }
+        for (int i = 0; i < BLOCK_N / 2; ++i) weigh(i);
     }
 
-    // Turns the scores into weights, adds them up, and starts output += weights V, some keys at a time: the tensor cores
-    // multiply while the next keys' weights are computed.
-    __device__ __forceinline__ void weigh_and_start_output(unsigned values) {
-        constexpr int KEYS = BLOCK_N % 32 == 0 ? 32 : 16;
-        const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
-#pragma unroll
-        for (int first = 0; first < BLOCK_N; first += KEYS) {
-#pragma unroll
-            for (int i = first / 2; i < (first + KEYS) / 2; ++i) {
-                scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
-                sum[i % 4] += scores[i];
-            }
-#pragma unroll
-            for (int i = first / 4; i < (first + KEYS) / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
-            wgmma::fence();
-#pragma unroll
-            for (int step = first / 16; step < (first + KEYS) / 16; ++step) {
-                const unsigned* a = weights + 4 * step;
-                wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3],
-                                                                   wgmma::advance(b, step * 16 * tma::ROW_BYTES), 1);
-            }
-        }
-        wgmma::group_end();
-    }
-
-    // Makes the weights a left factor. No product may be reading them.
-    __device__ __forceinline__ void pack_weights() {
-#pragma unroll
-        for (int i = 0; i < BLOCK_N / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
-    }
-
-    // Rescales the output if an origin has moved. No product may be in flight.
-    __device__ __forceinline__ void rescale_output() {
+    // After a step: rescales the output if an origin has moved. No product may be in flight.
+    __device__ __forceinline__ void rescale_output(int) {
         if (!moved) return;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= correction[i / 2 % 2];
@@ -194,17 +167,20 @@ struct Rows {
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] = 0.0f;
     }
 
-    // Divides the output by the sums and writes it, and the statistics, for the rows from `first_row` on that exist.
-    __device__ __forceinline__ void store(const Arguments& args, int batch, int head, int first_row,
-                                          Statistics statistics) {
-        float factor[2];
+    // Writes the statistics of the rows from `first_row` on that exist. Returns what their outputs must be multiplied by.
+    struct Factors {
+        float of_row[2];
+    };
+    __device__ __forceinline__ static Factors finish(const Arguments& args, int batch, int head, int first_row,
+                                                     Statistics statistics, float value_scale) {
+        Factors factor;
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             statistics.sum[row] = group_sum<4>(statistics.sum[row]);
-            factor[row] = normaliser(statistics.sum[row], 1.0f);
+            factor.of_row[row] = normaliser(statistics.sum[row], value_scale);
         }
         store_statistics(args, batch, head, first_row, statistics);
-        store_output(args, batch, head, first_row, factor);
+        return factor;
     }
 
     // Writes the log-sum-exps of the rows, if they are wanted. The sums are those of whole rows.
@@ -217,40 +193,6 @@ struct Rows {
                 args.lse[attention::row_index(args, batch, head, query)] =
                     log_sum_exp(statistics.origin[row], statistics.sum[row]);
         }
-    }
-
-    // Multiplies the output by the rows' factors and writes it.
-    __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
-                                                 const float (&factor)[2]) {
-        // Through shared memory, 64 columns at a time: a lane then has 8 neighbouring columns, 8 lanes a whole line.
-        const unsigned tile = store_tile();
-        const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
-        const int first = first_row + warp_of_group() * 16 + lane() / 8;
-        Element* const out = attention::head_start(static_cast<Element*>(args.o), args.o_strides, batch, head) +
-                             static_cast<unsigned long long>(first) * args.o_strides.sequence + lane() % 8 * 8;
-#pragma unroll
-        for (int column = 0; column < HEAD_DIM; column += 64) {
-            if (column > 0) __syncwarp();  // every lane has read the columns before
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (column + 16 * i >= HEAD_DIM) continue;
-                const float* d = output + (column + 16 * i) / 2;
-                const float upper = factor[0], lower = factor[1];
-                const unsigned words[4] = {pack(d[0] * upper, d[1] * upper), pack(d[2] * lower, d[3] * lower),
-                                           pack(d[4] * upper, d[5] * upper), pack(d[6] * lower, d[7] * lower)};
-                wgmma::store_matrix_x4(own_line + ((2 * i + lane() / 16) ^ (lane() % 8)) * 16, words);
-            }
-            __syncwarp();
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int row = 4 * i + lane() / 8;
-                unsigned words[4];
-                ptx::load16_shared(words, tile + tma::chunk_offset(row, lane() % 8));
-                if (first + 4 * i < args.seq_q && column + lane() % 8 * 8 < HEAD_DIM)
-                    ptx::store16(out + 4ull * i * args.o_strides.sequence + column, words);
-            }
-        }
-        __syncwarp();  // every lane has read, before the next work tile is written
     }
 };
 

@@ -2,7 +2,7 @@
 //
 // A launch of a few microseconds spends most of them waiting: for its instructions and parameters, which no cache has,
 // for the first copies, and for one step after another. So this path has little code. A producer warp copies; with 512
-// keys and two warpgroups of two stages it never waits.
+// keys and two warpgroups of two stages it never waits. In FP8 three more warps transpose the tiles of V.
 //
 //   producer     Q  K0 K1  K2 K3  V0 V1  V2 V3  ...
 //   warpgroup g  of the steps g, g + WARPGROUPS, ...:
@@ -10,26 +10,31 @@
 //                at the end the warpgroups add their O, each for a share of the columns, divide and store
 #pragma once
 
-#include "hopper/rows.cuh"
+#include "hopper/rows_of_dtype.cuh"
 #include "hopper/work.cuh"
 
 namespace hopper {
 
-// A ring of tiles of one warpgroup, K or V.
+// A ring of tiles of one warpgroup: K, V, or in FP8 the rows of V before they are transposed.
 struct Ring {
     const unsigned tiles;     // in shared memory, the first of STAGES
+    const unsigned bytes;     // of a tile
     const unsigned barriers;  // "full" of each stage, then "free" of each
 
-    __device__ __forceinline__ unsigned tile(int stage) const { return tiles + stage * KV_BYTES; }
+    __device__ __forceinline__ unsigned tile(int stage) const { return tiles + stage * bytes; }
     __device__ __forceinline__ unsigned full(int stage) const { return barriers + stage * 8; }
     __device__ __forceinline__ unsigned free(int stage) const { return barriers + (STAGES + stage) * 8; }
 
     __device__ __forceinline__ static Ring keys(int group) {
-        return {k_tile(group * STAGES), barrier(group * 4 * STAGES)};
+        return {k_tile(group * STAGES), KV_BYTES, barrier(group * 4 * STAGES)};
     }
     __device__ __forceinline__ static Ring values(int group) {
-        return {v_tile(group * STAGES), barrier(group * 4 * STAGES + 2 * STAGES)};
+        return {v_tile(group * STAGES), V_BYTES, barrier(group * 4 * STAGES + 2 * STAGES)};
     }
+    __device__ __forceinline__ static Ring value_rows(int group) {
+        return {v_rows(group * STAGES), KV_BYTES, barrier(CONSUMERS * 4 * STAGES + 1 + group * 2 * STAGES)};
+    }
+    __device__ __forceinline__ static Ring copied_values(int group) { return FP8 ? value_rows(group) : values(group); }
     __device__ __forceinline__ void wait(Place at) const { ptx::mbarrier_wait(full(at.stage), at.parity); }
     __device__ __forceinline__ void release(Place at) const {
         if (lane() == 0) ptx::mbarrier_arrive(free(at.stage));
@@ -42,7 +47,8 @@ __device__ inline unsigned queries_full() { return barrier(CONSUMERS * 4 * STAGE
 // Under a causal mask the longest tiles come first. The number of tiles comes from the arguments, because gridDim is in
 // another line of the constant cache.
 __device__ inline WorkTile split_tile(const Arguments& args) {
-    return WorkTile(args, (args.seq_q + BLOCK_M - 1) / BLOCK_M - 1 - blockIdx.x, blockIdx.y, blockIdx.z);
+    const int query_block = (args.seq_q + BLOCK_M - 1) / BLOCK_M - 1 - blockIdx.x;
+    return WorkTile(args, query_block * BLOCK_M, args.seq_q, blockIdx.y, blockIdx.z);
 }
 
 // ---- the producer, one thread ----
@@ -72,7 +78,11 @@ struct SplitProducer {
 #pragma unroll
             for (int stage = 0; stage < STAGES; ++stage) {
                 if (stage > 0) ptx::mbarrier_init(Ring::keys(group).full(stage), 1);
-                ptx::mbarrier_init(Ring::values(group).full(stage), 1);
+                ptx::mbarrier_init(Ring::values(group).full(stage), FP8 ? Transposer::WARPS : 1);
+                if constexpr (FP8) {
+                    ptx::mbarrier_init(Ring::value_rows(group).full(stage), 1);
+                    ptx::mbarrier_init(Ring::value_rows(group).free(stage), Transposer::WARPS);
+                }
                 ptx::mbarrier_init(Ring::keys(group).free(stage), 4);  // one arrival per warp
                 ptx::mbarrier_init(Ring::values(group).free(stage), 4);
             }
@@ -83,15 +93,15 @@ struct SplitProducer {
         tma::arrive_and_expect(queries_full(), Q_BYTES);
 #pragma unroll
         for (int box = 0; box < BOXES; ++box)
-            tma::load(q_tile(0) + box * Q_BOX_BYTES, q_map, box * 64, work.first_query, work.head, work.batch,
+            tma::load(q_tile(0) + box * Q_BOX_BYTES, q_map, box * BOX_COLUMNS, work.first_query, work.head, work.batch,
                       queries_full());
     }
     __device__ __forceinline__ void copy(const Ring& ring, const TensorMap& map, int stage, int step) const {
         tma::arrive_and_expect(ring.full(stage), KV_BYTES);
 #pragma unroll
         for (int box = 0; box < BOXES; ++box)
-            tma::load(ring.tile(stage) + box * KV_BOX_BYTES, map, box * 64, work.first_key(step), kv_head, work.batch,
-                      ring.full(stage));
+            tma::load(ring.tile(stage) + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, work.first_key(step), kv_head,
+                      work.batch, ring.full(stage));
     }
     // The keys of every warpgroup's first step.
     __device__ __forceinline__ void copy_first_keys() const {
@@ -108,7 +118,7 @@ struct SplitProducer {
             copy(Ring::keys(step % CONSUMERS), k_map, step / CONSUMERS, step);
 #pragma unroll 1
         for (int step = 0; step < fitting; ++step)
-            copy(Ring::values(step % CONSUMERS), v_map, step / CONSUMERS, step);
+            copy(Ring::copied_values(step % CONSUMERS), v_map, step / CONSUMERS, step);
     }
     // The tiles that do not fit into the rings at once.
     __device__ __forceinline__ void copy_rest() const {
@@ -119,19 +129,34 @@ struct SplitProducer {
             const unsigned parity = t / STAGES % 2 ^ 1;
             ptx::mbarrier_wait(Ring::keys(group).free(stage), parity);
             copy(Ring::keys(group), k_map, stage, step);
-            ptx::mbarrier_wait(Ring::values(group).free(stage), parity);
-            copy(Ring::values(group), v_map, stage, step);
+            ptx::mbarrier_wait(Ring::copied_values(group).free(stage), parity);
+            copy(Ring::copied_values(group), v_map, stage, step);
         }
     }
 };
 
-// ---- the consumers, a warpgroup each ----
+// ---- FP8: the transposing warps ----
 
-struct OutputPlace {
-    Element* first;   // of the warp's 16 rows
-    unsigned stride;  // from row to row
-    int rows;         // that exist; may be more than 16 or negative
-};
+__device__ inline void transpose_split_values(const Arguments& args, int warp) {
+    const Transposer transposer;
+    const WorkTile work = split_tile(args);
+#pragma unroll 1
+    for (int step = 0; step < work.steps; ++step) {
+        const int group = step % CONSUMERS, t = step / CONSUMERS, stage = t % STAGES;
+        const unsigned parity = t / STAGES % 2;
+        const Ring rows = Ring::value_rows(group), values = Ring::values(group);
+        ptx::mbarrier_wait(rows.full(stage), parity);
+        ptx::mbarrier_wait(values.free(stage), parity ^ 1);
+        jitter(work.first_query + 2 * step);
+        transposer.transpose(rows.tile(stage), values.tile(stage), warp);
+        if (lane() == 0) {
+            ptx::mbarrier_arrive(values.full(stage));
+            ptx::mbarrier_arrive(rows.free(stage));
+        }
+    }
+}
+
+// ---- the consumers, a warpgroup each ----
 
 template <int GROUPS>  // = CONSUMERS = 2; a parameter, so that candidates without SPLIT_KV do not compile it
 struct SplitGroup {
@@ -148,7 +173,7 @@ struct SplitGroup {
     // Where the warp's rows of the output are. It is known before the loop, while the warp waits for the first copies.
     __device__ __forceinline__ OutputPlace output_place() const {
         const int first_row = work.first_query + warp_of_group() * 16;
-        OutputPlace place{attention::head_start(static_cast<Element*>(args.o), args.o_strides, work.batch, work.head) +
+        OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
                               static_cast<unsigned long long>(first_row) * args.o_strides.sequence,
                           args.o_strides.sequence, args.seq_q - first_row};
         asm volatile("" : "+l"(place.first), "+r"(place.stride), "+r"(place.rows));
@@ -178,7 +203,7 @@ struct SplitGroup {
             jitter(work.first_query + step);
             hide(rows, step);
             rows.choose_origins();
-            if (t > 0) rows.rescale_output();
+            if (t > 0) rows.rescale_output(t);
             v.wait(at);
             rows.weigh_and_start_output(v.tile(at.stage));
             if (t == own_steps - 1) break;
@@ -216,33 +241,8 @@ struct SplitGroup {
                (pair * 4 + warp_of_group()) * (LEFT * 32) + lane();
     }
 
-    // Writes COUNT columns of the output from FIRST on, at most 64. They take the way through shared memory, after which
-    // a lane has 8 neighbouring columns, and neighbouring lanes the next.
-    template <int FIRST, int COUNT>
-    __device__ __forceinline__ void store_columns(const Rows& rows, const OutputPlace& place) const {
-        static_assert(FIRST % 16 == 0 && COUNT % 16 == 0 && COUNT <= 64, "whole matrices of 8 columns, in pairs");
-        constexpr int CHUNKS = COUNT / 8;  // of a row
-        const unsigned tile = store_tile();
-        const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
-#pragma unroll
-        for (int i = 0; i < COUNT / 16; ++i) {
-            const float* d = rows.output + FIRST / 2 + 8 * i;
-            const unsigned words[4] = {pack(d[0], d[1]), pack(d[2], d[3]), pack(d[4], d[5]), pack(d[6], d[7])};
-            wgmma::store_matrix_x4(own_line + ((2 * i + lane() / 16) ^ (lane() % 8)) * 16, words);
-        }
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < CHUNKS / 2; ++i) {
-            const int row = (32 * i + lane()) / CHUNKS, chunk = (32 * i + lane()) % CHUNKS;
-            unsigned words[4];
-            ptx::load16_shared(words, tile + tma::chunk_offset(row, chunk));
-            if (row < place.rows)
-                ptx::store16(place.first + static_cast<unsigned long long>(row) * place.stride + FIRST + 8 * chunk, words);
-        }
-    }
-
     template <int GROUP>
-    __device__ __forceinline__ void finish_as(Rows& rows, const OutputPlace& place) const {
+    __device__ __forceinline__ void finish_as(Rows& rows, const OutputPlace& place, float value_scale) const {
         Rows::Statistics own = rows.restart();
 #pragma unroll
         for (int row = 0; row < 2; ++row) own.sum[row] = group_sum<4>(own.sum[row]);
@@ -281,7 +281,7 @@ struct SplitGroup {
                 factor[g][row] = ptx::exp2_approx(origin[g][row] - highest);
                 total = fmaf(factor[g][row], sum[g][row], total);
             }
-            const float normal = total > 0.0f ? ptx::reciprocal_approx(total) : 0.0f;
+            const float normal = total > 0.0f ? ptx::reciprocal_approx(total) * value_scale : 0.0f;
 #pragma unroll
             for (int g = 0; g < GROUPS; ++g) factor[g][row] *= normal;
             all.origin[row] = highest;
@@ -303,12 +303,12 @@ struct SplitGroup {
                 o[3] = fmaf(theirs.w, factor[from][1], o[3]);
             }
         }
-        store_columns<FIRST, COUNT>(rows, place);
+        rows.template store_columns<FIRST, COUNT>(place);
         if (GROUP == 0) Rows::store_statistics(args, work.batch, work.head, work.first_query, all);
     }
-    __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place) const {
-        if (group == 0) finish_as<0>(rows, place);
-        if (group == 1) finish_as<1>(rows, place);
+    __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale) const {
+        if (group == 0) finish_as<0>(rows, place, value_scale);
+        if (group == 1) finish_as<1>(rows, place, value_scale);
     }
 };
 
@@ -322,7 +322,10 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
         tma::prefetch(v_map);
     }
     const int group = ptx::same_in_warp(threadIdx.x / 128);
-    if (group == GROUPS) {
+    if (group == GROUPS && FP8 && warp_of_group() > 0) {
+        __syncthreads();  // every thread sees the barriers
+        transpose_split_values(args, ptx::same_in_warp(warp_of_group() - 1));
+    } else if (group == GROUPS) {
         const SplitProducer producer(args, q_map, k_map, v_map);
         if (lane() == 0) {
             producer.init_first_barriers();
@@ -337,11 +340,12 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
         }
     } else {
         const SplitGroup<GROUPS> consumer(args, group);
-        Rows rows(args.softmax_scale * LOG2_E);
+        const HeadScales scales(args, consumer.work);
+        Rows rows(scales.score);
         __syncthreads();  // every thread sees the barriers
         const OutputPlace output = consumer.output_place();
         consumer.compute(rows);
-        consumer.finish(rows, output);
+        consumer.finish(rows, output, scales.value);
     }
 }
 

@@ -10,10 +10,10 @@
 //               S0 of the next work tile and O += Plast Vlast; meanwhile the weights of S0; O / sum is stored
 //
 // A step's weights are computed while the tensor cores work on the step before, also across the border of two work
-// tiles.
+// tiles. In FP8 the other warps of the producer warpgroup transpose each tile of V between its copy and its use.
 #pragma once
 
-#include "hopper/rows.cuh"
+#include "hopper/rows_of_dtype.cuh"
 #include "hopper/work.cuh"
 
 namespace hopper {
@@ -22,6 +22,10 @@ namespace hopper {
 __device__ inline WorkTile* work_of(int stage) {
     return reinterpret_cast<WorkTile*>(shared_memory + smem::work::offset) + stage;
 }
+// FP8: whether this stage gets no more rows of V, because there are none.
+__device__ inline int* no_more_rows(int stage) {
+    return reinterpret_cast<int*>(shared_memory + smem::no_more_rows::offset) + stage;
+}
 static_assert(SPLIT || smem::work::bytes == Q_STAGES * sizeof(WorkTile), "as the manifest lays it out");
 
 // Every thread sees the barriers when it has met the others.
@@ -29,13 +33,18 @@ __device__ inline void init_barriers() {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             ptx::mbarrier_init(k_full(stage), 1);
-            ptx::mbarrier_init(v_full(stage), 1);
+            ptx::mbarrier_init(v_full(stage), FP8 ? Transposer::WARPS : 1);
             ptx::mbarrier_init(k_free(stage), CONSUMERS * 4);  // one arrival per warp
             ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; stage < Q_STAGES; ++stage) {
             ptx::mbarrier_init(q_full(stage), 1);
             ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
+        }
+        for (int stage = 0; FP8 && stage < V_ROW_STAGES; ++stage) {
+            ptx::mbarrier_init(v_rows_full(stage), 1);
+            ptx::mbarrier_init(v_rows_free(stage), Transposer::WARPS);
+            *no_more_rows(stage) = 0;
         }
         tma::fence_barrier_init();
     }
@@ -56,7 +65,7 @@ struct Producer {
         tma::arrive_and_expect(full, KV_BYTES);
 #pragma unroll
         for (int box = 0; box < BOXES; ++box)
-            tma::load(tile + box * KV_BOX_BYTES, map, box * 64, row, head, batch, full);
+            tma::load(tile + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, row, head, batch, full);
     }
     // Copies the queries of a work tile, and tells the consumers about the tile. A tile without steps ends their work.
     __device__ __forceinline__ void queries(const WorkTile& work) {
@@ -69,47 +78,81 @@ struct Producer {
         tma::arrive_and_expect(q_full(q.stage), Q_BYTES);
 #pragma unroll
         for (int box = 0; box < BOXES; ++box) {
-            tma::load(q_tile(q.stage) + box * Q_BOX_BYTES, q_map, box * 64, work.first_query, work.head, work.batch,
+            tma::load(q_tile(q.stage) + box * Q_BOX_BYTES, q_map, box * BOX_COLUMNS, work.first_query, work.head, work.batch,
                       q_full(q.stage));
         }
         q.advance<Q_STAGES>();
     }
     __device__ __forceinline__ void keys(const WorkTile& work, int step) {
-        jitter(work.first_query + step);
+        if constexpr (!FP8) jitter(work.first_query + step);
         ptx::mbarrier_wait(k_free(k.stage), k.parity ^ 1);
         copy_tile(k_tile(k.stage), k_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
                   k_full(k.stage));
         k.advance<STAGES>();
     }
     __device__ __forceinline__ void values(const WorkTile& work, int step) {
-        ptx::mbarrier_wait(v_free(v.stage), v.parity ^ 1);
-        copy_tile(v_tile(v.stage), v_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
-                  v_full(v.stage));
-        v.advance<STAGES>();
+        const unsigned free = FP8 ? v_rows_free(v.stage) : v_free(v.stage);
+        const unsigned full = FP8 ? v_rows_full(v.stage) : v_full(v.stage);
+        ptx::mbarrier_wait(free, v.parity ^ 1);
+        copy_tile(FP8 ? v_rows(v.stage) : v_tile(v.stage), v_map, work.first_key(step),
+                  attention::kv_head_of(args, work.head), work.batch, full);
+        v.advance<FP8 ? V_ROW_STAGES : STAGES>();
     }
 
-    // Values come one step after their keys, as they are used.
+    // FP8: ends the work of the transposing warps.
+    __device__ __forceinline__ void end_values() {
+        ptx::mbarrier_wait(v_rows_free(v.stage), v.parity ^ 1);
+        *no_more_rows(v.stage) = 1;
+        ptx::mbarrier_arrive(v_rows_full(v.stage));
+    }
+
+    // Values come one step after their keys, as they are used. FP8: together with them, because they are transposed first.
     __device__ __forceinline__ void run() {
         Schedule schedule(args);
         WorkTile work = schedule.next();
         queries(work);
         keys(work, 0);
+        if (FP8) values(work, 0);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
                 keys(work, step);
-                values(work, step - 1);
+                values(work, FP8 ? step : step - 1);
             }
             const WorkTile next = schedule.next();
             if (Q_STAGES > 1) queries(next);
             if (next.steps > 0) keys(next, 0);
-            values(work, work.steps - 1);
+            if (!FP8) values(work, work.steps - 1);
+            if (FP8 && next.steps > 0) values(next, 0);
             // One tile of queries is free only after the last scores of the work tile.
             if (Q_STAGES == 1) queries(next);
-            if (next.steps == 0) return;
+            if (next.steps == 0) break;
             work = next;
         }
+        if (FP8) end_values();
     }
 };
+
+// ---- FP8: the transposing warps ----
+
+// Without a schedule of their own, for which they have too few registers.
+__device__ inline void transpose_values(int warp) {
+    const Transposer transposer;
+    Place from, to;
+    while (true) {
+        ptx::mbarrier_wait(v_rows_full(from.stage), from.parity);
+        // Only lane 0 reads, because lane 0 releases the rows later.
+        if (ptx::same_in_warp(lane() == 0 ? *no_more_rows(from.stage) : 0)) return;
+        ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);
+        jitter(to.stage);
+        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);
+        if (lane() == 0) {
+            ptx::mbarrier_arrive(v_full(to.stage));
+            ptx::mbarrier_arrive(v_rows_free(from.stage));
+        }
+        from.advance<V_ROW_STAGES>();
+        to.advance<STAGES>();
+    }
+}
 
 // ---- the consumers, a warpgroup each ----
 
@@ -132,6 +175,7 @@ struct Consumer {
     const int group;
     WorkTile work;
     Rows rows;
+    float value_scale;  // of the head whose output `rows` has
     Place q, k, v;
 
     __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
@@ -143,7 +187,7 @@ struct Consumer {
     // Whether the warpgroup has no rows in the work tile. The vote tells the compiler that all lanes agree. Without it,
     // addresses of tiles are not uniform, and every product moves its descriptors to uniform registers.
     __device__ __forceinline__ bool is_idle() const {
-        return __all_sync(0xffffffffu, first_row(work, group) >= args.seq_q);
+        return __all_sync(0xffffffffu, first_row(work, group) >= min(work.end_query, args.seq_q));
     }
     // Steps whose keys no row of this warpgroup sees; the last step is never one of them.
     __device__ __forceinline__ int skipped() const {
@@ -199,6 +243,13 @@ struct Consumer {
         v.advance<STAGES>();
     }
 
+    // Writes the rows of a finished work tile.
+    __device__ __forceinline__ void store(const WorkTile& of, const Rows::Statistics& statistics, float value_scale) {
+        const int first = first_row(of, group);
+        const Rows::Factors factors = Rows::finish(args, of.batch, of.head, first, statistics, value_scale);
+        rows.store_output(args, of.batch, of.head, first, factors);
+    }
+
     // The first scores and weights after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         skip_keys(step);
@@ -208,8 +259,12 @@ struct Consumer {
         wgmma::groups_wait<0>();
         scores_done(step);
         hide(step);
+        const HeadScales scales(args, work);
+        rows.scale = scales.score;
+        value_scale = scales.value;
         rows.choose_origins();
         rows.weigh();
+        rows.round_weights();
         rows.pack_weights();
         skip_values(step);
     }
@@ -226,15 +281,17 @@ struct Consumer {
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
+        rows.round_weights();
         jitter(work.first_query - step);
         output_done();
         rows.pack_weights();
-        rows.rescale_output();
+        rows.rescale_output(step);
     }
 
     // The last product of `before` and the first step, `step`, of `work`.
     template <bool MASKED>
     __device__ __forceinline__ void next_tile(const WorkTile& before, int step) {
+        const HeadScales scales(args, work);
         skip_keys(step);
         take_turn(group);
         start_scores();
@@ -244,13 +301,16 @@ struct Consumer {
         wgmma::groups_wait<1>();
         scores_done(step);
         const Rows::Statistics statistics = rows.restart();
+        rows.scale = scales.score;
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
+        rows.round_weights();
         jitter(work.first_query - step);
         output_done();
         skip_values(step);
-        rows.store(args, before.batch, before.head, first_row(before, group), statistics);
+        store(before, statistics, value_scale);
+        value_scale = scales.value;
         rows.clear_output();
         rows.pack_weights();
     }
@@ -265,6 +325,7 @@ struct Consumer {
         work.batch = ptx::same_in_warp(here.batch);
         work.head = ptx::same_in_warp(here.head);
         work.first_query = ptx::same_in_warp(here.first_query);
+        work.end_query = ptx::same_in_warp(here.end_query);
         work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
         work.masked = ptx::same_in_warp(here.masked);
         work.steps = ptx::same_in_warp(here.steps);
@@ -308,7 +369,7 @@ struct Consumer {
         }
         start_output();
         output_done();
-        rows.store(args, before.batch, before.head, first_row(before, group), rows.restart());
+        store(before, rows.restart(), value_scale);
         rows.clear_output();
         return more;
     }
@@ -339,6 +400,8 @@ __device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q
     if (group == CONSUMERS) {
         wgmma::lower_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == CONSUMERS * 128) Producer{args, q_map, k_map, v_map}.run();
+        if (FP8 && warp_of_group() >= 4 - Transposer::WARPS)
+            transpose_values(ptx::same_in_warp(warp_of_group() - (4 - Transposer::WARPS)));
     } else {
         wgmma::raise_registers<CONSUMER_REGISTERS>();
         Consumer(args, group).run();

@@ -5,22 +5,23 @@
 
 namespace hopper {
 
-// BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the first.
-// There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
-struct WorkTile {
+// Up to BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the
+// first. There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
+struct alignas(16) WorkTile {
     int batch;
     int head;
     int first_query;
+    int end_query;               // warpgroups whose rows begin here or later have none
     int first_key_of_last_step;  // 0, or beyond the last key
     int steps;                   // 0: no work tile is left
     int masked;                  // of them, the first: some row does not see every key
 
     __device__ __forceinline__ WorkTile()
-        : batch(0), head(0), first_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
+        : batch(0), head(0), first_query(0), end_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
     __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_of_batch)
-        : WorkTile(args, query_block, head_of_batch % args.heads, head_of_batch / args.heads) {}
-    __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_, int batch_)
-        : batch(batch_), head(head_), first_query(query_block * BLOCK_M) {
+        : WorkTile(args, query_block * BLOCK_M, args.seq_q, head_of_batch % args.heads, head_of_batch / args.heads) {}
+    __device__ __forceinline__ WorkTile(const Arguments& args, int first_query_, int end_query_, int head_, int batch_)
+        : batch(batch_), head(head_), first_query(first_query_), end_query(end_query_) {
         const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
         const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
         const int seen_by_any = max(attention::visible_keys(args, last_query), 0);
@@ -33,7 +34,25 @@ struct WorkTile {
     }
 };
 
-// The work tiles of one block. Without a mask all are equally long, and those of a head are neighbours.
+// What products of a head's elements must be multiplied by.
+struct HeadScales {
+    float score;  // products of queries and keys to exponents of 2
+    float value;  // values
+
+    __device__ __forceinline__ HeadScales(const Arguments& args, const WorkTile& work)
+        : score(args.softmax_scale * LOG2_E), value(1.0f) {
+        if constexpr (FP8) {
+            const int kv_head = attention::kv_head_of(args, work.head);
+            score *= attention::head_scale(args.q_scale, args.heads, work.batch, work.head) *
+                     attention::head_scale(args.k_scale, args.kv_heads, work.batch, kv_head);
+            value = attention::head_scale(args.v_scale, args.kv_heads, work.batch, kv_head);
+        }
+    }
+};
+
+// The work tiles of one block. Without a mask all are equally long, and those of a head are neighbours. With EVEN_ROWS the
+// blocks do not take whole tiles in turns. They share the rows evenly, in units of 64: a block takes the next ones, at
+// most one for each warpgroup at a time and of one head. This needs more tiles, but no block waits for others at the end.
 //
 // Under a causal mask the longest tiles come first. They are taken from a group of heads, so that the blocks read the
 // keys and values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block
@@ -54,7 +73,8 @@ struct Schedule {
         if constexpr (BLOCKS == 0) {
             return round++ == 0 ? only() : WorkTile();
         } else {
-            return args.mask == attention::Mask::none ? next_equal() : next_longest();
+            if (args.mask != attention::Mask::none) return next_longest();
+            return knob::EVEN_ROWS && query_blocks * heads > BLOCKS ? next_rows() : next_equal();
         }
     }
 
@@ -63,7 +83,7 @@ private:
         if (args.mask == attention::Mask::none)
             return WorkTile(args, block % query_blocks, block / query_blocks);
         // Keys and values of a group fit the L2 cache beside everything else.
-        const long long bytes_per_head = 4ll * max(args.seq_k, 1) * HEAD_DIM;
+        const long long bytes_per_head = 2ll * sizeof(Element) * max(args.seq_k, 1) * HEAD_DIM;
         const int group_heads = max(1, min(heads, static_cast<int>((32ll << 20) / bytes_per_head)));
         return longest_first(group_heads, block / (group_heads * query_blocks),
                              block % (group_heads * query_blocks));
@@ -71,6 +91,19 @@ private:
     __device__ __forceinline__ WorkTile next_equal() {
         const int at = round++ * BLOCKS + block;
         return at < query_blocks * heads ? WorkTile(args, at % query_blocks, at / query_blocks) : WorkTile();
+    }
+    // A block's first unit of 64 rows.
+    __device__ __forceinline__ int share(int of_block, int units) const {
+        return static_cast<long long>(units) * heads * of_block / BLOCKS;
+    }
+    // `round` is the number of units that the block has taken.
+    __device__ __forceinline__ WorkTile next_rows() {
+        const int units = (args.seq_q + 63) / 64;
+        const int at = share(block, units) + round, head = at / units, unit = at % units;
+        const int count = min(min(BLOCK_M / 64, share(block + 1, units) - at), units - unit);
+        if (count <= 0) return WorkTile();
+        round += count;
+        return WorkTile(args, unit * 64, (unit + count) * 64, head % args.heads, head / args.heads);
     }
     __device__ __forceinline__ WorkTile next_longest() {
         constexpr int MOST_HEADS = 34;  // read at a time

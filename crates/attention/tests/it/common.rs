@@ -67,7 +67,9 @@ pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run:
     let report = run.report.as_ref().expect("the virtual GPU reports");
     let serious = report.findings.iter().filter(|finding| finding.severity != vgpu::Severity::Note);
     let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
-    let tolerance = Tolerance::new(problem.dtype, Weights::declared_by(kernel.family, problem.dtype));
+    let weights = Weights::declared_by(kernel.family, problem.dtype);
+    let mut tolerance = Tolerance::new(problem.dtype, weights);
+    tolerance.fp8_sums = weights == Weights::Fp8 && kernel.family.name == "hopper";
     let comparison = metrics::compare(&reference, &run.output, run.lse.as_deref(), tolerance);
     let tile = kernel.candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());
     let map = error_map::draw(&reference, &run.output, tolerance, tile);

@@ -91,7 +91,103 @@ const HOPPER: Fault = Fault {
 const HOPPER_SPLIT: Fault =
     Fault { file: "hopper/split.cuh", preset: "split", problem: "b1h1sq40sk1200d64-fp16", ..HOPPER };
 
+const HOPPER_FP8: Fault = Fault {
+    preset: "fp8-d256",
+    problem: "b1h1sq40sk500d128-e4m3",
+    knobs: &[("BLOCK_N", "128"), ("V_ROW_STAGES", "1")],
+    ..HOPPER
+};
+const HOPPER_FP8_SPLIT: Fault = Fault {
+    file: "hopper/split.cuh",
+    preset: "fp8-split",
+    problem: "b1h1sq40sk1200d64-e4m3",
+    knobs: &[],
+    ..HOPPER_FP8
+};
+
 const FAULTS: &[Fault] = &[
+    Fault {
+        name: "hopper, FP8: the tensor cores read a transposed tile whose writes are not fenced",
+        file: "hopper/transpose.cuh",
+        right: "        tma::fence_shared_writes();\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::ProxyFence]),
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: even and odd columns are exchanged",
+        file: "hopper/transpose.cuh",
+        right: "__byte_perm(r[2], r[3], 0x6420),\n                                   __byte_perm(r[0], r[1], 0x7531)",
+        wrong: "__byte_perm(r[0], r[1], 0x7531),\n                                   __byte_perm(r[2], r[3], 0x6420)",
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: the weights have another order of keys than the values",
+        file: "hopper/rows_fp8.cuh",
+        right: "return e4m3::encode4(p[0], p[1], p[4], p[5]);",
+        wrong: "return e4m3::encode4(p[0], p[4], p[1], p[5]);",
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: rows of V are overwritten while they are transposed",
+        right: "        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n            ptx::mbarrier_arrive(v_full(to.stage));\n            ptx::mbarrier_arrive(v_rows_free(from.stage));\n        }",
+        wrong: "        if (lane() == 0) ptx::mbarrier_arrive(v_rows_free(from.stage));\n        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) ptx::mbarrier_arrive(v_full(to.stage));",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: a transposed tile is announced before it is written",
+        right: "        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n            ptx::mbarrier_arrive(v_full(to.stage));\n",
+        wrong: "        if (lane() == 0) ptx::mbarrier_arrive(v_full(to.stage));\n        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n",
+        detected: Detected::Found(&[Kind::Race, Kind::Uninitialised, Kind::ProxyFence]),
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: a transposed tile is overwritten while the tensor cores read it",
+        right: "        ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: the transposing warps never end",
+        right: "        if (FP8) end_values();\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Deadlock]),
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: the scale of the values is ignored",
+        file: "hopper/work.cuh",
+        right: "value = attention::head_scale(args.v_scale, args.kv_heads, work.batch, kv_head);",
+        wrong: "",
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: a work tile has the scales of the one before",
+        right: "        rows.scale = scales.score;\n        if constexpr",
+        wrong: "        if constexpr",
+        knobs: &[("PERSISTENT", "2")],
+        problem: "b1h6s130d64-e4m3",
+        class: "outliers",
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8, split keys: rows of V are overwritten before they are transposed",
+        right: "            ptx::mbarrier_wait(Ring::copied_values(group).free(stage), parity);\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER_FP8_SPLIT
+    },
+    Fault {
+        name: "hopper, even rows: a work tile goes on in the next head",
+        file: "hopper/work.cuh",
+        right: "const int count = min(min(BLOCK_M / 64, share(block + 1, units) - at), units - unit);",
+        wrong: "const int count = min(BLOCK_M / 64, share(block + 1, units) - at);",
+        knobs: &[("PERSISTENT", "2"), ("EVEN_ROWS", "true")],
+        problem: "b1h3s170d64-fp16",
+        ..HOPPER
+    },
     Fault {
         name: "hopper, split keys: a tile of V is released while the tensor cores read it",
         right: "            wgmma::groups_wait<0>();
@@ -128,7 +224,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, split keys: a tile is copied before the one before it is free",
-        right: "            ptx::mbarrier_wait(Ring::values(group).free(stage), parity);\n",
+        right: "            ptx::mbarrier_wait(Ring::copied_values(group).free(stage), parity);\n",
         wrong: "",
         detected: Detected::Found(&[Kind::Race]),
         ..HOPPER_SPLIT
@@ -171,7 +267,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the output is read from shared memory before all lanes have written it",
-        file: "hopper/rows.cuh",
+        file: "hopper/rows_16bit.cuh",
         right: "            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < 4; ++i) {\n                const int row",
         wrong: "#pragma unroll\n            for (int i = 0; i < 4; ++i) {\n                const int row",
         detected: Detected::Found(&[Kind::Race]),

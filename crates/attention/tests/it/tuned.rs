@@ -282,6 +282,8 @@ fn the_choice_on_an_h200_is_the_faster_family() {
         ("wide", "hopper"),
         ("long", "hopper"),
         ("fa_d128_s4096", "hopper"),
+        ("mission-e4m3", "hopper"),
+        ("fa_d256_s1024_causal-e4m3", "hopper"),
     ] {
         let (family, _) = tuned::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
         assert_eq!(family.name, expected, "{name}");

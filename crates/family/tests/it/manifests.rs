@@ -156,6 +156,23 @@ fn tensor_maps_have_boxes_that_depend_on_knobs() {
 }
 
 #[test]
+fn a_swizzle_may_be_an_expression_of_knobs() {
+    let swizzle = |expression: &str| {
+        let map = TENSOR_MAP.replace("swizzle = 128", &format!("swizzle = \"{expression}\""));
+        let (_folder, catalog) = catalog(&(MANIFEST.to_owned() + &map));
+        let family = catalog.family("scale").unwrap();
+        ["small", "large"].map(|preset| {
+            let candidate = family.candidate(Some(preset), &[], &[]).unwrap();
+            let boxes = family.tensor_boxes(&candidate);
+            boxes.map(|boxes| boxes[0].swizzle_bytes).map_err(|error| error.to_string())
+        })
+    };
+    assert_eq!(swizzle("BLOCK > 64 ? 128 : 64"), [Ok(64), Ok(128)]);
+    let [_, refused] = swizzle("BLOCK");
+    assert!(refused.unwrap_err().contains("a swizzle of 256 bytes does not exist"));
+}
+
+#[test]
 fn an_invalid_tensor_map_is_refused() {
     let error = |from: &str, to: &str| {
         let error = error_of(|manifest| manifest.to_owned() + &TENSOR_MAP.replace(from, to));

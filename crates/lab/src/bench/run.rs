@@ -10,7 +10,7 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
-use op::{Judgement, Op, TrialStep, tuned};
+use op::{ExtraTolerance, Judgement, Op, TrialStep, tuned};
 
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
@@ -95,8 +95,8 @@ pub(super) struct Participant {
     pub(super) key: StageKey,
     /// The build request for a kernel's worker. A peer has nothing to build.
     build: Option<WorkerRequest>,
-    /// Whether the op grants its kernel the extra tolerance. Known after the build.
-    pub(super) extra_tolerance: bool,
+    /// What the op grants its kernel. Known after the build.
+    pub(super) extra_tolerance: Option<ExtraTolerance>,
 }
 
 /// A problem with its draws, references and files, which all participants share.
@@ -335,7 +335,7 @@ impl<O: Op> Bench<'_, O> {
             match self.identity(workers, problem) {
                 Ok((identity, build)) => {
                     let key = StageKey::new(Stage::Bench, name, &subject.name, identity);
-                    participants.push(Participant { index, key, build, extra_tolerance: false });
+                    participants.push(Participant { index, key, build, extra_tolerance: None });
                 }
                 Err((failure, reason)) => {
                     let key = StageKey::new(Stage::Bench, name, &subject.name, "");
@@ -399,8 +399,8 @@ impl<O: Op> Bench<'_, O> {
             };
             let outcome = match workers.answer(self.factory, 0, request).and_then(built) {
                 Ok(first) => {
-                    participant.extra_tolerance = first.extra_tolerance.is_some();
-                    for note in first.notes.iter().chain(&first.extra_tolerance) {
+                    participant.extra_tolerance.clone_from(&first.extra_tolerance);
+                    for note in first.notes.iter().chain(first.extra_tolerance.iter().map(|it| &it.note)) {
                         let text = format!("{}: {note}", participant.key.of.subject);
                         if !self.run.state().notes.contains(&text) {
                             self.run.record(&Event::Note { text })?;
@@ -446,13 +446,13 @@ impl<O: Op> Bench<'_, O> {
             checks: if self.runs_checkers(workers.subject) { vgpu::Checks::All } else { vgpu::Checks::None },
         };
         let mut judged = || -> Result<JudgedTrial, WorkerError> {
-            let extra = workers.ask(self.factory, 0, &part).and_then(built)?.extra_tolerance.is_some();
+            let extra = workers.ask(self.factory, 0, &part).and_then(built)?.extra_tolerance;
             let launches = match workers.ask(self.factory, 0, &run)? {
                 WorkerReply::Ran { launches } => trial_launches(launches),
                 other => return Err(unexpected_reply(&other)),
             };
             let references: Vec<_> = answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            let judged = trial::judge(self.op, extra, &case.steps, &references, &launches)
+            let judged = trial::judge(self.op, extra.as_ref(), &case.steps, &references, &launches)
                 .ok_or_else(no_launch_error)?;
             workers.ask(self.factory, 0, build).and_then(built)?;
             Ok(judged)
@@ -609,8 +609,14 @@ impl<O: Op> Bench<'_, O> {
                 return self.judge_peer(given, launches);
             }
             let references: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            trial::judge(self.op, participant.extra_tolerance, self.steps(subject), &references, &launches)
-                .ok_or_else(no_launch_error)
+            trial::judge(
+                self.op,
+                participant.extra_tolerance.as_ref(),
+                self.steps(subject),
+                &references,
+                &launches,
+            )
+            .ok_or_else(no_launch_error)
         };
         let judged = match answer() {
             Ok(judged) => judged,

@@ -52,8 +52,13 @@ impl<O: Op> Bench<'_, O> {
                         .map(|it: &LaunchReply| TrialStep { inputs: it.inputs, ..TrialStep::FIRST })
                         .collect();
                     let launches = trial_launches(launches);
-                    let judged =
-                        trial::judge(self.op, participant.extra_tolerance, &steps, &references, &launches);
+                    let judged = trial::judge(
+                        self.op,
+                        participant.extra_tolerance.as_ref(),
+                        &steps,
+                        &references,
+                        &launches,
+                    );
                     let mut judged = judged.ok_or_else(no_launch_error)?;
                     judged.complaints.extend(faster_on_repeats(repeats));
                     judged.complaints.extend(slower_afterwards(repeats, hot_ns));

@@ -8,8 +8,8 @@ use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
 use gpu::build::{BuildError, Diagnostic};
 use op::{
-    Addresses, Arrangement, Complaint, Judgement, Kernel, Op, Picture, Refusal, RunError, TrialStep,
-    derive_seed,
+    Addresses, Arrangement, Complaint, ExtraTolerance, Judgement, Kernel, Op, Picture, Refusal, RunError,
+    TrialStep, derive_seed,
 };
 
 use super::plan::{Case, CheckSubject, Depth};
@@ -150,8 +150,8 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         let build = environment.compiler.build(&request).map_err(Broken::from)?.build;
         let mut notes = kernel_notes(&build.ptx, &family.entry);
         let granted = op.extra_tolerance(family, &case.problem, &build.ptx);
-        let extra = granted.is_some();
-        notes.extend(granted);
+        let extra = granted.as_ref();
+        notes.extend(granted.iter().map(|granted| granted.note.clone()));
         let case_inputs = self
             .case_inputs
             .get_or_init(|| self.case_inputs())
@@ -237,7 +237,7 @@ impl<'a, O: Op> CaseTrial<'a, O> {
     /// Reports inputs that do not affect the answer although they should.
     fn ignored_inputs(
         &self,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         case_inputs: &[CaseInputs<O>],
         launches: &[TrialLaunch],
     ) -> Vec<Complaint> {

@@ -216,7 +216,7 @@ impl<O: Op> Evaluator<'_, O> {
     ) -> StepResult<()> {
         for TrialCase { problem, draws, steps, seed } in cases {
             let extra = match self.build_in_worker(worker, setting, problem)? {
-                Ok(built) => built.extra_tolerance.is_some(),
+                Ok(built) => built.extra_tolerance,
                 Err(rejection) => return Ok(Err(rejection)),
             };
             let request =
@@ -231,7 +231,7 @@ impl<O: Op> Evaluator<'_, O> {
                 draws.iter().map(|it| answers.to(self.op, problem, it)).collect();
             let expected = expected?;
             let expected: Vec<_> = expected.iter().map(|it| (&it.inputs, &it.reference)).collect();
-            let Some(judged) = trial::judge(self.op, extra, steps, &expected, &launches) else {
+            let Some(judged) = trial::judge(self.op, extra.as_ref(), steps, &expected, &launches) else {
                 return Ok(Err(rejection(Stage::Check, no_launch_error().to_string())));
             };
             if let Some(words) = complaint_text(&check_record(judged)) {

@@ -11,7 +11,7 @@ use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use indexmap::IndexMap;
-use op::{InputDraw, Op, Refusal, TrialStep, tuned};
+use op::{ExtraTolerance, InputDraw, Op, Refusal, TrialStep, tuned};
 use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
@@ -310,9 +310,7 @@ impl<O: Op> ProfileRun<'_, O> {
             reply => return Err(unexpected(Stage::Build)(&reply)),
         };
         let check = match ask(&self.run_once(), Stage::Check)? {
-            WorkerReply::Ran { launches } => {
-                self.judge(problem, built.extra_tolerance.is_some(), launches)?
-            }
+            WorkerReply::Ran { launches } => self.judge(problem, built.extra_tolerance.as_ref(), launches)?,
             reply => return Err(unexpected(Stage::Check)(&reply)),
         };
         if let Some(reason) = complaint_text(&check) {
@@ -473,11 +471,11 @@ impl<O: Op> ProfileRun<'_, O> {
             let (answer, outputs): (WorkerReply, _) = wire::receive(&mut bytes, u64::MAX).ok()?;
             answer.with(outputs)
         });
-        let (mut launched, mut extra) = (false, false);
+        let (mut launched, mut extra) = (false, None);
         for answer in answers {
             match answer {
                 WorkerReply::Built(built) => extra = self.built(job, built)?,
-                WorkerReply::Ran { launches } => self.check(job, job.problem, extra, launches)?,
+                WorkerReply::Ran { launches } => self.check(job, job.problem, extra.as_ref(), launches)?,
                 WorkerReply::Launched => launched = true,
                 WorkerReply::Failed { failure, reason } => {
                     return Err(ProfileFailure::Failed { stage: Stage::Profile, failure, reason });
@@ -532,10 +530,10 @@ impl<O: Op> ProfileRun<'_, O> {
         }
     }
 
-    /// Records a build. Returns whether the op grants its kernel the extra tolerance.
-    fn built(&self, job: &Job<'_, O>, built: BuildReply) -> Result<bool, ProfileFailure> {
+    /// Records a build. Returns what the op grants its kernel.
+    fn built(&self, job: &Job<'_, O>, built: BuildReply) -> Result<Option<ExtraTolerance>, ProfileFailure> {
         self.run.record(&Event::Built { of: job.of.clone(), build: built.build })?;
-        Ok(built.extra_tolerance.is_some())
+        Ok(built.extra_tolerance)
     }
 
     /// Compares an answer with the reference and records the result. A kernel with a wrong answer is never profiled.
@@ -543,7 +541,7 @@ impl<O: Op> ProfileRun<'_, O> {
         &self,
         job: &Job<'_, O>,
         problem: &O::Problem,
-        extra_tolerance: bool,
+        extra_tolerance: Option<&ExtraTolerance>,
         launches: Vec<LaunchReply>,
     ) -> Result<(), ProfileFailure> {
         let check = self.judge(problem, extra_tolerance, launches)?;
@@ -561,7 +559,7 @@ impl<O: Op> ProfileRun<'_, O> {
     fn judge(
         &self,
         problem: &O::Problem,
-        extra_tolerance: bool,
+        extra_tolerance: Option<&ExtraTolerance>,
         launches: Vec<LaunchReply>,
     ) -> Result<CheckRecord, ProfileFailure> {
         let launches = trial_launches(launches);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use family::{Candidate, Family};
 use indexmap::IndexMap;
-use op::{Complaint, InputDraw, TrialStep};
+use op::{Complaint, ExtraTolerance, InputDraw, TrialStep};
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
@@ -228,7 +228,7 @@ pub struct BuildReply {
     /// Remarks about the kernel for the reader of the verdict.
     pub notes: Vec<String>,
     /// The tolerance that the op grants this kernel beyond its own, as text.
-    pub extra_tolerance: Option<String>,
+    pub extra_tolerance: Option<ExtraTolerance>,
 }
 
 /// A modelled time.

@@ -49,17 +49,26 @@ pub struct Picture {
     pub svg: String,
 }
 
+/// A wider tolerance that an op grants a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtraTolerance {
+    /// The op's name for what it grants.
+    pub name: String,
+    /// What is allowed and why, for every verdict.
+    pub note: String,
+}
+
 /// The tolerances of an op.
 pub trait OpJudgement: OpReference {
-    /// The extra tolerance of a kernel on a problem, as text for every verdict. It is granted only if the family asks
-    /// for it and the kernel's instructions show why. Otherwise the op's own tolerance holds.
-    fn extra_tolerance(&self, family: &Family, problem: &Self::Problem, ptx: &str) -> Option<String>;
+    /// The extra tolerance of a kernel on a problem. It is granted only if the family asks for it and the kernel's
+    /// instructions show why. Otherwise the op's own tolerance holds.
+    fn extra_tolerance(&self, family: &Family, problem: &Self::Problem, ptx: &str) -> Option<ExtraTolerance>;
 
-    /// Compares a kernel's outputs, in the arrangement's order, with the reference. `extra`: the kernel has
+    /// Compares a kernel's outputs, in the arrangement's order, with the reference. `extra` is the kernel's
     /// [`OpJudgement::extra_tolerance`].
     fn judge(
         &self,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         inputs: &Self::Inputs,
         reference: &Self::Reference,
         outputs: &[Vec<u8>],
@@ -69,7 +78,7 @@ pub trait OpJudgement: OpReference {
     /// was redrawn between them.
     fn ignored_input(
         &self,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         which: &str,
         before: (&Self::Reference, &[Vec<u8>]),
         after: (&Self::Reference, &[Vec<u8>]),
@@ -79,7 +88,7 @@ pub trait OpJudgement: OpReference {
     fn picture(
         &self,
         candidate: &Candidate,
-        extra: bool,
+        extra: Option<&ExtraTolerance>,
         inputs: &Self::Inputs,
         reference: &Self::Reference,
         outputs: &[Vec<u8>],

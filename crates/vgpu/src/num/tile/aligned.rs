@@ -183,12 +183,12 @@ fn add_slowly(sum: f32, terms: impl Iterator<Item = (f32, f32)>, top: i32, adder
 
 /// Substitutes for the exponents of zero, and of infinity and NaN. The sum of a substitute and any other exponent can
 /// still be recognised.
-const ZERO: i32 = -100_000;
-const SPECIAL: i32 = 1_000_000;
+pub(super) const ZERO: i32 = -100_000;
+pub(super) const SPECIAL: i32 = 1_000_000;
 
 /// Returns the exponent of a term or factor. Subnormals have the exponent of the smallest normal number.
 #[inline(always)]
-fn exponent(x: f32, least: i32) -> i32 {
+pub(super) fn exponent(x: f32, least: i32) -> i32 {
     let magnitude = x.to_bits() & 0x7fff_ffff;
     let field = (magnitude >> 23) as i32;
     let e = (field - 127).max(least);

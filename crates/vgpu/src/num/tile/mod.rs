@@ -15,13 +15,16 @@
 //! - `Hopper` computes what `mma.sync` and `wmma` compute on sm_90, bit for bit (checked on an H200 for f16, bf16,
 //!   tf32 and FP8).
 //! - `Aligned` is the same kind of adder with other parameters, for example the 13 bits of the FP8 tensor cores of
-//!   Ada (and of Hopper's wgmma).
+//!   Ada.
+//!
+//! FP8 products of wgmma with f32 sums have their own adder (`fp8`), which gives the bits of an H200.
 //!
 //! [`error_bound`] holds for all three models and for hardware. Integer products and f64 products (fused, k
 //! ascending) are exact, as on hardware.
 
 mod aligned;
 mod decode;
+mod fp8;
 pub mod layout;
 pub mod matrix;
 mod product;
@@ -120,7 +123,7 @@ pub enum Accumulation {
 }
 
 impl Accumulation {
-    /// FP8 on Ada's tensor cores and in Hopper's wgmma, which keep about 13 bits. From published studies.
+    /// FP8 on Ada's tensor cores, which keep about 13 bits. From published studies.
     pub const FP8_13_BIT: Self = Self::Aligned { group: 32, bits: 13 };
 }
 

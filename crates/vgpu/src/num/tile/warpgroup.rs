@@ -7,8 +7,7 @@
 //! Columns are processed in groups of sixteen. In each half of a group, the even columns come first, so that a row of
 //! accumulators is four loads.
 
-use super::vector;
-use super::{Elem, decode};
+use super::{Elem, decode, fp8, vector};
 use crate::num::simd::per_isa;
 use crate::num::{Lanes, NAN_F32, codec};
 
@@ -50,6 +49,13 @@ pub struct Decoded {
     elem: Option<Elem>,
     blocks: Vec<Columns>,
     numbers: Vec<[f32; 16]>,
+    /// Exponents of the numbers; only of FP8.
+    exponents: Vec<[i32; 16]>,
+}
+
+/// Whether the elements are FP8.
+const fn is_fp8(elem: Elem) -> bool {
+    matches!(elem, Elem::E4m3 | Elem::E5m2)
 }
 
 impl Decoded {
@@ -72,6 +78,11 @@ impl Decoded {
                 let half = &mut row[group % 2 * 8..group % 2 * 8 + 8];
                 half.copy_from_slice(&[q[0], q[2], q[4], q[6], q[1], q[3], q[5], q[7]]);
             }
+        }
+        self.exponents.clear();
+        if is_fp8(elem) {
+            let least = fp8::least(elem);
+            self.exponents.extend(self.numbers.iter().map(|row| fp8::exponents(row, least)));
         }
     }
 }
@@ -137,12 +148,12 @@ fn canonical(x: f32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { NAN_F32 } else { bits }
 }
 
-/// Computes sixteen columns, or the last eight. `d` has the registers of one or two accumulators.
+/// Computes sixteen columns, or the last eight, with `multiply`, which adds to the sums. `d` has the registers of one or
+/// two accumulators.
 #[inline(always)]
-fn columns<const F16C: bool, const K: usize>(
+fn columns<const F16C: bool>(
     op: &Warpgroup,
-    p: &[[f32; K]; 16],
-    q: &[[f32; 16]; K],
+    multiply: impl FnOnce(&mut [[f32; 16]; 16]),
     d: &[*mut u32],
     keep: bool,
 ) {
@@ -155,7 +166,7 @@ fn columns<const F16C: bool, const K: usize>(
                 unsafe { load_halves(d, &mut sums, 8 * i) };
             }
         }
-        vector::multiply16::<F16C, K>(p, q, &mut sums);
+        multiply(&mut sums);
         for (i, d) in d.chunks_exact(registers).enumerate() {
             // SAFETY: as above.
             unsafe { store_halves::<F16C>(d, &sums, 8 * i) };
@@ -163,7 +174,7 @@ fn columns<const F16C: bool, const K: usize>(
         return;
     }
     if op.a.is_integer() {
-        vector::multiply16::<F16C, K>(p, q, &mut sums);
+        multiply(&mut sums);
         let mut rows = [[0u32; 16]; 16];
         for (i, d) in d.chunks_exact(registers).enumerate() {
             // SAFETY: as above.
@@ -188,7 +199,7 @@ fn columns<const F16C: bool, const K: usize>(
             unsafe { load_rows(d, rows, 8 * i) };
         }
     }
-    vector::multiply16::<F16C, K>(p, q, &mut sums);
+    multiply(&mut sums);
     for sum in sums.as_flattened_mut() {
         *sum = f32::from_bits(canonical(*sum));
     }
@@ -217,13 +228,37 @@ fn product<const F16C: bool, const K: usize>(
     }
     let registers = op.d.bits() / 4;
     for (q, d) in b.numbers.as_chunks::<K>().0.iter().zip(d.chunks(registers)) {
-        columns::<F16C, K>(op, &p, q, d, keep);
+        columns::<F16C>(op, |sums| vector::multiply16::<F16C, K>(&p, q, sums), d, keep);
+    }
+}
+
+/// The same for FP8 products with f32 sums.
+#[inline(always)]
+fn fp8_product<const F16C: bool>(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
+    const K: usize = 32;
+    let mut p = [[0.0; K]; 16];
+    decode::stacked(op.a, a, 16, K, p.as_flattened_mut());
+    if op.negate {
+        for x in p.as_flattened_mut() {
+            *x = -*x;
+        }
+    }
+    let p_exponents = p.map(|row| fp8::exponents(&row, fp8::least(op.a)));
+    let columns_of_b = b.numbers.as_chunks::<K>().0.iter().zip(b.exponents.as_chunks::<K>().0);
+    for ((q, q_exponents), d) in columns_of_b.zip(d.chunks(op.d.bits() / 4)) {
+        let multiply = |sums: &mut [[f32; 16]; 16]| {
+            for ((numbers, exponents), sums) in p.iter().zip(&p_exponents).zip(sums) {
+                fp8::add_row(&fp8::Factors { numbers, exponents }, q, q_exponents, sums);
+            }
+        };
+        columns::<F16C>(op, multiply, d, keep);
     }
 }
 
 #[inline(always)]
 fn body<const F16C: bool>(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
     match op.k() {
+        _ if is_fp8(op.a) && op.d == Elem::F32 => fp8_product::<F16C>(op, a, b, d, keep),
         8 => product::<F16C, 8>(op, a, b, d, keep),
         16 => product::<F16C, 16>(op, a, b, d, keep),
         _ => product::<F16C, 32>(op, a, b, d, keep),

@@ -76,9 +76,9 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         comparisons: Vec::new(),
         sources: &sources,
     };
-    let extra = op.extra_tolerance(family, &problem, &build.ptx).is_some();
+    let extra = op.extra_tolerance(family, &problem, &build.ptx);
     let judgement =
-        op.judge(extra, &inputs, &op.reference(&problem, &inputs, global.seed)?, &observed.outputs);
+        op.judge(extra.as_ref(), &inputs, &op.reference(&problem, &inputs, global.seed)?, &observed.outputs);
     let is_correct = judgement.complaints.is_empty();
     if printer.is_json() {
         run.print_json(printer)?;

@@ -1,0 +1,117 @@
+// The rows of fp16 and bf16 inputs: the weights have the type of the inputs, and V lies as it was copied.
+#pragma once
+
+#include "hopper/rows.cuh"
+
+namespace hopper {
+
+template <int KEYS>  // = BLOCK_N; a parameter, so that candidates of other types do not compile it
+struct Rows16Bit : ScoreRows {
+    unsigned weights[KEYS / 4];  // packed, the left factor of the next products
+
+    __device__ __forceinline__ explicit Rows16Bit(float scale_) : ScoreRows(scale_) {}
+
+    // Starts output += weights V.
+    __device__ __forceinline__ void start_output(unsigned values) {
+        const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
+#pragma unroll
+        for (int step = 0; step < KEYS / 16; ++step) {
+            const unsigned* a = weights + 4 * step;
+            wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3],
+                                                               wgmma::advance(b, step * 16 * tma::ROW_BYTES), 1);
+        }
+        wgmma::group_end();
+    }
+
+    // Turns the scores into weights, adds them up, and starts output += weights V, some keys at a time: the tensor cores
+    // multiply while the next keys' weights are computed.
+    __device__ __forceinline__ void weigh_and_start_output(unsigned values) {
+        constexpr int PART = KEYS % 32 == 0 ? 32 : 16;
+        const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
+#pragma unroll
+        for (int first = 0; first < KEYS; first += PART) {
+#pragma unroll
+            for (int i = first / 2; i < (first + PART) / 2; ++i) weigh(i);
+#pragma unroll
+            for (int i = first / 4; i < (first + PART) / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
+            wgmma::fence();
+#pragma unroll
+            for (int step = first / 16; step < (first + PART) / 16; ++step) {
+                const unsigned* a = weights + 4 * step;
+                wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3],
+                                                                   wgmma::advance(b, step * 16 * tma::ROW_BYTES), 1);
+            }
+        }
+        wgmma::group_end();
+    }
+
+    // They are rounded when they are packed: there are no registers for them before.
+    __device__ __forceinline__ void round_weights() {}
+
+    // Makes the weights a left factor. No product may be reading them.
+    __device__ __forceinline__ void pack_weights() {
+#pragma unroll
+        for (int i = 0; i < KEYS / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
+    }
+
+    // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
+    __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
+                                                 const Factors& factor) {
+        // Through shared memory, 64 columns at a time: a lane then has 8 neighbouring columns, 8 lanes a whole line.
+        const unsigned tile = store_tile();
+        const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
+        const int first = first_row + warp_of_group() * 16 + lane() / 8;
+        Output* const out = attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
+                             static_cast<unsigned long long>(first) * args.o_strides.sequence + lane() % 8 * 8;
+#pragma unroll
+        for (int column = 0; column < HEAD_DIM; column += 64) {
+            if (column > 0) __syncwarp();  // every lane has read the columns before
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (column + 16 * i >= HEAD_DIM) continue;
+                const float* d = output + (column + 16 * i) / 2;
+                const float upper = factor.of_row[0], lower = factor.of_row[1];
+                const unsigned words[4] = {pack(d[0] * upper, d[1] * upper), pack(d[2] * lower, d[3] * lower),
+                                           pack(d[4] * upper, d[5] * upper), pack(d[6] * lower, d[7] * lower)};
+                wgmma::store_matrix_x4(own_line + ((2 * i + lane() / 16) ^ (lane() % 8)) * 16, words);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int row = 4 * i + lane() / 8;
+                unsigned words[4];
+                ptx::load16_shared(words, tile + tma::chunk_offset(row, lane() % 8));
+                if (first + 4 * i < args.seq_q && column + lane() % 8 * 8 < HEAD_DIM)
+                    ptx::store16(out + 4ull * i * args.o_strides.sequence + column, words);
+            }
+        }
+        __syncwarp();  // every lane has read, before the next work tile is written
+    }
+
+    // Writes COUNT columns of the output from FIRST on, at most 64. They take the way through shared memory, after which
+    // a lane has 8 neighbouring columns, and neighbouring lanes the next.
+    template <int FIRST, int COUNT>
+    __device__ __forceinline__ void store_columns(const OutputPlace& place) const {
+        static_assert(FIRST % 16 == 0 && COUNT % 16 == 0 && COUNT <= 64, "whole matrices of 8 columns, in pairs");
+        constexpr int CHUNKS = COUNT / 8;  // of a row
+        const unsigned tile = store_tile();
+        const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
+#pragma unroll
+        for (int i = 0; i < COUNT / 16; ++i) {
+            const float* d = output + FIRST / 2 + 8 * i;
+            const unsigned words[4] = {pack(d[0], d[1]), pack(d[2], d[3]), pack(d[4], d[5]), pack(d[6], d[7])};
+            wgmma::store_matrix_x4(own_line + ((2 * i + lane() / 16) ^ (lane() % 8)) * 16, words);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < CHUNKS / 2; ++i) {
+            const int row = (32 * i + lane()) / CHUNKS, chunk = (32 * i + lane()) % CHUNKS;
+            unsigned words[4];
+            ptx::load16_shared(words, tile + tma::chunk_offset(row, chunk));
+            if (row < place.rows)
+                ptx::store16(place.first + static_cast<unsigned long long>(row) * place.stride + FIRST + 8 * chunk, words);
+        }
+    }
+};
+
+}  // namespace hopper

@@ -1,0 +1,215 @@
+// The rows of E4M3 inputs: weights are E4M3, too, and V lies by columns (`transpose.cuh`).
+//
+// Three bits of a weight are few: at many keys the relative L2 error of the output is 0.0265. So some keys of a step are
+// refined: their values are also multiplied by the rounding errors of their weights, which are E4M3 again. With one key
+// in four refined the error is sqrt(3/4) of that.
+//
+// The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
+// smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
+// shared memory now and then, and begins again at zero.
+#pragma once
+
+#include "hopper/rows.cuh"
+#include "hopper/transpose.cuh"
+
+namespace hopper {
+
+template <int KEYS>  // = BLOCK_N; a parameter, so that candidates of other types do not compile it
+struct RowsFp8 : ScoreRows {
+    static constexpr int STEPS = KEYS / 32;          // of the product with V
+    static constexpr int REFINED = knob::REFINED;    // of them, the first
+    static_assert(KEYS % 32 == 0 && REFINED <= STEPS, "FP8 multiplies 32 keys at a time");
+
+    unsigned weights[4 * STEPS];                     // packed, the left factors of the products
+    unsigned lost[4 * REFINED];                      // their rounding errors
+    unsigned rounded[4 * (STEPS - REFINED) + 1];     // weights of the next products, of the steps that are not refined
+    int keep;                                        // SUM_STEPS: 0 if the next product replaces the output
+    unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
+
+    __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
+        clear_output();
+        asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
+    }
+
+    // Register i of the left factor of a step. It has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2 for lane q of
+    // the row; registers 2 and 3 have those 16 keys further. The transposed V has the same order of keys.
+    __device__ __forceinline__ unsigned round(int step, int i) const {
+        const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
+        return e4m3::encode4(p[0], p[1], p[4], p[5]);
+    }
+    __device__ __forceinline__ unsigned rounding_error(int step, int i) const {
+        const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
+        return e4m3::encode4_lost(p[0], p[1], p[4], p[5], weights[4 * step + i]);
+    }
+
+    // Rounds weights while products are still reading those before, as far as there are registers.
+    __device__ __forceinline__ void round_weights() {
+#pragma unroll
+        for (int i = 4 * REFINED; i < 4 * STEPS; ++i) rounded[i - 4 * REFINED] = round(i / 4, i % 4);
+    }
+    // Makes the weights left factors. No product may be reading those before. The compiler would move a plain copy to
+    // where products are in flight, and then serialise them.
+    __device__ __forceinline__ void pack_weights() {
+#pragma unroll
+        for (int i = 0; i < 4 * STEPS; ++i) {
+            if (i < 4 * REFINED) {
+                weights[i] = round(i / 4, i % 4);
+                lost[i] = rounding_error(i / 4, i % 4);
+            } else {
+                weights[i] = rounded[i - 4 * REFINED] ^ zero;
+            }
+        }
+    }
+
+    // ---- sums in shared memory, 4 elements at a time: 2 of each row ----
+
+    __device__ __forceinline__ static void load_sums(int index, float (&sums)[4]) {
+        if constexpr (HALF_SUMS) {
+            unsigned words[2];
+            ptx::load8_shared(words, output_sums(index));
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[row]));
+                sums[2 * row] = pair.x * HALF_SUM_UNIT;
+                sums[2 * row + 1] = pair.y * HALF_SUM_UNIT;
+            }
+        } else {
+            ptx::load16_shared(sums, output_sums(index));
+        }
+    }
+    __device__ __forceinline__ static void store_sums(int index, const float (&sums)[4], const float (&factor)[2]) {
+        if constexpr (HALF_SUMS) {
+            unsigned words[2];
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const float small = factor[row] * (1.0f / HALF_SUM_UNIT);
+                const __half2 pair = __floats2half2_rn(sums[2 * row] * small, sums[2 * row + 1] * small);
+                words[row] = *reinterpret_cast<const unsigned*>(&pair);
+            }
+            ptx::store8_shared(output_sums(index), words);
+        } else {
+            ptx::store16_shared(output_sums(index), sums[0] * factor[0], sums[1] * factor[0], sums[2] * factor[1],
+                                sums[3] * factor[1]);
+        }
+    }
+    // After a step: rescales output and sums if an origin has moved, and adds the output to the sums after every SUM_STEPS
+    // steps. Then the next product replaces the output: this is the same for all warps of the warpgroup. No product may
+    // be in flight.
+    __device__ __forceinline__ void rescale_output(int step) {
+        ScoreRows::rescale_output(step);
+        if constexpr (SUM_STEPS > 0) {
+            if (moved) {
+#pragma unroll
+                for (int index = 0; index < HEAD_DIM / 8; ++index) {
+                    float sums[4];
+                    load_sums(index, sums);
+                    store_sums(index, sums, correction);
+                }
+            }
+            constexpr int PERIOD = SUM_STEPS > 0 ? SUM_STEPS : 1;  // the compiler also reads this branch for 0
+            if (step % PERIOD != 0) return;
+            const float ones[2] = {1.0f, 1.0f};
+#pragma unroll
+            for (int index = 0; index < HEAD_DIM / 8; ++index) {
+                float sums[4];
+                load_sums(index, sums);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) sums[i] += output[4 * index + i];
+                store_sums(index, sums, ones);
+            }
+            keep = 0;
+        }
+    }
+    __device__ __forceinline__ void clear_output() {
+        if constexpr (SUM_STEPS == 0) {
+            ScoreRows::clear_output();
+        } else {
+            const float zeros[4] = {}, factor[2] = {};
+#pragma unroll
+            for (int index = 0; index < HEAD_DIM / 8; ++index) store_sums(index, zeros, factor);
+            keep = 0;
+        }
+    }
+
+    __device__ __forceinline__ void start_step(unsigned values, int step) {
+        const unsigned long long b = Transposed::step(values, step);
+        const unsigned* a = weights + 4 * step;
+        wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b,
+                                                           SUM_STEPS > 0 && step == 0 ? keep : 1);
+        if (step < REFINED) {
+            const unsigned* e = lost + 4 * step;
+            wgmma::Products<Element, HEAD_DIM>::from_registers(output, e[0], e[1], e[2], e[3], b, 1);
+        }
+    }
+    // Starts output += weights V.
+    __device__ __forceinline__ void start_output(unsigned values) {
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) start_step(values, step);
+        wgmma::group_end();
+        keep = 1;
+    }
+
+    // Turns the scores into weights, adds them up, and starts output += weights V, 32 keys at a time: the tensor cores
+    // multiply while the next keys' weights are computed.
+    __device__ __forceinline__ void weigh_and_start_output(unsigned values) {
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+            for (int i = 16 * step; i < 16 * step + 16; ++i) weigh(i);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                weights[4 * step + i] = round(step, i);
+                if (step < REFINED) lost[4 * step + i] = rounding_error(step, i);
+            }
+            wgmma::fence();
+            start_step(values, step);
+        }
+        wgmma::group_end();
+    }
+
+    // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
+    __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
+                                                 const Factors& factor) {
+        const int first = first_row + warp_of_group() * 16;
+        const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
+                                    static_cast<unsigned long long>(first) * args.o_strides.sequence,
+                                args.o_strides.sequence, args.seq_q - first};
+#pragma unroll
+        for (int column = 0; column < HEAD_DIM; column += 16) {
+#pragma unroll
+            for (int index = column / 8; SUM_STEPS > 0 && index < column / 8 + 2; ++index) {
+                float sums[4];
+                load_sums(index, sums);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) output[4 * index + i] += sums[i];
+            }
+#pragma unroll
+            for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];
+            store_16_columns(place, column);
+        }
+    }
+
+    // Writes COUNT columns of the output from FIRST on.
+    template <int FIRST, int COUNT>
+    __device__ __forceinline__ void store_columns(const OutputPlace& place) const {
+        static_assert(FIRST % 16 == 0 && COUNT % 16 == 0, "even and odd columns");
+#pragma unroll
+        for (int column = FIRST; column < FIRST + COUNT; column += 16) store_16_columns(place, column);
+    }
+
+    // Accumulators of 8 even columns are followed by those of the 8 odd columns between them, so a lane has 4 neighbours,
+    // and 4 lanes have a sector of 32 bytes.
+    __device__ __forceinline__ void store_16_columns(const OutputPlace& place, int column) const {
+        const int own = lane() / 4;
+        Output* const out = place.first + static_cast<unsigned long long>(own) * place.stride + lane() % 4 * 4;
+        const float* even = output + column / 2;
+        const float* odd = even + 4;
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
+            if (own + 8 * row < place.rows) ptx::store8(out + 8ull * row * place.stride + column, words);
+        }
+    }
+};
+
+}  // namespace hopper
