@@ -17,8 +17,11 @@ COMPILERS = ("triton", "numba", "cute")
 
 def main():
     folder, *chosen = sys.argv[1:]
-    out = Path(folder)
+    out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
+    # The CuTe DSL also writes its PTX into the working directory.
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    os.chdir(out)
     # Triton asks for a choice. Fused products are what its users have today.
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     for compiler in chosen or COMPILERS:

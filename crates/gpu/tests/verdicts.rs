@@ -99,6 +99,7 @@ fn judge(file: &Path, compiler: &Compiler, runs: &[(usize, u64)]) -> Vec<String>
         text: text.clone(),
         headers: standard_headers(),
         include_dirs: vec![file.parent().unwrap().to_owned(), file.parent().unwrap().join("..")],
+        ..Source::default()
     };
     let request = Request { source, target, options: Vec::new() };
     let build = compiler.build(&request).unwrap_or_else(|error| panic!("{name}: {error}")).build;
