@@ -137,8 +137,8 @@ quantise_ring(const ring::Element* x, e4m3::Code* codes, float* scales, int batc
         uint2* to = reinterpret_cast<uint2*>(codes) + static_cast<long long>(head) * head_vectors + part.first;
         for (int piece = 0; piece < part.pieces; ++piece, place.next()) {
             const int vectors = part.piece_vectors(piece);
-            for (int i = threadIdx.x; i < vectors; i += THREADS)
-                to[piece * STAGE + i] = stages[place.stage * STAGE + i].codes(scale);
+            const Vector* from = stages + place.stage * STAGE;
+            for (int i = threadIdx.x; i < vectors; i += THREADS) to[piece * STAGE + i] = from[i].codes(scale);
             __syncwarp();
             if (lane == 0) pipeline::arrive(empty + place.stage);
         }

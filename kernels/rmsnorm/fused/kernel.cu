@@ -5,10 +5,10 @@
 // ROW_THREADS threads share a row, and a block has ROWS such groups. Thread t of a group takes the vectors t,
 // t + ROW_THREADS, ... of VECTOR elements, at most CHUNKS of them:
 //
-//   load     x and residual, all vectors before the first use
+//   load     x and residual, all vectors before the first use; with WEIGHT = early also weight
 //   store h
-//   load     weight, which arrives during the sum
-//   sum      squares over the group: shuffles, then one value per warp through shared memory
+//   load     weight with WEIGHT = late; it arrives during the sum and needs no registers before
+//   sum      squares over the group: shuffles, then LEFT values per warp through shared memory
 //   store y
 //
 // KEEP says how h stays in registers: as fp32 sums, or rounded to the element type as it is stored, in half the
@@ -36,15 +36,17 @@ struct ElementOf<axis::Dtype::bf16> {
 using Element = ElementOf<axis::dtype>::Type;
 
 using knob::CHUNKS;
+using knob::LEFT;
 using knob::Pathology;
 using knob::ROWS;
 using knob::ROW_THREADS;
 using knob::VECTOR;
 constexpr int WARPS = ROW_THREADS / 32;  // of a row
+constexpr bool EARLY = knob::WEIGHT == knob::Weight::early;
 constexpr bool STRIDED = knob::PATHOLOGY == Pathology::strided;
 constexpr bool SCALAR = knob::PATHOLOGY == Pathology::scalar;
 constexpr bool EXTRA_BARRIERS = knob::PATHOLOGY == Pathology::barriers;
-static_assert(smem::partials::dim0 == 2 && smem::partials::dim1 == ROWS && smem::partials::dim2 == WARPS, "see below");
+static_assert(smem::partials::dim0 == 2 && smem::partials::dim1 == ROWS && smem::partials::dim2 == WARPS * LEFT, "see below");
 
 using Chunk = Vector<Element, VECTOR>;
 
@@ -111,7 +113,7 @@ rmsnorm_fused(const fused::Element* x, const fused::Element* residual, const fus
               fused::Element* h, float eps, int rows, int cols) {
     using namespace fused;
     extern __shared__ __align__(16) unsigned char shared[];
-    float* partials = reinterpret_cast<float*>(shared + smem::partials::offset);  // [2][ROWS][WARPS]
+    float* partials = reinterpret_cast<float*>(shared + smem::partials::offset);  // [2][ROWS][WARPS * LEFT]
 
     const int group = threadIdx.x / ROW_THREADS, lane = threadIdx.x % ROW_THREADS;
     const int own = first_vector(lane);
@@ -131,7 +133,13 @@ rmsnorm_fused(const fused::Element* x, const fused::Element* residual, const fus
                 residuals[i] = load(residual + start + i * STEP * VECTOR);
             }
         }
+        if constexpr (EARLY) {
+#pragma unroll
+            for (int i = 0; i < CHUNKS; ++i)
+                if (i < count) weights[i] = load(weight + (own + i * STEP) * VECTOR);
+        }
 
+        const float per_col = __fdividef(1.0f, cols);  // while the loads travel
         Kept kept[CHUNKS];
         float squares = 0.0f;
 #pragma unroll
@@ -148,22 +156,28 @@ rmsnorm_fused(const fused::Element* x, const fused::Element* residual, const fus
             if constexpr (EXTRA_BARRIERS) __syncthreads();
         }
 
+        if constexpr (!EARLY) {
 #pragma unroll
-        for (int i = 0; i < CHUNKS; ++i)
-            if (i < count) weights[i] = load(weight + (own + i * STEP) * VECTOR);
-        const float total = warps_sum<WARPS>(partials + (turn * ROWS + group) * WARPS, squares);
-        const float factor = rsqrtf(total / cols + eps);
+            for (int i = 0; i < CHUNKS; ++i)
+                if (i < count) weights[i] = load(weight + (own + i * STEP) * VECTOR);
+        }
+        float* sums_of_row = partials + (turn * ROWS + group) * WARPS * LEFT;
+        float total;
+        if constexpr (LEFT > 1) total = warps_sum_of_parts<WARPS, LEFT>(sums_of_row, squares);
+        else total = warps_sum<WARPS>(sums_of_row, squares);
+        const float factor = rsqrtf(fmaf(total, per_col, eps));
 #pragma unroll
         for (int i = 0; i < CHUNKS; ++i) {
             if (i < count) {
                 float scaled[VECTOR];
                 Chunk out;
 #pragma unroll
-                for (int j = 0; j < VECTOR; ++j) scaled[j] = kept[i].get(j) * factor * weights[i].get(j);
+                for (int j = 0; j < VECTOR; ++j) scaled[j] = kept[i].get(j) * weights[i].get(j) * factor;
                 out.set(scaled);
                 store(y + start + i * STEP * VECTOR, out);
             }
             if constexpr (EXTRA_BARRIERS) __syncthreads();
         }
+        if constexpr (knob::PERSISTENT == 0) break;
     }
 }
