@@ -67,9 +67,11 @@ fn post_dominators(blocks: &[Block]) -> Vec<u32> {
     let mut rank = vec![UNKNOWN; n + 1];
     let mut order = Vec::with_capacity(n + 1);
     visit(exit, &before, &mut rank, &mut order);
-    // A loop without an end reaches no exit. It counts as if it could end anywhere.
+    // A loop without an end reaches no exit. One of its blocks counts as if the function could end there.
+    let mut may_end = vec![false; n];
     for b in (0..exit).rev() {
         if rank[b as usize] == UNKNOWN {
+            may_end[b as usize] = true;
             visit(b, &before, &mut rank, &mut order);
         }
     }
@@ -85,8 +87,9 @@ fn post_dominators(blocks: &[Block]) -> Vec<u32> {
     while changed {
         changed = false;
         for &b in order.iter().rev().skip(1) {
-            let successors = &blocks[b as usize].successors;
-            let known = successors.iter().copied().filter(|s| parent[*s as usize] != UNKNOWN);
+            let end = may_end[b as usize].then_some(exit);
+            let successors = blocks[b as usize].successors.iter().copied().chain(end);
+            let known = successors.filter(|s| parent[*s as usize] != UNKNOWN);
             let new = known.reduce(|x, y| meet(x, y, &parent, &rank)).unwrap_or(exit);
             changed |= parent[b as usize] != new;
             parent[b as usize] = new;
