@@ -12,7 +12,7 @@ use crate::check::race::{self, Agent};
 use crate::isa::op::{Inst, Op};
 use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
-use crate::mem::device::Region;
+use crate::mem::region::Region;
 use crate::mem::shadow;
 
 impl<P: Policy> RunningWarp<'_, '_, P> {

@@ -17,7 +17,7 @@ use crate::check::{Kind, race};
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
 use crate::lanes::{lanes, lanes_where};
-use crate::mem::device::Region;
+use crate::mem::region::Region;
 use crate::mem::shadow;
 
 impl<P: Policy> RunningWarp<'_, '_, P> {

@@ -10,7 +10,7 @@ use crate::check::collect::{Collector, RawFinding};
 use crate::check::{Finding, Kind, Place, Related, Severity, Site};
 use crate::count::{Counters, Counts, summarise};
 use crate::isa::types::Space;
-use crate::mem::device::Region;
+use crate::mem::region::Region;
 use crate::mem::{Buffer, shadow};
 use crate::program::{Kernel, Module};
 

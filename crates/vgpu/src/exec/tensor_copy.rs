@@ -12,7 +12,7 @@ use crate::check::race::{self, Agent};
 use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
 use crate::isa::types::{Space, Ty};
 use crate::lanes::lanes;
-use crate::mem::device::Region;
+use crate::mem::region::Region;
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
 use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};

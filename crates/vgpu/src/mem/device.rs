@@ -1,9 +1,9 @@
 //! Device memory: labelled allocations with guard zones, in a separate address range.
 
 use std::collections::HashMap;
-use std::ptr::NonNull;
 
 use super::heap::{self, Heap};
+use super::region::{ALIGN, Bytes, Region};
 use super::shadow;
 use super::window::{self, Windows};
 use crate::program::Module;
@@ -42,8 +42,6 @@ pub enum MemoryError {
 /// reaches the next allocation.
 const GUARD: u64 = 1 << 28;
 const GUARD_OF_VARIABLES: u64 = 1 << 20;
-/// Alignment of host memory and of the variables of modules.
-const ALIGN: u64 = 256;
 /// Alignment of small allocations by `cudaMalloc`. Large allocations start on a page.
 const ALIGN_OF_BUFFERS: u64 = 512;
 const LARGE: u64 = 1 << 20;
@@ -52,38 +50,6 @@ const VERY_LARGE: u64 = 32 << 20;
 /// Device addresses lie between `LOWEST` and `HIGHEST`.
 const LOWEST: u64 = 1 << 40;
 const HIGHEST: u64 = 0x7fff_0000_0000;
-
-/// Zeroed bytes with a stable address. Several worker threads write them through raw pointers.
-#[derive(Debug)]
-pub(super) struct Bytes {
-    data: NonNull<u8>,
-    layout: std::alloc::Layout,
-}
-
-// SAFETY: plain memory. `Device::launch` takes the device mutably, which decides who may access the memory and when.
-unsafe impl Send for Bytes {}
-// SAFETY: as above.
-unsafe impl Sync for Bytes {}
-
-impl Bytes {
-    pub(super) fn zeroed(len: usize) -> Option<Bytes> {
-        let layout = std::alloc::Layout::from_size_align(len.max(1), ALIGN as usize).ok()?;
-        // SAFETY: the layout has a size that is not zero.
-        let data = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        Some(Bytes { data, layout })
-    }
-
-    pub(super) fn as_ptr(&self) -> *mut u8 {
-        self.data.as_ptr()
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and dropped once.
-        unsafe { std::alloc::dealloc(self.data.as_ptr(), self.layout) }
-    }
-}
 
 #[derive(Debug)]
 struct Allocation {
@@ -95,38 +61,6 @@ struct Allocation {
     shadow: Bytes,
     /// True for the constant memory of a module.
     constant: bool,
-}
-
-/// An allocation as a launch sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Region {
-    pub address: u64,
-    pub bytes: u64,
-    pub data: *mut u8,
-    pub shadow: *mut u8,
-    pub constant: bool,
-}
-
-// SAFETY: the pointers go into allocations that outlive the launch; see `Device::launch`.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
-
-impl Region {
-    pub const NONE: Region = Region {
-        address: u64::MAX,
-        bytes: 0,
-        data: std::ptr::null_mut(),
-        shadow: std::ptr::null_mut(),
-        constant: true,
-    };
-
-    /// Whether `bytes` bytes at `address` lie inside the allocation.
-    #[inline(always)]
-    pub fn holds(&self, address: u64, bytes: u64) -> bool {
-        let at = address.wrapping_sub(self.address);
-        at <= self.bytes && bytes <= self.bytes - at
-    }
 }
 
 /// The memory of a virtual GPU, and the modules that are placed in it.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::device::{Bytes, Region};
+use super::region::{Bytes, Region};
 use super::shadow;
 
 /// Bytes that may be allocated at the same time: CUDA's default.

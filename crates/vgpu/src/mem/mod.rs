@@ -2,6 +2,7 @@
 
 pub mod device;
 mod heap;
+pub mod region;
 pub mod window;
 
 pub use device::{Buffer, Device, MemoryError};

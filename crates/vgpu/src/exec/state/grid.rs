@@ -9,7 +9,7 @@ use super::warp::Unit;
 use crate::check::race::GlobalRaces;
 use crate::isa::types::Space;
 use crate::mem::Device;
-use crate::mem::device::Region;
+use crate::mem::region::Region;
 use crate::mem::window::Windows;
 use crate::program::Kernel;
 use crate::world::{BlockOrder, World, mix};

@@ -6,7 +6,7 @@ use super::origin::Source;
 use crate::isa::op::WmmaMemory;
 use crate::isa::types::Space;
 use crate::lanes::lanes;
-use crate::mem::device::Region;
+use crate::mem::region::Region;
 
 /// Addresses of the lanes of one instruction.
 #[derive(Debug)]

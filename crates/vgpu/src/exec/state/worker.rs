@@ -12,7 +12,7 @@ use crate::check::race::RaceReport;
 use crate::check::{Kind, Site};
 use crate::count::{Chains, Counts, InstCount};
 use crate::isa::types::Space;
-use crate::mem::device::Region;
+use crate::mem::region::Region;
 
 /// An undefined value in global memory: its origin, and the lane and instruction that stored it.
 #[derive(Clone, Copy, Debug)]
