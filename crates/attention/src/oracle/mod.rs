@@ -7,6 +7,8 @@ mod rows;
 
 pub use rows::{Row, Rows};
 
+use std::ops::Range;
+
 use crate::inputs::Inputs;
 use crate::problem::{Dtype, Problem};
 use crate::tensor::Values;
@@ -180,6 +182,24 @@ struct Scratch {
     score_errors: Vec<f64>,
 }
 
+impl Scratch {
+    /// Sets the errors of these keys' scores. The tile has their keys and is overwritten.
+    fn add_score_errors(&mut self, keys: Range<usize>, keys_needed: usize, width: usize) {
+        for x in &mut self.tile {
+            *x *= *x;
+        }
+        let unit = FP8_SCORE_ROUNDING * (width as f64).sqrt();
+        let rows = self.scores.chunks_exact(keys_needed).zip(self.query_squares.chunks_exact(width));
+        for ((scores, query), errors) in rows.zip(self.score_errors.chunks_exact_mut(keys_needed)) {
+            let (scores, errors) = (&scores[keys.clone()], &mut errors[keys.clone()]);
+            dots(query, &self.tile, errors);
+            for (error, score) in errors.iter_mut().zip(scores) {
+                *error = (unit * (error.sqrt() + score.abs())).min(500.0); // e^500 is finite
+            }
+        }
+    }
+}
+
 /// K or V of one head, for conversion to f64.
 struct Head<'a> {
     data: &'a [f32],
@@ -242,18 +262,7 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             dots(query, &scratch.tile, &mut scores[first..first + count]);
         }
         if fp8_sums.is_some() {
-            scratch.tile.iter_mut().for_each(|x| *x *= *x);
-            let rows =
-                scratch.scores.chunks_exact(keys_needed).zip(scratch.query_squares.chunks_exact(width));
-            let errors = scratch.score_errors.chunks_exact_mut(keys_needed);
-            for ((scores, query), errors) in rows.zip(errors) {
-                let (scores, errors) = (&scores[first..first + count], &mut errors[first..first + count]);
-                dots(query, &scratch.tile, errors);
-                let unit = FP8_SCORE_ROUNDING * (width as f64).sqrt();
-                for (error, score) in errors.iter_mut().zip(scores) {
-                    *error = (unit * (error.sqrt() + score.abs())).min(500.0); // e^500 is finite
-                }
-            }
+            scratch.add_score_errors(first..first + count, keys_needed, width);
         }
     }
     // Softmax.
@@ -400,7 +409,9 @@ fn errors_of_output(weights: &[f64], errors: &[f64], values: &Head<'_>, output: 
             }
         }
     }
-    into.iter_mut().for_each(|sum| *sum = sum.sqrt());
+    for sum in into {
+        *sum = sum.sqrt();
+    }
 }
 
 /// `output += sum_j weights[j] * values[j]`

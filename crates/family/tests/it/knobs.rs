@@ -5,7 +5,7 @@ use std::path::Path;
 use chips::Target;
 use gpu::build::{Compiler, Request};
 use gpu::testing::{pinned_toolchain, shared_cache};
-use warpsmith_family::{Candidate, Catalog, Family, Knob};
+use warpsmith_family::{Catalog, Family, Knob};
 
 fn compiler() -> Compiler {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -25,27 +25,34 @@ fn target_of(family: &Family) -> Target {
     *family.targets.iter().find(|&&target| target == Target::Sm90).unwrap_or(&family.targets[0])
 }
 
-/// The candidate of a preset, or of the defaults, with one knob set, if it is valid and fits the target.
+/// The request for a preset, or for the defaults, with one knob set, if it is valid and fits the target.
 fn with_knob(
     family: &Family,
     preset: Option<&str>,
     knob: &Knob,
     value: &warpsmith_family::Value,
+    axes: &[(String, String)],
     target: Target,
-) -> Option<(Candidate, Request)> {
+) -> Option<Request> {
     let setting = [(knob.name.clone(), value.to_string())];
-    let candidate = family.candidate(preset, &setting, &[]).ok()?;
-    let request = family.request(&candidate, target).ok()?;
-    Some((candidate, request))
+    let candidate = family.candidate(preset, &setting, axes).ok()?;
+    family.request(&candidate, target).ok()
 }
 
 /// The requests for the valid values of a knob. They use the preset, or the defaults, under which the knob has the
 /// most valid values.
-fn valid_values(family: &Family, knob: &Knob, target: Target) -> Vec<(String, Request)> {
+fn valid_values(
+    family: &Family,
+    knob: &Knob,
+    axes: &[(String, String)],
+    target: Target,
+) -> Vec<(String, Request)> {
     let of_preset = |preset: Option<&str>| -> Vec<(String, Request)> {
         let each = knob.values.iter();
-        each.filter_map(|value| Some((value.to_string(), with_knob(family, preset, knob, value, target)?.1)))
-            .collect()
+        each.filter_map(|value| {
+            Some((value.to_string(), with_knob(family, preset, knob, value, axes, target)?))
+        })
+        .collect()
     };
     let presets = family.presets.iter().map(|preset| Some(preset.name.as_str()));
     std::iter::once(None).chain(presets).map(of_preset).max_by_key(Vec::len).unwrap_or_default()
@@ -61,7 +68,7 @@ fn every_knob_changes_the_generated_source_and_the_hash() {
     let catalog = Catalog::load(None).unwrap();
     for family in families(&catalog) {
         for knob in &family.knobs {
-            let valid = valid_values(family, knob, target_of(family));
+            let valid = valid_values(family, knob, &[], target_of(family));
             assert!(valid.len() >= 2, "{}: no preset allows two values of {}", family.full_name(), knob.name);
             for (index, (value, request)) in valid.iter().enumerate() {
                 for (other_value, other) in &valid[..index] {
@@ -72,6 +79,20 @@ fn every_knob_changes_the_generated_source_and_the_hash() {
             }
         }
     }
+}
+
+/// The settings of a knob whose machine code equals that of another value.
+fn equal_codes(compiler: &Compiler, family: &Family, knob: &Knob, axes: &[(String, String)]) -> Vec<String> {
+    let valid = valid_values(family, knob, axes, target_of(family));
+    if valid.len() < 2 {
+        return vec![format!("{} {}: one valid value with {axes:?}", family.full_name(), knob.name)];
+    }
+    let requests: Vec<Request> = valid.iter().map(|(_, request)| request.clone()).collect();
+    let outcomes = compiler.build_many(&requests, 2, &|_, _| ());
+    let codes: Vec<String> = outcomes.into_iter().map(|outcome| outcome.unwrap().build.code_hash).collect();
+    let is_equal = |&index: &usize| codes[..index].contains(&codes[index]);
+    let setting = |index: usize| format!("{} {}={}", family.full_name(), knob.name, valid[index].0);
+    (0..codes.len()).filter(is_equal).map(setting).collect()
 }
 
 #[test]
@@ -85,16 +106,18 @@ fn every_value_of_every_knob_changes_the_machine_code() {
         let is_exempt = |name: &str| family.grid_depends_on(name) || name == "RESIDENT";
         let has_code = |name: &str| family.op == "attention" || !is_exempt(name);
         for knob in family.knobs.iter().filter(|knob| has_code(&knob.name)) {
-            let valid = valid_values(family, knob, target_of(family));
-            let requests: Vec<Request> = valid.iter().map(|(_, request)| request.clone()).collect();
-            let outcomes = compiler.build_many(&requests, 2, &|_, _| ());
-            let codes: Vec<String> =
-                outcomes.into_iter().map(|outcome| outcome.unwrap().build.code_hash).collect();
-            for index in 0..codes.len() {
-                if codes[..index].contains(&codes[index]) {
-                    without_effect.push(format!("{} {}={}", family.full_name(), knob.name, valid[index].0));
-                }
+            // A knob may act only for one value of an axis, such as one element type.
+            let values = family.axes.iter().flat_map(|axis| {
+                axis.values.iter().map(|value| vec![(axis.name.clone(), value.to_string())])
+            });
+            let mut each = std::iter::once(Vec::new()).chain(values);
+            let of_axes = |axes: Vec<(String, String)>| equal_codes(&compiler, family, knob, &axes);
+            let mut equal = of_axes(each.next().expect("the defaults"));
+            while !equal.is_empty() {
+                let Some(axes) = each.next() else { break };
+                equal = of_axes(axes);
             }
+            without_effect.extend(equal);
         }
     }
     assert!(without_effect.is_empty(), "these settings change nothing: {without_effect:?}");

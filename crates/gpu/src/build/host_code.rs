@@ -53,7 +53,7 @@ pub fn without_lines(text: &str, lines: &[u32], device_words: &BTreeSet<String>)
 
 /// Words that make a declaration one of device code: the specifiers, and macros of the texts that contain one. A file
 /// may use macros of the headers that it includes.
-pub fn device_words<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> BTreeSet<String> {
+pub fn device_words<'a>(texts: &(impl Iterator<Item = &'a str> + Clone)) -> BTreeSet<String> {
     const SPECIFIERS: [&str; 6] =
         ["__device__", "__global__", "__constant__", "__shared__", "constexpr", "consteval"];
     let mut words: BTreeSet<String> = SPECIFIERS.map(str::to_owned).into();
@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     fn without(text: &str) -> WithoutHostCode {
-        without_host_code(text, &device_words([text].into_iter()))
+        without_host_code(text, &device_words(&[text].into_iter()))
     }
 
     fn kept(text: &str) -> (String, Vec<String>) {
@@ -486,7 +486,7 @@ namespace n {
 timeval gone;
 int stays; }
 ";
-        let words = device_words([text].into_iter());
+        let words = device_words(&[text].into_iter());
         let kept = without_lines(text, &[3, 5, 7], &words).unwrap();
         let lines: Vec<&str> = kept.lines().map(str::trim_end).collect();
         let expected =

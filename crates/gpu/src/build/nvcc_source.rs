@@ -77,7 +77,7 @@ impl Compiler {
 fn device_words(request: &Request) -> BTreeSet<String> {
     let source = &request.source;
     let on_disk = includes::on_disk(&source.text, &source.include_dirs);
-    host_code::device_words(on_disk.values().chain([&source.text]).map(String::as_str))
+    host_code::device_words(&on_disk.values().chain([&source.text]).map(String::as_str))
 }
 
 /// Removes the declarations outside device code that the compiler refuses. Returns whether there are some.

@@ -25,7 +25,7 @@ fn contains(run: &Run, code: i32, texts: &[&str]) {
 }
 
 /// A sample with a program around its kernel, in the style of public collections. The comparison is off by one.
-const PROGRAM: &str = r#"
+const PROGRAM: &str = r"
 #include <cstdio>
 #include <cuda_runtime.h>
 #include <helper_cuda.h>
@@ -59,7 +59,7 @@ int main(int argc, char** argv)
     scale<float, 3><<<4, 256>>>(x, y, 1000);
     cout << values(4)[0] << endl;
 }
-"#;
+";
 
 #[test]
 fn a_file_with_host_code_needs_only_a_launch() {
@@ -171,7 +171,9 @@ fn arrays_come_from_files_and_are_compared_with_files() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, values: &[f64]| {
         let mut bytes = Vec::new();
-        values.iter().for_each(|value| Dtype::F32.push_float(*value, &mut bytes));
+        for &value in values {
+            Dtype::F32.push_float(value, &mut bytes);
+        }
         std::fs::write(folder.path().join(name), npy::write(Dtype::F32, &[values.len()], &bytes)).unwrap();
     };
     write("x.npy", &[1.0, 2.0, 3.0]);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gpu::launch::{Dtype, npy};
 use serde_json::{Value, json};
 
 use crate::common::{run, warpsmith};
@@ -126,7 +127,7 @@ const PRINTED: [(&str, &str); 37] = [
     ("sanitize", "sanitize clean.cu --counters --fidelity --print all"),
     ("sanitize", "sanitize clean.cu --save saved"),
     ("sanitize", "sanitize clean.cu --expect y=saved/y.npy"),
-    ("sanitize", "sanitize clean.cu --expect y=saved/x.npy --rtol 0"),
+    ("sanitize", "sanitize clean.cu --expect y=zeros.npy --rtol 0"),
     ("sanitize", "sanitize race.cu"),
     ("bench", "bench reference --problem b1h1s16d64-fp16 --baseline none --run-dir runs/a"),
     ("bench", "bench reference --problem b1h1s16d64-fp16 --run-dir runs/b --kernels wrong"),
@@ -169,6 +170,7 @@ fn every_document_of_the_program_is_as_its_schema_says() {
     fs::write(at.join("clean.cu"), CLEAN).unwrap();
     fs::write(at.join("race.cu"), RACE).unwrap();
     fs::write(at.join("space.json"), SPACE).unwrap();
+    fs::write(at.join("zeros.npy"), npy::write(Dtype::F32, &[32], &[0; 128])).unwrap();
     fs::create_dir_all(at.join("broken/attention/nothing")).unwrap();
     fs::write(at.join("broken/attention/nothing/kernel.toml"), "[family]\n").unwrap();
     changed_family(&at.join("faulty"), "extern \"C\"", "int faulty = missing;\nextern \"C\"");
