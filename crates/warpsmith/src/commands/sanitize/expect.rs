@@ -5,7 +5,7 @@ use std::path::Path;
 use gpu::launch::{Dtype, npy};
 use serde::Serialize;
 
-use super::output::Contents;
+use super::contents::Contents;
 use crate::cli::SanitizeOptions;
 use crate::error::CommandError;
 

@@ -7,9 +7,10 @@ use lab::ci::{CiFinding, CiReport, CiStatus};
 use vgpu::{Place, SourceFrame};
 
 use super::code::{self, Code};
+use super::contents::{read_back, save};
 use super::kernel_name::readable;
 use super::launches::{Launches, header, merged, set_variables, signature};
-use super::output::{Run, read_back, save};
+use super::output::Run;
 use super::{expect, simulated};
 use crate::ci_output;
 use crate::cli::{Global, SanitizeOptions};

@@ -1,6 +1,7 @@
 //! `sanitize`: runs any CUDA or PTX kernel on the virtual GPU under its checkers.
 
 mod code;
+mod contents;
 mod expect;
 mod family;
 mod file;
