@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use gpu::accelerator::{Accelerator, AcceleratorError, Image};
 use lab::ci::{CiFinding, CiReport, CiStatus};
-use vgpu::{Place, SourceFrame};
 
 use super::code::{self, Code};
 use super::contents::{read_back, save};
@@ -49,9 +48,16 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
             .hint("the virtual GPU does not support this code; nothing was run")
     })?;
     let loaded = device.module(module).cloned();
-    let entries: Option<Vec<_>> =
-        kernels.iter().map(|name| loaded.as_ref().and_then(|module| module.kernel(name))).collect();
-    let entries = entries.ok_or_else(|| CommandError::usage("the code has no such kernel"))?;
+    let entry = |name: &String| {
+        let module = loaded.as_ref();
+        if let Some(error) = module.and_then(|module| module.refusal(name)) {
+            return Err(CommandError::missing(error.to_string())
+                .hint("the virtual GPU does not support this kernel; nothing was run"));
+        }
+        let entry = module.and_then(|module| module.kernel(name));
+        entry.ok_or_else(|| CommandError::usage(format!("the code has no kernel `{name}`")))
+    };
+    let entries: Vec<_> = kernels.iter().map(entry).collect::<Result<_, _>>()?;
     launches.fit(&entries)?;
     let placed = launches.place(&mut device)?;
     set_variables(&launch.variable, module, &mut device)?;
@@ -82,7 +88,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         return Err(CommandError::missing("nothing was launched"));
     };
     if is_ptx {
-        add_ptx_places(&mut report, &options.file);
+        report.add_ptx_places(&options.file.display().to_string());
     }
     let buffers = read_back(&placed, &mut device, options)?;
 
@@ -131,20 +137,6 @@ fn signatures(text: &str) -> Option<String> {
     let module = vgpu::load(text).ok()?;
     let kernels: Vec<String> = module.kernels.iter().take(4).map(signature).collect();
     (!kernels.is_empty()).then(|| kernels.join("; "))
-}
-
-/// Gives findings without line information their place in the PTX file.
-fn add_ptx_places(report: &mut vgpu::LaunchReport, file: &Path) {
-    let add = |place: &mut Place| {
-        if place.frames.is_empty() && place.ptx_line > 0 {
-            let file = file.display().to_string();
-            place.frames.push(SourceFrame { file, line: place.ptx_line, column: 0, function: String::new() });
-        }
-    };
-    for finding in &mut report.findings {
-        add(&mut finding.place);
-        finding.related.iter_mut().for_each(|related| add(&mut related.place));
-    }
 }
 
 // ---- Source lines ----
