@@ -1,5 +1,5 @@
 // Hopper: the uses of a stage go to different warps. A warp may wait for a phase while the phase before it is under way.
-// warpsmith: --arch sm_90a --kernel sums --grid 1 --block 96
+// warpsmith: --arch sm_90a --kernel sums --grid 1 --block 96 --shared 0
 // warpsmith: --arg x=f32[16,128]=normal(1) --arg y=out,f32[16]
 
 #include "../hopper.cuh"

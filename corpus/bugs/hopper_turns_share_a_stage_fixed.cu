@@ -1,5 +1,5 @@
 // Hopper: as hopper_turns_share_a_stage.cu, with a number of stages that gives every use of a stage to the same warp.
-// warpsmith: --arch sm_90a --kernel sums --grid 1 --block 96
+// warpsmith: --arch sm_90a --kernel sums --grid 1 --block 96 --shared 0
 // warpsmith: --arg x=f32[16,128]=normal(1) --arg y=out,f32[16]
 
 #include "../hopper.cuh"
