@@ -169,6 +169,7 @@ impl Device {
             exceeds_budget,
             deadline: options.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
             time_limit: options.time_limit,
+            outside_stop: options.stop.clone(),
             limits: options.limits,
             windows: self.windows,
             world,
