@@ -1,10 +1,8 @@
 //! `sanitize`: runs any CUDA or PTX kernel on the virtual GPU under its checkers.
 
-mod code;
 mod expect;
 mod family;
 mod file;
-mod kernel_name;
 mod launches;
 mod output;
 mod simulated;

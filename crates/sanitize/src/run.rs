@@ -1,0 +1,176 @@
+//! Makes the launches on a virtual GPU.
+
+use std::fmt;
+use std::path::Path;
+
+use chips::Occupancy;
+use gpu::accelerator::{Accelerator as _, Image, VirtualDevice};
+use gpu::launch::{Argument, Placed};
+use gpu::words::count;
+use vgpu::model::Modelled;
+use vgpu::{FidelityReport, LaunchReport, Place, Severity, SourceFrame};
+
+use crate::code::Code;
+use crate::launches::{Launches, set_variables, signature};
+use crate::{SanitizeError, readable, simulated};
+
+/// Launches of one file.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The code, with one kernel per launch.
+    pub code: &'a Code,
+    /// The launches, in order.
+    pub launches: Launches,
+    /// Values of the code's variables before the first launch.
+    pub variables: &'a [Argument],
+    /// The file of the PTX, if it was not compiled here. Findings without line information point to it.
+    pub ptx_file: Option<&'a Path>,
+}
+
+/// What the launches did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The kernels that ran, as text.
+    pub kernel: String,
+    /// The reports of all launches as one.
+    pub report: LaunchReport,
+    /// The buffers of the launches. The device has their contents.
+    pub placed: Placed,
+    /// The occupancy of the last launch, if the code was compiled here.
+    pub occupancy: Option<Occupancy>,
+    /// The modelled time of the last launch, if its events were counted.
+    pub modelled: Option<Modelled>,
+    /// How exactly the instructions of the code run.
+    pub fidelity: FidelityReport,
+}
+
+/// Makes the launches, until one does not complete. The options of the device are those of the launches.
+pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, SanitizeError> {
+    let Code { ptx, build, kernels, .. } = job.code;
+    let module = device.load(Image::Ptx(ptx)).map_err(|error| {
+        SanitizeError::unsupported(error.to_string())
+            .with_hint("the virtual GPU does not support this code; nothing was run")
+    })?;
+    let loaded = device.module(module).cloned();
+    let loaded = loaded.ok_or_else(|| SanitizeError::usage("the code has no such kernel"))?;
+    let entries: Option<Vec<_>> = kernels.iter().map(|name| loaded.kernel(name)).collect();
+    let entries = match entries {
+        Some(entries) => entries,
+        None => return Err(not_loaded(&loaded, kernels)),
+    };
+    job.launches.fit(&entries)?;
+    let placed = job.launches.place(device)?;
+    set_variables(job.variables, module, device)?;
+
+    let chip = device.chip();
+    let mut reports = Vec::new();
+    let mut last = (None, None);
+    for (number, (plan, entry)) in (1..).zip(job.launches.launches.iter().zip(&entries)) {
+        let occupancy =
+            build.as_ref().and_then(|it| simulated::occupancy(chip, it, &entry.name, plan.geometry));
+        device.options.limits.blocks_per_sm =
+            occupancy.as_ref().map_or(chip.limits().max_blocks_per_sm, |it| it.blocks_per_sm);
+        // Every launch may write a part of the outputs; they must be complete after the last one.
+        if number == kernels.len() {
+            device.set_outputs(&placed.outputs());
+        }
+        let report = device.run(module, &entry.name, plan.geometry, &plan.parameters(&placed));
+        let report =
+            report.map_err(|error| SanitizeError::usage(error.to_string()).with_hint(signature(entry)))?;
+        let has_completed = report.stats.completed;
+        let modelled = simulated::modelled(device, &report, plan.geometry, occupancy.as_ref());
+        last = (occupancy, modelled);
+        reports.push(report);
+        // What follows a launch that was stopped has no meaning.
+        if !has_completed {
+            break;
+        }
+    }
+    let Some(mut report) = simulated::merged(&reports) else {
+        return Err(SanitizeError::unsupported("nothing was launched"));
+    };
+    if let Some(file) = job.ptx_file {
+        add_ptx_places(&mut report, file);
+    }
+    let names: Vec<String> = kernels.iter().take(reports.len()).map(|name| readable(name)).collect();
+    let (occupancy, modelled) = last;
+    Ok(Outcome {
+        kernel: names.join(", "),
+        report,
+        placed,
+        occupancy,
+        modelled,
+        fidelity: loaded.fidelity.clone(),
+    })
+}
+
+/// The error for a kernel that the module does not contain, or that the virtual GPU refuses.
+fn not_loaded(module: &vgpu::Module, kernels: &[String]) -> SanitizeError {
+    match kernels.iter().find_map(|name| Some((name, module.refusal(name)?))) {
+        Some((name, error)) => {
+            SanitizeError::unsupported(format!("cannot run `{}`: {error}", readable(name)))
+                .with_hint("the virtual GPU does not support this code; nothing was run")
+        }
+        None => SanitizeError::usage("the code has no such kernel"),
+    }
+}
+
+/// Gives findings without line information their place in the PTX file.
+fn add_ptx_places(report: &mut LaunchReport, file: &Path) {
+    let add = |place: &mut Place| {
+        if place.frames.is_empty() && place.ptx_line > 0 {
+            let file = file.display().to_string();
+            place.frames.push(SourceFrame { file, line: place.ptx_line, column: 0, function: String::new() });
+        }
+    };
+    for finding in &mut report.findings {
+        add(&mut finding.place);
+        finding.related.iter_mut().for_each(|related| add(&mut related.place));
+    }
+}
+
+/// The last line of a report: what ran, and how many findings it has.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The kernel, the device and the amount of work.
+    pub ran: String,
+    /// The result, without notes.
+    pub verdict: String,
+    /// Whether the verdict is good; `None` if nothing was checked.
+    pub is_good: Option<bool>,
+    /// What follows the verdict.
+    pub rest: String,
+}
+
+impl Summary {
+    /// The summary of a report. `is_checked`: whether the checkers ran.
+    pub fn new(kernel: &str, device: &str, report: &LaunchReport, is_checked: bool) -> Self {
+        let with = |severity| report.findings.iter().filter(|f| f.severity == severity).count();
+        let (errors, warnings, notes) =
+            (with(Severity::Error), with(Severity::Warning), with(Severity::Note));
+        let stats = &report.stats;
+        let ran = format!(
+            "`{kernel}` on {device}: {}, {}",
+            count(stats.blocks as usize, "block"),
+            count(stats.warp_instructions as usize, "warp instruction")
+        );
+        let (verdict, is_good, rest) = match (errors + warnings, is_checked) {
+            (0, false) => ("ran unchecked".to_owned(), None, String::new()),
+            (0, true) if notes == 0 => ("clean".to_owned(), Some(true), String::new()),
+            (0, true) => ("clean".to_owned(), Some(true), format!(", {}", count(notes, "note"))),
+            _ => {
+                let counts = [(errors, "error"), (warnings, "warning"), (notes, "note")];
+                (counts.map(|(number, name)| count(number, name)).join(", "), Some(false), String::new())
+            }
+        };
+        let end = if stats.completed { "" } else { "; the launch did not complete" };
+        Summary { ran, verdict, is_good, rest: rest + end }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { ran, verdict, rest, .. } = self;
+        write!(f, "{ran}: {verdict}{rest}")
+    }
+}
