@@ -39,12 +39,37 @@ pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeEr
         None => Err(kernel_name::unknown(kernel.unwrap_or_default(), &names)),
     });
     Ok(Code {
-        ptx: text.to_owned(),
+        ptx: with_lines_of_inline_assembly(text),
         build: None,
         kernels: kernels.collect::<Result<_, _>>()?,
         host_functions: Vec::new(),
         missing_headers: Vec::new(),
     })
+}
+
+/// Removes wrong line numbers of inline assembly. LLVM writes a `.loc` for every line of it and counts its lines as lines
+/// of the source. Only the first is right; Triton loads and stores with inline assembly. All lines keep their numbers.
+fn with_lines_of_inline_assembly(text: &str) -> String {
+    let mut places = None;
+    let mut kept = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let code = line.trim_start();
+        match code.trim_end() {
+            "// begin inline asm" => places = Some(0),
+            "// end inline asm" => places = None,
+            _ => {}
+        }
+        let is_place = code.strip_prefix(".loc").is_some_and(|rest| rest.starts_with(char::is_whitespace));
+        if let (Some(number), true) = (&mut places, is_place) {
+            *number += 1;
+            if *number > 1 {
+                kept.push_str(if line.ends_with('\n') { "\n" } else { "" });
+                continue;
+            }
+        }
+        kept.push_str(line);
+    }
+    kept
 }
 
 /// The names of the kernels in a PTX text.
@@ -178,6 +203,15 @@ mod tests {
         assert!(is_ptx(Path::new("a.ptx"), ""));
         assert!(is_ptx(Path::new("a.txt"), "//\n// made by a compiler\n\n.version 8.0\n.target sm_80\n"));
         assert!(!is_ptx(Path::new("a.cu"), "// .version 8.0\n__global__ void k() {}\n"));
+    }
+
+    #[test]
+    fn lines_of_inline_assembly_are_not_lines_of_the_source() {
+        let text = ".loc 1 9 5\n// begin inline asm\n\t.loc\t1 9 5 // k.py:9:5\nmov.u32 %r1, 0x0;\n\t.loc\t1 10 5\nld;\n\
+                    // end inline asm\n.loc 1 11 5\n.loc 1 12 5\n";
+        let wanted = text.replace("\t.loc\t1 10 5", "");
+        assert_eq!(with_lines_of_inline_assembly(text), wanted);
+        assert_eq!(with_lines_of_inline_assembly(".version 8.0"), ".version 8.0");
     }
 
     #[test]
