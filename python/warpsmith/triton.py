@@ -23,8 +23,10 @@ from typing import Any, Iterator, Sequence
 
 from . import _native
 from ._memory import Memory, is_array, memory_of, native, place, plain_number
-from ._report import Report, report_from
+from ._report import report_from
 from ._sanitize import BUDGET
+from ._session import Session as _Session
+from ._session import launch_options, usual_device
 
 try:
     import triton as _triton
@@ -33,38 +35,15 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("warpsmith.triton needs the package `triton`: pip install triton") from error
 
-#: The virtual GPU for each target.
-_DEVICES = {"sm_80": "virtual:a100", "sm_86": "virtual:l4", "sm_89": "virtual:l4", "sm_90": "virtual:h200"}
 
-
-class Session:
-    """The launches inside one :func:`virtual` block."""
+class Session(_Session):
+    """The Triton launches inside one :func:`virtual` block."""
 
     def __init__(self, target: str, device: str, options: dict[str, Any], raise_on_error: bool, autotune: str) -> None:
-        self.target = target
-        self.device = device
-        #: The reports of all launches, in order.
-        self.reports: list[Report] = []
-        self.raise_on_error = raise_on_error
+        super().__init__(target, device, options, raise_on_error)
         self._autotune = autotune
-        self._options = options
         #: Launches of a trial write no results; only their modelled time counts.
         self._trial_times: list[float] | None = None
-
-    @property
-    def errors(self) -> list[Any]:
-        """The findings of all launches that are definite problems."""
-        return [finding for report in self.reports for finding in report.errors]
-
-    @property
-    def ok(self) -> bool:
-        """Whether no launch has an error or a warning."""
-        return all(report.ok for report in self.reports)
-
-    def raise_for_errors(self) -> None:
-        """Raises :class:`warpsmith.SanitizeError` for the first launch with an error."""
-        for report in self.reports:
-            report.raise_for_errors()
 
 
 @contextmanager
@@ -93,19 +72,10 @@ def virtual(
     Triton has one active driver for the whole process: while the block is active, launches of all threads go to the
     virtual GPU.
     """
-    if target not in _DEVICES:
-        raise ValueError(f"target: {target!r} is not one of {', '.join(_DEVICES)}")
     if autotune not in ("first", "modelled"):
         raise ValueError(f"autotune: {autotune!r} is neither 'first' nor 'modelled'")
-    device = device or _DEVICES[target]
-    options = {
-        "seed": seed,
-        "checked": checked,
-        "counters": counters,
-        "budget": budget,
-        "time_limit": time_limit,
-        "threads": threads,
-    }
+    device = device or usual_device(target)
+    options = launch_options(seed, checked, counters, budget, time_limit, threads)
     session = Session(target, device, options, raise_on_error, autotune)
     # Unknown devices are refused here, not at the first launch.
     driver = _Driver(session, _native.device_properties(device))
@@ -237,10 +207,7 @@ class _Launcher:
             "block": [32 * self.metadata.num_warps, 1, 1],
             "cluster": [ctas, 1, 1],
             "shared": self.metadata.shared,
-            "expect": [],
-            "rtol": None,
-            "atol": None,
-            **session._options,
+            **session.options,
         }
         if session._trial_times is not None:
             options["counters"] = True
@@ -248,13 +215,9 @@ class _Launcher:
         if session._trial_times is not None:
             session._trial_times.append(result["modelled_us"] if result["clean"] else float("inf"))
             return
-        report = report_from(result, [], self._is_own)
-        session.reports.append(report)
-        buffers.write_back(result["buffers"])
+        session.finish(report_from(result, [], self._is_own), buffers, result["buffers"])
         if exit_hook is not None:
             exit_hook(launch_metadata)
-        if session.raise_on_error:
-            report.raise_for_errors()
 
     def _load(self, session: Session) -> Any:
         if self.code is None:

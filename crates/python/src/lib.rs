@@ -93,9 +93,9 @@ fn load(
 ) -> PyResult<Code> {
     let chip = chip(device)?;
     let target = match target {
-        Some(name) => {
-            name.parse().map_err(|error: chips::UnknownTarget| UsageError::new_err(error.to_string()))?
-        }
+        Some(name) => name
+            .parse()
+            .map_err(|error: chips::UnknownTarget| UsageError::new_err(format!("target: {error}")))?,
         None => chip.target,
     };
     let is_ptx = is_ptx.unwrap_or_else(|| code::is_ptx(&file, &text));

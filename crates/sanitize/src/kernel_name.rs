@@ -51,7 +51,14 @@ fn listed(names: &[&str]) -> String {
 pub fn readable(name: &str) -> String {
     let options = DemangleOptions::new().no_params().no_return_type().hide_expression_literal_types();
     let demangled = Symbol::new(name).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
-    demangled.unwrap_or_else(|| name.to_owned())
+    demangled.map_or_else(|| name.to_owned(), |text| without_abi_tags(&text))
+}
+
+/// Numba appends long tags to its names: `saxpy[abi:v1][abi:cw51cXTL...]`.
+fn without_abi_tags(name: &str) -> String {
+    let mut parts = name.split("[abi:");
+    let first = parts.next().unwrap_or_default().to_owned();
+    first + &parts.map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect::<String>()
 }
 
 /// Whether a person may call the function by this name.
@@ -85,6 +92,7 @@ mod tests {
             assert_eq!(find(Some(wanted), &names).unwrap(), expected, "{wanted}");
         }
         assert!(find(Some("sum"), &names).unwrap_err().to_string().contains("several"));
+        assert_eq!(readable("_ZN1m5saxpyB2v1B3c_3EPf"), "m::saxpy");
         assert!(find(None, &names).is_err());
         assert_eq!(find(None, &names[..1]).unwrap(), Some(names[0]));
         let SanitizeError::Usage { hint: Some(hint), .. } = unknown("scal", &names) else {
