@@ -29,7 +29,7 @@ def cuda() -> None:
     report = warpsmith.sanitize(SOURCE, grid=2, block=128, args={"x": x, "sums": warpsmith.out(sums)})
     print("CUDA: a race in shared memory\n")
     print(report, "\n")
-    finding = report.errors[0]
+    finding = next(finding for finding in report.errors if finding.kind == "race")
     print(f"{finding.file}:{finding.line}: {finding.kind}, first in block {finding.block}, thread {finding.thread}\n")
 
     fixed = SOURCE.replace("// A barrier is missing here.", "__syncthreads();")

@@ -99,9 +99,11 @@ def run(command: str, *words: Any, **flags: Any) -> Result:
     A list repeats a flag, ``True`` is a flag without a value, ``None`` and ``False`` leave it out.
     """
     line = [command, *(str(word) for word in words), *_flags(flags)]
-    done = subprocess.run(
-        [program(), *line, "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
-    )
+    whole = [program(), *line, "--json"]
+    try:
+        done = subprocess.run(whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    except OSError as error:
+        raise WarpsmithError(f"cannot start the program {whole[0]}: {error}") from error
     document = _last_document(done.stdout)
     if document is None or str(document.get("schema", "")).startswith("warpsmith.error/"):
         raise CommandError(_message(document, done), done.returncode)

@@ -100,8 +100,10 @@ def _from_numpy(value: Any, label: str) -> Memory:
         raise TypeError(f"{label}: the elements are big-endian ({kind}); convert them with astype")
     address, is_read_only = interface["data"]
     shape = tuple(interface["shape"])
-    item = int(kind[2:])
     name = str(getattr(value, "dtype", ""))
+    if kind[1] in "OMmSU":
+        dtype_name(name or kind, label)
+    item = int(kind[2:])
     if kind[1] == "V" and name not in _DTYPES:
         # Structures are passed as bytes.
         shape, dtype = (*shape, item), "u8"

@@ -21,6 +21,7 @@ import re
 import struct
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Callable, Iterator, Sequence
 
 from . import _native
@@ -32,6 +33,7 @@ from ._session import Session, launch_options, usual_device
 try:
     import numba as _numba
     from numba import cuda as _cuda
+    from numba.cuda import dispatcher as _dispatcher
     from numba.cuda.dispatcher import CUDADispatcher as _CUDADispatcher
 except ImportError as error:  # pragma: no cover
     raise ImportError("warpsmith.numba needs the package `numba-cuda`: pip install numba-cuda[cu13]") from error
@@ -170,7 +172,8 @@ def _compiled(session: Session, function: Any, plain: Any, kinds: tuple[Any, ...
         number = int(session.target.removeprefix("sm_"))
         wanted = getattr(function, "targetoptions", {})
         kept = {name: wanted[name] for name in ("fastmath", "opt", "launch_bounds") if wanted.get(name) is not None}
-        ptx, _ = _cuda.compile_ptx(plain, kinds, cc=divmod(number, 10), lineinfo=True, **kept)
+        with _capability(divmod(number, 10)) as cc:
+            ptx, _ = _cuda.compile_ptx(plain, kinds, cc=cc, lineinfo=True, **kept)
         kernel = re.search(r"\.visible \.entry ([\w$]+)", ptx)
         if kernel is None:
             raise _native.UnsupportedError(f"numba-cuda made no kernel of `{plain.__name__}`")
@@ -184,6 +187,18 @@ def _compiled(session: Session, function: Any, plain: Any, kinds: tuple[Any, ...
             include=[os.path.dirname(file)] if os.path.exists(file) else [],
         )
     return cache[key]
+
+
+@contextmanager
+def _capability(cc: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Answers the question of device functions which GPU they are compiled for."""
+    with _LOCK:
+        before = _dispatcher.get_current_device
+        _dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=cc)
+        try:
+            yield cc
+        finally:
+            _dispatcher.get_current_device = before
 
 
 def _append(rows: list[dict[str, Any] | Memory], label: str, kind: Any, value: Any) -> None:

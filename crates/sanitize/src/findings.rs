@@ -100,7 +100,8 @@ fn quote(place: &Place, sources: &Texts) -> Option<Quote> {
             .nth((frame.column as usize).saturating_sub(1))
             .map_or(first, |(byte, _)| byte);
         // A comment at the end of the line is not underlined.
-        let code = text.split("//").next().unwrap_or(&text).trim_end().len();
+        let comment = if frame.file.ends_with(".py") { "  #" } else { "//" };
+        let code = text.split(comment).next().unwrap_or(&text).trim_end().len();
         let start = if column < code { column.max(first) } else { first };
         let end = code.max(start + 1).min(text.len().max(1));
         let start = start.min(end);
