@@ -1,7 +1,7 @@
 """Finds a bug in a CUDA kernel and one in a Triton kernel, on a machine without a GPU.
 
-    pip install warpsmith numpy triton
-    python quickstart.py
+pip install warpsmith numpy triton
+python quickstart.py
 """
 
 import numpy as np

@@ -171,7 +171,9 @@ def test_counters_give_a_modelled_time_and_a_seed_another_world():
 
 
 def test_printf_and_notes():
-    source = '#include <cstdio>\n__global__ void hello() { printf("hello %d\\n", 7); }\nint main() { hello<<<1, 1>>>(); }\n'
+    source = (
+        '#include <cstdio>\n__global__ void hello() { printf("hello %d\\n", 7); }\nint main() { hello<<<1, 1>>>(); }\n'
+    )
     report = warpsmith.sanitize(source)
     assert report.printed == "hello 7\n" and str(report).startswith("hello 7\n")
 
@@ -271,8 +273,16 @@ X, Y = arrays()
 @pytest.mark.parametrize(
     ("args", "error", "text"),
     [
-        ([X.astype(np.float64), Y, 2.0, 100], TypeError, "argument `x`: the kernel takes float*, but the array has float64"),
-        ([X, Y.astype(np.int32), 2.0, 100], TypeError, "argument `y`: the kernel takes float*, but the array has int32"),
+        (
+            [X.astype(np.float64), Y, 2.0, 100],
+            TypeError,
+            "argument `x`: the kernel takes float*, but the array has float64",
+        ),
+        (
+            [X, Y.astype(np.int32), 2.0, 100],
+            TypeError,
+            "argument `y`: the kernel takes float*, but the array has int32",
+        ),
         ([X.astype(">f4"), Y, 2.0, 100], TypeError, "argument `x`: the elements are big-endian"),
         ([X.astype(complex), Y, 2.0, 100], TypeError, "argument `x`: the type complex128"),
         ([np.array([None, {}]), Y, 2.0, 100], TypeError, "argument `x`: the type object"),
@@ -346,7 +356,9 @@ def test_sources_that_cannot_run():
     with pytest.raises(TypeError, match="source: expected text or a path, not bytes"):
         warpsmith.sanitize(b"abc")
     with pytest.raises(warpsmith.UnsupportedError, match="ptx:5"):
-        warpsmith.sanitize(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n  frob.u32 %r1;\n  ret;\n}\n")
+        warpsmith.sanitize(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n  frob.u32 %r1;\n  ret;\n}\n"
+        )
     assert issubclass(warpsmith.CompileError, warpsmith.WarpsmithError)
 
 

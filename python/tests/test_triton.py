@@ -259,6 +259,33 @@ def test_a_grid_without_blocks_does_nothing():
     assert not session.reports and out[0] == 0
 
 
+MOVED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def first(x, out):
+    tl.store(out, tl.load(x + 7))
+"""
+
+
+def test_the_same_kernel_in_another_file_has_the_name_of_its_own_file(tmp_path):
+    import importlib.util
+
+    x, out = np.ones(4, dtype=np.float32), np.zeros(1, dtype=np.float32)
+    for name in ("one", "two"):
+        file = tmp_path / f"{name}.py"
+        file.write_text(MOVED)
+        spec = importlib.util.spec_from_file_location(name, file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        with warpsmith.triton.virtual(raise_on_error=False) as session:
+            module.first[(1,)](x, out)
+        assert [(it.file, it.line) for it in session.errors] == [(str(file), 8)]
+        assert f"{name}.py:8" in str(session.reports[0])
+
+
 # ---- Autotuning and the state of Triton ----
 
 

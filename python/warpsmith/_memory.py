@@ -1,7 +1,7 @@
 """Memory of the host that a kernel's argument refers to.
 
-An argument may be a numpy array, any object with ``__dlpack__`` on the CPU, or any object with ``data_ptr()``, ``dtype``
-and ``shape``, such as a tensor of PyTorch. No library is imported for this.
+An argument may be a numpy array, any object with ``__dlpack__`` on the CPU, or any object with ``data_ptr()``,
+``dtype`` and ``shape``, such as a tensor of PyTorch. No library is imported for this.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Iterable, Sequence
+from typing import Any
 
 #: Types of elements: the name that numpy, torch or Triton uses, and Warpsmith's name.
 _DTYPES = {
@@ -226,11 +227,15 @@ def _from_dlpack(value: Any, label: str) -> Memory:
     try:
         tensor = _Tensor.from_address(get(capsule, b"dltensor"))
     except ValueError as error:
-        raise TypeError(f"{label}: __dlpack__ of {type(value).__name__} returns something else than a tensor") from error
+        raise TypeError(
+            f"{label}: __dlpack__ of {type(value).__name__} returns something else than a tensor"
+        ) from error
     dtype = _DLPACK_TYPES.get((tensor.dtype.code, tensor.dtype.bits)) if tensor.dtype.lanes == 1 else None
     if dtype is None:
-        raise TypeError(f"{label}: the type of the elements (DLPack code {tensor.dtype.code}, {tensor.dtype.bits} bits) "
-                        "is not a type of a kernel")  # fmt: skip
+        code, bits = tensor.dtype.code, tensor.dtype.bits
+        raise TypeError(
+            f"{label}: the type of the elements (DLPack code {code}, {bits} bits) is not a type of a kernel"
+        )
     item = item_bytes(dtype)
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = [step * item for step in tensor.strides[: tensor.ndim]] if tensor.strides else None

@@ -1,7 +1,8 @@
 """Types of the native module."""
 
+from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Sequence
+from typing import Any
 
 __version__: str
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 from ._native import WarpsmithError
 
@@ -129,10 +130,8 @@ class SanitizeError(WarpsmithError):
         return (SanitizeError, (self.report,))
 
 
-def report_from(
-    result: dict[str, Any], notes: list[str], is_own: Callable[[str], bool] = lambda file: True
-) -> Report:
-    """The report of a launch of the native module. ``is_own``: whether a file is the user's, for the place of a finding."""
+def report_from(result: dict[str, Any], notes: list[str], is_own: Callable[[str], bool] = lambda file: True) -> Report:
+    """The report of a launch. ``is_own``: whether a file is the user's, for the place of a finding."""
     data = json.loads(result["report"])
     stats = data["stats"]
     return Report(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence, Union
+from typing import Any
 
 from . import _native
-from ._memory import Buffers, Memory, dtype_name, is_array, memory_of, native, path_text, place, plain_number
+from ._memory import Buffers, Memory, is_array, memory_of, native, path_text, place, plain_number
 from ._native import UsageError
 from ._report import Report, report_from
 from ._signature import Parameter, fits, parameters
 
 #: One to three sizes: ``4``, ``(4, 2)`` or ``(4, 2, 1)``.
-Extent = Union[int, Sequence[int]]
+Extent = int | Sequence[int]
 
 #: The names of types in numpy.
 _ARRAYS = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
@@ -95,19 +96,20 @@ def sanitize(
     share it on the virtual GPU. A number gets the type of the parameter. ``None`` is a null pointer. :func:`out`,
     :func:`scratch` and :func:`raw` describe other arguments.
 
-    ``grid``, ``block`` and ``cluster`` are numbers or tuples of up to three; ``shared`` is the dynamic shared memory in
-    bytes. ``device`` is the virtual GPU (``virtual:h200``), ``target`` the architecture to compile for (``sm_90``).
-    ``seed`` other than 0 changes addresses, the order of blocks and clocks. ``expect`` maps arguments to arrays that they
-    must equal afterwards, within ``rtol`` and ``atol`` (by default those of ``torch.testing.assert_close``). ``budget``
-    and ``time_limit`` (seconds) end a kernel that does not end itself. ``counters`` adds the modelled time.
+    ``grid``, ``block`` and ``cluster`` are numbers or tuples of up to three; ``shared`` is the dynamic shared memory
+    in bytes. ``device`` is the virtual GPU (``virtual:h200``), ``target`` the architecture to compile for
+    (``sm_90``). ``seed`` other than 0 changes addresses, the order of blocks and clocks. ``expect`` maps arguments to
+    arrays that they must equal afterwards, within ``rtol`` and ``atol`` (by default those of
+    ``torch.testing.assert_close``). ``budget`` and ``time_limit`` (seconds) end a kernel that does not end itself.
+    ``counters`` adds the modelled time.
 
-    Raises :class:`CompileError` if the source does not compile, :class:`UsageError`, ``TypeError`` or ``ValueError`` for
-    a wrong argument, and :class:`UnsupportedError` for code that the virtual GPU cannot run. Findings do not raise; call
-    :meth:`Report.raise_for_errors`. Ctrl-C ends a launch. Several threads may call at once.
+    Raises :class:`CompileError` if the source does not compile, :class:`UsageError`, ``TypeError`` or ``ValueError``
+    for a wrong argument, and :class:`UnsupportedError` for code that the virtual GPU cannot run. Findings do not
+    raise; call :meth:`Report.raise_for_errors`. Ctrl-C ends a launch. Several threads may call at once.
     """
     text, file, is_text = _source(source)
     geometry = {"grid": _extent(grid, "grid"), "block": _extent(block, "block"), "cluster": _extent(cluster, "cluster")}
-    options = {
+    options: dict[str, Any] = {
         **geometry,
         "shared": _count(shared, "shared", 2**31 - 1),
         "seed": _count(seed, "seed", 2**64 - 1),
@@ -162,7 +164,7 @@ def _is_ptx(text: str) -> bool:
 
 
 def _extent(value: Extent, name: str) -> list[int]:
-    extents = [value] if isinstance(value, int) or plain_number(value) is not None else list(value)
+    extents: list[Any] = [value] if plain_number(value) is not None else list(value)  # type: ignore[arg-type]
     if not 1 <= len(extents) <= 3:
         raise ValueError(f"{name}: expected one to three sizes, not {len(extents)}")
     for extent in extents:
@@ -247,7 +249,9 @@ def _arguments(
 def _by_name(args: Mapping[str, Any], names: list[str], kernel: str) -> list[Any]:
     for name in args:
         if name not in names:
-            raise UsageError(f"argument `{name}`: `{kernel}` has no such parameter\nhint: parameters: {', '.join(names)}")
+            raise UsageError(
+                f"argument `{name}`: `{kernel}` has no such parameter\nhint: parameters: {', '.join(names)}"
+            )
     missing = [name for name in names if name not in args]
     if missing:
         raise UsageError(f"argument `{missing[0]}`: is missing")
@@ -276,7 +280,9 @@ def _argument(
         if not memory.is_contiguous:
             raise ValueError(f"{label}: the array is not contiguous; pass numpy.ascontiguousarray(...) or a copy")
         if declared and declared.element and not fits(declared.element, memory.dtype):
-            raise TypeError(f"{label}: the kernel takes {declared.text}, but the array has {_ARRAYS.get(memory.dtype, memory.dtype)}")
+            raise TypeError(
+                f"{label}: the kernel takes {declared.text}, but the array has {_ARRAYS.get(memory.dtype, 'fp8')}"
+            )
         return memory
     number = plain_number(value)
     if number is None:
@@ -319,6 +325,3 @@ def _expected(expect: Mapping[str, Any] | None, buffers: Buffers) -> list[tuple[
             raise ValueError(f"{label}: the array is not contiguous")
         rows.append((name, memory.dtype, list(memory.dims), memory.read()))
     return rows
-
-
-__all__ = ["sanitize", "out", "scratch", "raw", "Output", "Scratch", "Raw", "Extent", "dtype_name"]

@@ -20,9 +20,10 @@ import os
 import re
 import struct
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any
 
 from . import _native
 from ._memory import Memory, is_array, memory_of, native, place
@@ -58,8 +59,8 @@ def virtual(
     """Runs all Numba kernels that are launched inside the block on the virtual GPU.
 
     A launch with an error raises :class:`warpsmith.SanitizeError`; with ``raise_on_error=False`` the reports are only
-    collected in ``session.reports``. The options are those of :func:`warpsmith.sanitize`. While the block is active, the
-    launches of all threads go to the virtual GPU.
+    collected in ``session.reports``. The options are those of :func:`warpsmith.sanitize`. While the block is active,
+    the launches of all threads go to the virtual GPU.
     """
     device = device or usual_device(target)
     _native.device_properties(device)

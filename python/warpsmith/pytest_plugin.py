@@ -5,9 +5,10 @@ A test with an error finding fails, also if it catches the exception of the laun
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
@@ -24,19 +25,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "warpsmith_off: run the kernels of this test as usual, not on the virtual GPU")
+    if config.getoption("--warpsmith") and not _modules():
+        raise pytest.UsageError("--warpsmith: neither Triton nor numba-cuda is installed")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not config.getoption("--warpsmith"):
+        return None
+    names = [module.__name__.split(".")[-1] for module in _modules()]
+    target = config.getoption("--warpsmith-target")
+    return f"warpsmith: kernels of {' and '.join(names)} run on the virtual GPU for {target}"
 
 
 def _modules() -> list[Any]:
     """The modules for the libraries that are installed."""
     found = []
-    if importlib.util.find_spec("triton"):
-        from . import triton
-
-        found.append(triton)
-    if importlib.util.find_spec("numba_cuda"):
-        from . import numba
-
-        found.append(numba)
+    for name in ("triton", "numba"):
+        try:
+            found.append(importlib.import_module(f"warpsmith.{name}"))
+        except ImportError:
+            continue
     return found
 
 

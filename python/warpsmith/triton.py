@@ -7,19 +7,22 @@
     with warpsmith.triton.virtual():
         add[(4,)](x, y, out, n, BLOCK=256)
 
-The arrays are tensors of PyTorch on the CPU, numpy arrays, or any object with ``data_ptr()``, ``dtype`` and ``shape``.
-They have the results after the launch. Findings point to the lines of the Python file. Triton compiles the kernel to PTX
-as it does for a real GPU; nothing is interpreted at the level of Python.
+The arrays are tensors of PyTorch on the CPU, numpy arrays, or any object with ``data_ptr()``, ``dtype`` and
+``shape``. They have the results after the launch. Findings point to the lines of the Python file. Triton compiles the
+kernel to PTX as it does for a real GPU; nothing is interpreted at the level of Python.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import struct
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, Iterator, Sequence
+from typing import Any
 
 from . import _native
 from ._memory import Memory, is_array, memory_of, native, place, plain_number
@@ -62,12 +65,12 @@ def virtual(
 ) -> Iterator[Session]:
     """Runs all Triton kernels that are launched inside the block on the virtual GPU.
 
-    ``target`` is the architecture that Triton compiles for: ``sm_80``, ``sm_86``, ``sm_89`` or ``sm_90``. ``device`` names
-    the virtual GPU if it is not the usual one of the target. A launch with an error raises
+    ``target`` is the architecture that Triton compiles for: ``sm_80``, ``sm_86``, ``sm_89`` or ``sm_90``. ``device``
+    names the virtual GPU if it is not the usual one of the target. A launch with an error raises
     :class:`warpsmith.SanitizeError`; with ``raise_on_error=False`` the reports are only collected in
     ``session.reports``. ``autotune`` is ``first``, which takes the first configuration of an autotuned kernel, or
-    ``modelled``, which runs all of them and takes the one with the shortest modelled time. The other options are those
-    of :func:`warpsmith.sanitize`.
+    ``modelled``, which runs all of them and takes the one with the shortest modelled time. The other options are
+    those of :func:`warpsmith.sanitize`.
 
     Triton has one active driver for the whole process: while the block is active, launches of all threads go to the
     virtual GPU.
@@ -79,18 +82,11 @@ def virtual(
     session = Session(target, device, options, raise_on_error, autotune)
     # Unknown devices are refused here, not at the first launch.
     driver = _Driver(session, _native.device_properties(device))
-    config = _triton.runtime.driver
-    with _LOCK:
-        before = config._active
-        config.set_active(driver)
-        _patch()
+    _enter(driver)
     try:
         yield session
     finally:
-        with _LOCK:
-            # Not `reset_active`: it would look for a real GPU.
-            config._active = before
-            _unpatch()
+        _leave(driver)
 
 
 # ---- The driver ----
@@ -171,11 +167,10 @@ class _Launcher:
     def __init__(self, src: Any, metadata: Any) -> None:
         self.src = src
         self.metadata = metadata
-        self.ptx = _ptx(src, metadata)
         function = getattr(getattr(src, "fn", None), "fn", None)
         file = function.__code__.co_filename if function is not None else ""
         self.file = os.path.abspath(file) if os.path.exists(file) else ""
-        self.code: Any = None
+        self.ptx = _in_file(_ptx(src, metadata), self.file)
 
     def __call__(
         self,
@@ -220,14 +215,8 @@ class _Launcher:
             exit_hook(launch_metadata)
 
     def _load(self, session: Session) -> Any:
-        if self.code is None:
-            folders = [os.path.dirname(self.file)] if self.file else []
-            folders.append(os.path.dirname(_triton.__file__))
-            name = self.metadata.name
-            self.code = _native.load(
-                self.ptx, f"{name}.ptx", is_ptx=True, kernel=name, device=session.device, include=folders
-            )
-        return self.code
+        folders = [os.path.dirname(self.file)] if self.file else []
+        return _loaded(self.ptx, self.metadata.name, session.device, (*folders, os.path.dirname(_triton.__file__)))
 
     def _is_own(self, file: str) -> bool:
         """Whether a file is not a part of Triton's own library."""
@@ -246,6 +235,11 @@ class _Launcher:
         return rows
 
 
+@functools.lru_cache(maxsize=256)
+def _loaded(ptx: str, kernel: str, device: str, folders: tuple[str, ...]) -> _native.Code:
+    return _native.load(ptx, f"{kernel}.ptx", is_ptx=True, kernel=kernel, device=device, include=folders)
+
+
 def _ptx(src: Any, metadata: Any) -> str:
     """The PTX of a compiled kernel, from Triton's cache."""
     from triton.runtime.cache import get_cache_manager
@@ -258,6 +252,15 @@ def _ptx(src: Any, metadata: Any) -> str:
         )
     with open(path, encoding="utf-8") as file:
         return file.read()
+
+
+def _in_file(ptx: str, file: str) -> str:
+    """PTX whose kernel is in ``file``. Triton's cache may have the same kernel of another file, with that file's name."""
+    # The first place after the entry is the kernel's own.
+    place = re.search(r"\.entry.*?^\s*\.loc\s+(\d+)\s", ptx, flags=re.S | re.M)
+    if place is None or not file:
+        return ptx
+    return re.sub(rf'^(\s*\.file\s+{place[1]}\s+)"[^"]*"', lambda match: f'{match[1]}"{file}"', ptx, flags=re.M)
 
 
 def _session() -> Session:
@@ -302,9 +305,7 @@ def _append(rows: list[dict[str, Any] | Memory], label: str, kind: Any, value: A
         rows.append(native(label, "bytes", data=_scalar(label, kind, value)))
 
 
-def _append_descriptor(
-    rows: list[dict[str, Any] | Memory], label: str, kind: str, value: Any, metadata: Any
-) -> None:
+def _append_descriptor(rows: list[dict[str, Any] | Memory], label: str, kind: str, value: Any, metadata: Any) -> None:
     if getattr(metadata, "tensordesc_meta", None):
         raise _native.UnsupportedError(
             f"{label}: descriptors that the host makes need tensor maps for this target\n"
@@ -338,7 +339,10 @@ def _scalar(label: str, kind: str, value: Any) -> bytes:
 # ---- Changes of Triton while a block is active ----
 
 _LOCK = threading.RLock()
-_depth = 0
+#: The drivers of all active blocks; the last one is Triton's active driver.
+_drivers: list[_Driver] = []
+#: Triton's active driver outside all blocks; ``None`` if it has not looked for one yet.
+_original: Any = None
 _run = _JITFunction.run
 _autotune = _Autotuner.run
 
@@ -360,7 +364,9 @@ class _Array:
 
 #: The names of types that arrays without ``dtype`` get.
 _NAMES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
-_NAMES |= {f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
+_NAMES |= {
+    f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)
+}
 
 
 def _wrapped(label: str, value: Any) -> Any:
@@ -419,16 +425,27 @@ def _virtual_autotune(self: Any, *args: Any, **kwargs: Any) -> Any:
     return launch(candidates[-1])
 
 
-def _patch() -> None:
-    global _depth
-    _depth += 1
-    _JITFunction.run = _virtual_run
-    _Autotuner.run = _virtual_autotune
+def _enter(driver: _Driver) -> None:
+    global _original
+    config = _triton.runtime.driver
+    with _LOCK:
+        if not _drivers:
+            _original = config._active
+            _JITFunction.run = _virtual_run
+            _Autotuner.run = _virtual_autotune
+        _drivers.append(driver)
+        config.set_active(driver)
 
 
-def _unpatch() -> None:
-    global _depth
-    _depth -= 1
-    if _depth == 0:
-        _JITFunction.run = _run
-        _Autotuner.run = _autotune
+def _leave(driver: _Driver) -> None:
+    config = _triton.runtime.driver
+    with _LOCK:
+        # Blocks of several threads may end in any order.
+        _drivers.remove(driver)
+        if _drivers:
+            config.set_active(_drivers[-1])
+        else:
+            # Not `reset_active`: it would look for a real GPU.
+            config._active = _original
+            _JITFunction.run = _run
+            _Autotuner.run = _autotune
