@@ -234,6 +234,30 @@ class OnlyDlpack:
         return (self.device_type, 0)
 
 
+def test_objects_that_only_claim_to_be_arrays_are_refused():
+    class Broken:
+        def __init__(self, capsule):
+            self.capsule = capsule
+
+        def __dlpack__(self):
+            if self.capsule is BufferError:
+                raise BufferError("not exported")
+            return self.capsule
+
+    for capsule in (5, None, BufferError):
+        with pytest.raises((TypeError, ValueError), match="argument `x`"):
+            scale([Broken(capsule), arrays()[1], 2.0, 100])
+
+    class NoShape:
+        dtype = "float32"
+
+        def data_ptr(self):
+            return 8
+
+    with pytest.raises(TypeError, match="argument `x`: NoShape has data_ptr but no shape"):
+        scale([NoShape(), arrays()[1], 2.0, 100])
+
+
 def test_dlpack_and_data_ptr_are_written_in_place():
     x, y = arrays()
     assert scale([OnlyDlpack(x), OnlyDlpack(y), 2.0, 100]).ok
@@ -243,9 +267,29 @@ def test_dlpack_and_data_ptr_are_written_in_place():
     with pytest.raises(ValueError, match="argument `x`: is on a device"):
         scale([OnlyDlpack(x, device=2), y, 2.0, 100])
     tensor = Tensor(x)
+    tensor.data_ptr = lambda: 0
+    with pytest.raises(ValueError, match="argument `x`: Tensor has no memory"):
+        scale([tensor, y, 2.0, 100])
+    tensor = Tensor(x)
     tensor.device = "cuda:0"
     with pytest.raises(ValueError, match="argument `x`: is on the device cuda:0"):
         scale([tensor, y, 2.0, 100])
+
+
+def test_numbers_of_all_types():
+    source = """
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+__global__ void k(double* out, half h, __nv_bfloat16 b, float f, double d, long long l, unsigned char c, bool t) {
+    out[0] = __half2float(h); out[1] = __bfloat162float(b); out[2] = f; out[3] = d; out[4] = l; out[5] = c; out[6] = t;
+}
+"""
+    out = np.zeros(7)
+    given = [0.5, 2, float("-inf"), 1e300, -(2**62), 255, True]
+    assert warpsmith.sanitize(source, args=[out, *given]).ok
+    assert out.tolist() == [float(number) for number in given]
+    assert warpsmith.sanitize(source, args=[out, np.float16(3), np.float32(4), np.float64(np.nan), 1, 2, 3, False]).ok
+    assert np.array_equal(out, [3, 4, np.nan, 1, 2, 3, 0], equal_nan=True)
 
 
 def test_structures_and_workspace():
@@ -319,6 +363,10 @@ def test_a_wrong_argument_is_named(args, error, text):
         ({"grid": 1.5}, TypeError, "grid: 1.5 is not a whole number"),
         ({"grid": (1, 2, 3, 4)}, ValueError, "grid: expected one to three sizes, not 4"),
         ({"grid": True}, TypeError, "grid: True"),
+        ({"grid": None}, TypeError, "grid: expected one to three sizes"),
+        ({"block": "32"}, TypeError, "block: expected one to three sizes"),
+        ({"kernel": 3}, TypeError, "kernel: expected text, not int"),
+        ({"device": None}, TypeError, "device: expected text, not NoneType"),
         ({"grid": (1, 70000)}, warpsmith.UsageError, "y and z 1 to 65535"),
         ({"block": 2000}, warpsmith.UsageError, "block of [2000, 1, 1] threads"),
         ({"block": 2**40}, ValueError, "block: 1099511627776"),
@@ -353,6 +401,12 @@ def test_sources_that_cannot_run():
         warpsmith.sanitize("no-such-file.cu")
     with pytest.raises(ValueError, match="source: the text is empty"):
         warpsmith.sanitize("  ")
+    with pytest.raises(ValueError, match="source: contains a NUL byte"):
+        warpsmith.sanitize(SCALE + "\0")
+    with pytest.raises(ValueError, match="source: is not valid Unicode"):
+        warpsmith.sanitize(SCALE + "\ud800")
+    with pytest.raises(ValueError, match="source: /dev/zero is not a regular file"):
+        warpsmith.sanitize("/dev/zero")
     with pytest.raises(TypeError, match="source: expected text or a path, not bytes"):
         warpsmith.sanitize(b"abc")
     with pytest.raises(warpsmith.UnsupportedError, match="ptx:5"):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import stat
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -155,6 +157,9 @@ def _described(
     steps = list(strides) if strides is not None else _packed(shape, item)
     if 0 in shape:
         return Memory(label, pointer, 0, pointer, dtype, shape, is_writable, True, owner)
+    if pointer == 0:
+        # Fake and meta tensors of PyTorch have a shape but no memory.
+        raise ValueError(f"{label}: {type(owner).__name__} has no memory")
     ends = [(extent - 1) * step for extent, step in zip(shape, steps)]
     low = sum(end for end in ends if end < 0)
     high = sum(end for end in ends if end > 0) + item
@@ -344,7 +349,42 @@ def _overlapping(memories: list[tuple[int, Memory]]) -> list[list[tuple[int, Mem
     return groups
 
 
+# ---- Numbers and files ----
+
+#: Formats of scalars by Triton's names of types.
+_FORMATS = {
+    "i1": "<B", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q",
+    "u1": "<B", "u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q",
+    "fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d",
+}  # fmt: skip
+
+
+def scalar_bytes(label: str, kind: str, value: Any) -> bytes:
+    """A number as the bytes of a parameter. ``kind`` is Triton's name of the type."""
+    number = plain_number(value)
+    if number is None:
+        raise TypeError(f"{label}: {value!r} is not a number")
+    if kind not in _FORMATS and kind != "bf16":
+        raise TypeError(f"{label}: the type {kind} is not supported")
+    try:
+        if kind == "bf16":
+            bits = struct.unpack("<I", struct.pack("<f", number))[0]
+            rounded = bits if number != number else bits + 0x7FFF + (bits >> 16 & 1)
+            return struct.pack("<H", rounded >> 16 & 0xFFFF)
+        return struct.pack(_FORMATS[kind], float(number) if "f" in kind else int(number))
+    except (struct.error, OverflowError) as error:
+        raise ValueError(f"{label}: {number} does not fit {kind}") from error
+
+
+#: The largest source file.
+_MOST_BYTES = 16 << 20
+
+
 def path_text(path: os.PathLike[str] | str) -> str:
     """The text of a source file."""
     with open(path, encoding="utf-8") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"source: {os.fspath(path)} is not a regular file")
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise ValueError(f"source: {os.fspath(path)} has more than {_MOST_BYTES >> 20} MiB")
         return file.read()

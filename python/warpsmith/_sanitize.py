@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
-from ._memory import Buffers, Memory, is_array, memory_of, native, path_text, place, plain_number
+from ._memory import Buffers, Memory, is_array, memory_of, native, path_text, place, plain_number, scalar_bytes
 from ._native import UsageError
 from ._report import Report, report_from
 from ._signature import Parameter, fits, parameters
@@ -20,6 +20,9 @@ Extent = int | Sequence[int]
 #: The names of types in numpy.
 _ARRAYS = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 _ARRAYS |= {f"{k}{b}": f"{n}{b}" for k, n in (("i", "int"), ("u", "uint")) for b in (8, 16, 32, 64)}
+
+#: Types that PTX declares as bytes, and Triton's names of them.
+_HALVES = {"f16": "fp16", "bf16": "bf16"}
 
 #: The default budget of warp instructions: about half a minute.
 BUDGET = 300_000_000
@@ -107,7 +110,16 @@ def sanitize(
     for a wrong argument, and :class:`UnsupportedError` for code that the virtual GPU cannot run. Findings do not
     raise; call :meth:`Report.raise_for_errors`. Ctrl-C ends a launch. Several threads may call at once.
     """
+    for name, value in (("kernel", kernel), ("device", device), ("target", target)):
+        if not isinstance(value, str) and (value is not None or name == "device"):
+            raise TypeError(f"{name}: expected text, not {type(value).__name__}")
     text, file, is_text = _source(source)
+    if "\0" in text:
+        raise ValueError("source: contains a NUL byte")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"source: is not valid Unicode: {error.reason}") from error
     geometry = {"grid": _extent(grid, "grid"), "block": _extent(block, "block"), "cluster": _extent(cluster, "cluster")}
     options: dict[str, Any] = {
         **geometry,
@@ -164,6 +176,8 @@ def _is_ptx(text: str) -> bool:
 
 
 def _extent(value: Extent, name: str) -> list[int]:
+    if isinstance(value, str) or plain_number(value) is None and not hasattr(value, "__iter__"):
+        raise TypeError(f"{name}: expected one to three sizes, not {value!r}")
     extents: list[Any] = [value] if plain_number(value) is not None else list(value)  # type: ignore[arg-type]
     if not 1 <= len(extents) <= 3:
         raise ValueError(f"{name}: expected one to three sizes, not {len(extents)}")
@@ -269,7 +283,7 @@ def _argument(
             raise ValueError(f"{label}: has {len(value.data)} bytes, but the kernel's parameter has {size}")
         return native(name, "bytes", data=value.data)
     if isinstance(value, Scratch) or value is None or is_array(value):
-        if size != 8 or declared is not None and declared.text in ("double", "long long", "int64_t", "size_t"):
+        if size != 8 or declared is not None and declared.value is not None:
             what = "a null pointer" if value is None else "an array"
             raise TypeError(f"{label}: is {what}, but the kernel's parameter is {shown}")
         if value is None:
@@ -293,7 +307,10 @@ def _argument(
         number = int(number)
     if isinstance(number, int) and number.bit_length() > 64:
         raise ValueError(f"{label}: {number} does not fit {shown}")
-    text = repr(number)
+    if declared and declared.value in _HALVES:
+        return native(name, "bytes", data=scalar_bytes(label, _HALVES[declared.value], number))
+    # The notation of arguments uses a final f as in C.
+    text = repr(number).replace("inf", "infinity")
     reason = _wrong_number(number, kind, size)
     if reason:
         raise TypeError(f"{label}: {text} {reason}, but the kernel's parameter is {shown}")

@@ -25,11 +25,14 @@ _FLOATS = {"f64", "f32", "f16", "bf16", "e4m3", "e5m2"}
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its name, and the type of the elements if it is a pointer to a known type."""
+    """A parameter: its name and its type in C++."""
 
     name: str
     text: str
+    #: The type of the elements, if it is a pointer to a known type.
     element: str | None
+    #: The type of the value, if it is a number of a known type.
+    value: str | None
 
 
 def parameters(source: str, kernel: str, count: int) -> list[Parameter] | None:
@@ -78,7 +81,8 @@ def _parameter(text: str) -> Parameter | None:
     pointers = kind.count("*") + is_array
     element = " ".join(kind.replace("*", " ").split()).removeprefix("std::")
     shown = element + "*" * pointers
-    return Parameter(match[2], shown, _TYPES.get(element) if pointers == 1 else None)
+    known = _TYPES.get(element)
+    return Parameter(match[2], shown, known if pointers == 1 else None, known if pointers == 0 else None)
 
 
 def fits(element: str, dtype: str) -> bool:

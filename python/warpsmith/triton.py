@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import _native
-from ._memory import Memory, is_array, memory_of, native, place, plain_number
+from ._memory import Memory, is_array, memory_of, native, place, plain_number, scalar_bytes
 from ._report import report_from
 from ._sanitize import BUDGET
 from ._session import Session as _Session
@@ -255,7 +254,7 @@ def _ptx(src: Any, metadata: Any) -> str:
 
 
 def _in_file(ptx: str, file: str) -> str:
-    """PTX whose kernel is in ``file``. Triton's cache may have the same kernel of another file, with that file's name."""
+    """PTX whose kernel is in ``file``. Triton's cache may have the same kernel from another file, with its name."""
     # The first place after the entry is the kernel's own.
     place = re.search(r"\.entry.*?^\s*\.loc\s+(\d+)\s", ptx, flags=re.S | re.M)
     if place is None or not file:
@@ -271,12 +270,6 @@ def _session() -> Session:
 
 
 # ---- Arguments ----
-
-_FORMATS = {
-    "i1": "<B", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q",
-    "u1": "<B", "u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q",
-    "fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d",
-}  # fmt: skip
 
 
 def _flattened(signature: dict[str, Any], args: Sequence[Any], metadata: Any) -> list[dict[str, Any] | Memory]:
@@ -302,7 +295,7 @@ def _append(rows: list[dict[str, Any] | Memory], label: str, kind: Any, value: A
         else:
             raise TypeError(f"{label}: {value!r} is not an array")
     else:
-        rows.append(native(label, "bytes", data=_scalar(label, kind, value)))
+        rows.append(native(label, "bytes", data=scalar_bytes(label, kind, value)))
 
 
 def _append_descriptor(rows: list[dict[str, Any] | Memory], label: str, kind: str, value: Any, metadata: Any) -> None:
@@ -316,24 +309,7 @@ def _append_descriptor(rows: list[dict[str, Any] | Memory], label: str, kind: st
     flags = [value.padding == "nan", getattr(value, "round_f32_to_tf32", False)]
     numbers = [("i64", it) for it in shape + strides] + [("i1", it) for it in flags]
     numbers += [("i32", it) for it in shape] + [("i64", it) for it in strides]
-    rows.extend(native(label, "bytes", data=_scalar(label, it, number)) for it, number in numbers)
-
-
-def _scalar(label: str, kind: str, value: Any) -> bytes:
-    number = plain_number(value)
-    if number is None:
-        raise TypeError(f"{label}: {value!r} is not a number")
-    if kind == "bf16":
-        bits = struct.unpack("<I", struct.pack("<f", number))[0]
-        rounded = bits if number != number else bits + 0x7FFF + (bits >> 16 & 1)
-        return struct.pack("<H", rounded >> 16 & 0xFFFF)
-    if kind not in _FORMATS:
-        raise TypeError(f"{label}: Triton's type {kind} is not supported")
-    is_float = kind.startswith("f")
-    try:
-        return struct.pack(_FORMATS[kind], float(number) if is_float else int(number))
-    except (struct.error, OverflowError) as error:
-        raise ValueError(f"{label}: {number} does not fit {kind}") from error
+    rows.extend(native(label, "bytes", data=scalar_bytes(label, it, number)) for it, number in numbers)
 
 
 # ---- Changes of Triton while a block is active ----
