@@ -89,7 +89,7 @@ fn interruptible<T: Send>(work: impl FnOnce() -> T + Send, stop: &AtomicBool) ->
         // A panic of the thread drops the sender, which also ends the loop.
         while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(SIGNAL_INTERVAL) {
             if interrupted.is_none()
-                && let Err(error) = Python::attach(|py| py.check_signals())
+                && let Err(error) = signals()
             {
                 interrupted = Some(error);
                 stop.store(true, Ordering::Relaxed);
@@ -102,6 +102,15 @@ fn interruptible<T: Send>(work: impl FnOnce() -> T + Send, stop: &AtomicBool) ->
         (None, Ok(value)) => Ok(value),
         (None, Err(_)) => Err(PyRuntimeError::new_err("the virtual GPU failed; please report this as a bug")),
     }
+}
+
+/// Runs the handlers of signals that have arrived. Only Python's main thread has some.
+fn signals() -> PyResult<()> {
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is not general enough over lifetimes"
+    )]
+    Python::attach(|py| py.check_signals())
 }
 
 /// What a launch did, without Python objects.
@@ -143,7 +152,7 @@ fn run(
     let launch = Launch { kernel: None, geometry, arguments: (0..code.params.len()).collect() };
     let launches = Launches { launches: vec![launch], arguments };
     let ptx_file = code.is_ptx.then_some(code.file.as_path());
-    let job = Job { code: &code.code, launches, variables: &[], ptx_file };
+    let job = Job { code: &code.loaded, launches, variables: &[], ptx_file };
     let outcome = sanitize::run(job, &mut device).map_err(|error| raised(&error))?;
 
     let placed = &outcome.placed.buffers;

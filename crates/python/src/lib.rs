@@ -1,6 +1,9 @@
-//! The native module of the Python package. It has two steps: [`load`] gets the code of a file, and [`Code::launch`] runs
+//! The native module of the Python package. It has two steps: `load` gets the code of a file, and `launch` runs
 //! one of its kernels on the virtual GPU. Everything that needs Python objects (arrays, names, reports) is in
 //! `python/warpsmith`; this module gets and returns plain values and bytes.
+
+// Python's values are extracted into owned ones.
+#![allow(clippy::needless_pass_by_value)]
 
 mod argument;
 mod launch;
@@ -31,7 +34,7 @@ create_exception!(
 #[pyclass(frozen, module = "warpsmith._native")]
 #[derive(Debug)]
 struct Code {
-    code: LoadedCode,
+    loaded: LoadedCode,
     device: &'static chips::Chip,
     file: PathBuf,
     text: String,
@@ -45,7 +48,7 @@ impl Code {
     /// The kernel's function name.
     #[getter]
     fn kernel(&self) -> &str {
-        &self.code.kernels[0]
+        &self.loaded.kernels[0]
     }
 
     /// The kernel's name in C++, without parameters.
@@ -64,13 +67,13 @@ impl Code {
     /// What was left out so that the file compiles.
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.code.notes()
+        self.loaded.notes()
     }
 
     /// The PTX text.
     #[getter]
     fn ptx(&self) -> &str {
-        &self.code.ptx
+        &self.loaded.ptx
     }
 }
 
@@ -109,7 +112,7 @@ fn load(
         };
         let code = code.map_err(|error| raised(&error))?;
         let params = params(&code).map_err(|error| raised(&error))?;
-        Ok(Code { code, device: chip, file, text, include, is_ptx, params })
+        Ok(Code { loaded: code, device: chip, file, text, include, is_ptx, params })
     })
 }
 

@@ -1,5 +1,7 @@
 //! Renders findings of the virtual GPU like compiler messages, with the lines of the CUDA source.
 
+use std::path::Path;
+
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use gpu::words::count;
 use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
@@ -100,7 +102,8 @@ fn quote(place: &Place, sources: &Texts) -> Option<Quote> {
             .nth((frame.column as usize).saturating_sub(1))
             .map_or(first, |(byte, _)| byte);
         // A comment at the end of the line is not underlined.
-        let comment = if frame.file.ends_with(".py") { "  #" } else { "//" };
+        let is_python = Path::new(&frame.file).extension().is_some_and(|extension| extension == "py");
+        let comment = if is_python { "  #" } else { "//" };
         let code = text.split(comment).next().unwrap_or(&text).trim_end().len();
         let start = if column < code { column.max(first) } else { first };
         let end = code.max(start + 1).min(text.len().max(1));

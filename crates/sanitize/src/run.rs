@@ -54,10 +54,7 @@ pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, Sani
     let loaded = device.module(module).cloned();
     let loaded = loaded.ok_or_else(|| SanitizeError::usage("the code has no such kernel"))?;
     let entries: Option<Vec<_>> = kernels.iter().map(|name| loaded.kernel(name)).collect();
-    let entries = match entries {
-        Some(entries) => entries,
-        None => return Err(not_loaded(&loaded, kernels)),
-    };
+    let Some(entries) = entries else { return Err(not_loaded(&loaded, kernels)) };
     job.launches.fit(&entries)?;
     let placed = job.launches.place(device)?;
     set_variables(job.variables, module, device)?;
