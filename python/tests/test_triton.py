@@ -226,14 +226,32 @@ def copy_descriptor(source, out, BLOCK: tl.constexpr):
     tl.store(out + tl.arange(0, BLOCK), source.load([0, 0]).reshape(BLOCK))
 
 
-def test_descriptors_of_the_host():
+@triton.jit
+def matmul_of_descriptors(a, b, out, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        sums = tl.dot(a.load([m, k]), b.load([k, n]), sums)
+    out.store([m, n], sums.to(tl.float16))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_descriptors_of_the_host(target, random):
     from triton.tools.tensor_descriptor import TensorDescriptor
 
+    def described(array, block):
+        return TensorDescriptor(Tensor(array), list(array.shape), [array.shape[1], 1], block)
+
     x, out = np.arange(64, dtype=np.float32).reshape(4, 16), np.zeros(64, dtype=np.float32)
-    descriptor = TensorDescriptor(Tensor(x), [4, 16], [16, 1], [4, 16])
-    with warpsmith.triton.virtual("sm_80"):
-        copy_descriptor[(1,)](descriptor, out, BLOCK=64)
+    with warpsmith.triton.virtual(target):
+        copy_descriptor[(1,)](described(x, [4, 16]), out, BLOCK=64)
     assert np.array_equal(out, x.reshape(-1))
+    a, b, expected = corpus.products(random, 100, 72, 96)
+    out = np.zeros_like(expected)
+    with warpsmith.triton.virtual(target):
+        descriptors = described(a, [64, 32]), described(b, [32, 64]), described(out, [64, 64])
+        matmul_of_descriptors[(2, 2)](*descriptors, 96, BM=64, BN=64, BK=32)
+    np.testing.assert_allclose(out, expected, rtol=2e-3, atol=2e-3)
 
 
 def test_wrong_arguments_are_named():

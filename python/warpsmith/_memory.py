@@ -305,7 +305,7 @@ def place(arguments: Sequence[dict[str, Any] | Memory], outputs: frozenset[int] 
         if len(group) == 1 and group[0][1].pointer == group[0][1].address:
             index, memory = group[0]
             dims = list(memory.dims) if memory.is_contiguous else [memory.nbytes // item_bytes(memory.dtype)]
-            name = _plain(memory.label)
+            name = plain_label(memory.label)
             if index in outputs:
                 placed[index] = native(name, "out", dtype=memory.dtype, dims=dims)
                 copies.append(Copy(index, memory, b""))
@@ -322,15 +322,15 @@ def place(arguments: Sequence[dict[str, Any] | Memory], outputs: frozenset[int] 
         owners = [memory.owner for _, memory in group]
         whole = Memory(label, first, end - first, first, "u8", (end - first,), is_writable, True, owners)
         data, padding = whole.read(), first - start
-        name = " and ".join(_plain(memory.label) for _, memory in group)
+        name = " and ".join(plain_label(memory.label) for _, memory in group)
         placed.append(native(name, "inout", dtype="u8", dims=[end - start], data=bytes(padding) + data))
         copies.append(Copy(len(placed) - 1, whole, data, padding))
         for index, memory in group:
-            placed[index] = native(_plain(memory.label), "same", text=name, **{"from": memory.pointer - start})
+            placed[index] = native(plain_label(memory.label), "same", text=name, **{"from": memory.pointer - start})
     return Buffers(placed, copies)
 
 
-def _plain(label: str) -> str:
+def plain_label(label: str) -> str:
     """The name of a parameter, without the word in front of it."""
     match = re.fullmatch(r"argument `(.*)`", label)
     return match[1] if match else label

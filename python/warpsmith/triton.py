@@ -15,6 +15,7 @@ kernel to PTX as it does for a real GPU; nothing is interpreted at the level of 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import threading
@@ -24,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import _native
-from ._memory import Memory, is_array, memory_of, native, place, plain_number, scalar_bytes
+from ._memory import Memory, is_array, memory_of, native, place, plain_label, plain_number, scalar_bytes
 from ._report import report_from
 from ._sanitize import BUDGET
 from ._session import Session as _Session
@@ -192,9 +193,9 @@ class _Launcher:
         if enter_hook is not None:
             enter_hook(launch_metadata)
         code = self._load(session)
-        rows = _flattened(self.src.signature, args, self.metadata)
-        rows += self._workspaces(len(code.params) - len(rows), blocks)
-        buffers = place(rows)
+        given = _Parameters(self.src.signature, args, self.metadata)
+        rows = given.rows + self._workspaces(len(code.params) - len(given.rows), blocks)
+        buffers = place([*rows, *given.mapped])
         ctas = getattr(self.metadata, "num_ctas", 1)
         options = {
             "grid": [grid_x * ctas, grid_y, grid_z],
@@ -272,44 +273,71 @@ def _session() -> Session:
 # ---- Arguments ----
 
 
-def _flattened(signature: dict[str, Any], args: Sequence[Any], metadata: Any) -> list[dict[str, Any] | Memory]:
-    rows: list[dict[str, Any] | Memory] = []
-    for (name, kind), value in zip(signature.items(), args):
-        _append(rows, f"argument `{name}`", kind, value, metadata)
-    return rows
+class _Parameters:
+    """The parameters of a launch, in the order of Triton's calling convention."""
 
+    def __init__(self, signature: dict[str, Any], args: Sequence[Any], metadata: Any) -> None:
+        self.rows: list[dict[str, Any] | Memory] = []
+        #: The arrays of tensor maps, which are no parameters themselves.
+        self.mapped: list[Memory] = []
+        self._maps = iter(getattr(metadata, "tensordesc_meta", None) or [])
+        for (name, kind), value in zip(signature.items(), args):
+            self._append(f"argument `{name}`", kind, value)
 
-def _append(rows: list[dict[str, Any] | Memory], label: str, kind: Any, value: Any, metadata: Any) -> None:
-    if isinstance(kind, tuple):
-        for index, (inner, part) in enumerate(zip(kind, value)):
-            _append(rows, f"{label}[{index}]", inner, part, metadata)
-    elif kind == "constexpr":
-        pass
-    elif kind.startswith("tensordesc"):
-        _append_descriptor(rows, label, kind, value, metadata)
-    elif kind.startswith("*"):
-        if value is None:
-            rows.append(native(label, "null"))
-        elif is_array(value):
-            rows.append(memory_of(value.array if isinstance(value, _Array) else value, label))
+    def _append(self, label: str, kind: Any, value: Any) -> None:
+        if isinstance(kind, tuple):
+            for index, (inner, part) in enumerate(zip(kind, value)):
+                self._append(f"{label}[{index}]", inner, part)
+        elif kind == "constexpr":
+            pass
+        elif kind.startswith("tensordesc"):
+            self._append_descriptor(label, value)
+        elif kind.startswith("*"):
+            if value is None:
+                self.rows.append(native(label, "null"))
+            elif is_array(value):
+                self.rows.append(_memory(value, label))
+            else:
+                raise TypeError(f"{label}: {value!r} is not an array")
         else:
-            raise TypeError(f"{label}: {value!r} is not an array")
-    else:
-        rows.append(native(label, "bytes", data=scalar_bytes(label, kind, value)))
+            self._append_numbers(label, [(kind, value)])
+
+    def _append_numbers(self, label: str, numbers: Sequence[tuple[str, Any]]) -> None:
+        self.rows.extend(native(label, "bytes", data=scalar_bytes(label, kind, it)) for kind, it in numbers)
+
+    def _append_descriptor(self, label: str, value: Any) -> None:
+        """A descriptor that the host makes: a pointer with its shape, or a tensor map for targets that have them."""
+        shape, strides = list(value.shape), list(value.strides)
+        memory = _memory(value.base, label)
+        tensor_map = next(self._maps, None)
+        if tensor_map is None:
+            self.rows.append(memory)
+            self._append_numbers(label, [("i64", it) for it in shape + strides])
+            flags = [value.padding == "nan", getattr(value, "round_f32_to_tf32", False)]
+            self._append_numbers(label, [("i1", it) for it in flags])
+        else:
+            self._append_map(label, value, memory, tensor_map)
+        self._append_numbers(label, [("i32", it) for it in shape] + [("i64", it) for it in strides])
+
+    def _append_map(self, label: str, value: Any, memory: Memory, tensor_map: dict[str, Any]) -> None:
+        packed = [math.prod(memory.dims[dim + 1 :]) for dim in range(len(memory.dims))]
+        is_plain = list(value.shape) == list(memory.dims) and list(value.strides) == packed and memory.is_contiguous
+        is_other = tensor_map.get("fp4_padded") or tensor_map.get("is_im2col") or value.padding == "nan"
+        if not is_plain or is_other:
+            raise _native.UnsupportedError(
+                f"{label}: this kind of descriptor is not supported for this target; it must describe a whole "
+                'contiguous array\nhint: use target="sm_80", or make the descriptor in the kernel'
+            )
+        same = [it for it in self.mapped if (it.address, it.nbytes) == (memory.address, memory.nbytes)]
+        if not same:
+            self.mapped.append(memory)
+        name = plain_label((same or [memory])[0].label)
+        box = list(tensor_map["block_size"])
+        self.rows.append(native(label, "tensor", text=name, dims=box, **{"from": tensor_map["swizzle"]}))
 
 
-def _append_descriptor(rows: list[dict[str, Any] | Memory], label: str, kind: str, value: Any, metadata: Any) -> None:
-    if getattr(metadata, "tensordesc_meta", None):
-        raise _native.UnsupportedError(
-            f"{label}: descriptors that the host makes need tensor maps for this target\n"
-            'hint: use target="sm_80", or make the descriptor in the kernel (tl.make_tensor_descriptor)'
-        )
-    shape, strides = list(value.shape), list(value.strides)
-    rows.append(memory_of(value.base.array if isinstance(value.base, _Array) else value.base, label))
-    flags = [value.padding == "nan", getattr(value, "round_f32_to_tf32", False)]
-    numbers = [("i64", it) for it in shape + strides] + [("i1", it) for it in flags]
-    numbers += [("i32", it) for it in shape] + [("i64", it) for it in strides]
-    rows.extend(native(label, "bytes", data=scalar_bytes(label, it, number)) for it, number in numbers)
+def _memory(value: Any, label: str) -> Memory:
+    return memory_of(value.array if isinstance(value, _Array) else value, label)
 
 
 # ---- Changes of Triton while a block is active ----

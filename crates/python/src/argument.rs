@@ -3,6 +3,7 @@
 use gpu::launch::{Argument, Dtype, Init, Role};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use vgpu::tensor_map::Swizzle;
 
 use crate::UsageError;
 
@@ -12,17 +13,17 @@ use crate::UsageError;
 pub struct Given {
     /// The parameter's name in messages.
     name: String,
-    /// `inout`, `out`, `scratch`, `number`, `bytes`, `null` or `same`.
+    /// `inout`, `out`, `scratch`, `number`, `bytes`, `null`, `same` or `tensor`.
     kind: String,
     /// The type of a buffer's elements.
     dtype: String,
-    /// The extents of a buffer.
+    /// The extents of a buffer, or of the boxes of a tensor map.
     dims: Vec<usize>,
     /// The contents of a buffer, or raw bytes of a parameter.
     data: PyBackedBytes,
-    /// A number, or the name of the buffer that `same` refers to.
+    /// A number, or the name of the buffer that `same` or `tensor` refers to.
     text: String,
-    /// The first element of `same`.
+    /// The first element of `same`, or the code of the swizzle of `tensor`.
     from: u64,
 }
 
@@ -51,6 +52,13 @@ impl Given {
             "bytes" => Role::Bytes(data.to_vec()),
             "null" => Role::Null,
             "same" => Role::Same { of: text, from },
+            "tensor" => {
+                let swizzle = Swizzle::ALL.get(from as usize).copied();
+                let swizzle = swizzle.ok_or_else(|| failed(format!("{from} is not a swizzle")))?;
+                let extent =
+                    |&extent: &usize| u32::try_from(extent).map_err(|_| failed("has a huge box".to_owned()));
+                Role::Tensor { of: text, extents: dims.iter().map(extent).collect::<PyResult<_>>()?, swizzle }
+            }
             other => return Err(failed(format!("`{other}` is not a kind of argument"))),
         };
         Ok(Argument { name: Some(name), role })

@@ -165,6 +165,9 @@ fn raised(error: &SanitizeError) -> PyErr {
         SanitizeError::NotOneKernel { kernels } => {
             UsageError::new_err(format!("kernel: {error}; name one\nhint: {kernels}"))
         }
+        SanitizeError::TemplateArguments { kernel } => UsageError::new_err(format!(
+            "kernel: {error}\nhint: if it is a template, name its arguments: `{kernel}<float>`"
+        )),
         SanitizeError::Unsupported { hint, .. } => UnsupportedError::new_err(with_hint(hint)),
         SanitizeError::Build(BuildError::Source { diagnostics, .. }) => {
             let renderer = Renderer::plain();

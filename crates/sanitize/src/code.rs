@@ -185,7 +185,7 @@ fn no_such_kernel(error: &BuildError, instances: &[String], names: &[&str]) -> O
     let template = diagnostics.iter().any(|diagnostic| diagnostic.message.contains("template"));
     let error = kernel_name::unknown(named, names);
     Some(if template && !named.contains('<') {
-        error.with_hint(format!("if it is a template, name its arguments: `{named}<float>`"))
+        SanitizeError::TemplateArguments { kernel: named.clone() }
     } else if names.is_empty() || named.contains('<') {
         let reason = diagnostics.first().map_or(String::new(), |it| it.message.clone());
         error.with_hint(format!("the compiler says: {reason}"))

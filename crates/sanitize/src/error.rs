@@ -19,6 +19,12 @@ pub enum SanitizeError {
         /// The kernels of the file, as text.
         kernels: String,
     },
+    /// No kernel has the name, but it may be that of a template, which needs arguments.
+    #[error("there is no kernel `{kernel}` in the file")]
+    TemplateArguments {
+        /// The name.
+        kernel: String,
+    },
     /// The virtual GPU cannot run the code, or it has too little memory.
     #[error("{message}")]
     Unsupported {

@@ -118,6 +118,8 @@ impl From<SanitizeError> for CommandError {
             SanitizeError::NotOneKernel { kernels } => {
                 CommandError::usage(format!("{text}: name one with --kernel")).hint(kernels)
             }
+            SanitizeError::TemplateArguments { kernel } => CommandError::usage(text)
+                .hint(format!("if it is a template, name its arguments: --kernel '{kernel}<float>'")),
             SanitizeError::Unsupported { hint, .. } => CommandError { hint, ..CommandError::missing(text) },
             SanitizeError::Build(error) => error.into(),
         }
