@@ -427,6 +427,16 @@ def test_a_kernel_that_never_ends_is_a_finding():
     assert not report.ok and any(finding.kind == "runaway" for finding in report.errors)
 
 
+def test_modules_for_other_packages_are_imported_when_they_are_used():
+    script = (
+        "import sys, warpsmith; assert 'warpsmith.triton' not in sys.modules; print(warpsmith.triton.virtual.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "virtual\n", done.stderr
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        warpsmith.other
+
+
 # ---- Threads, signals and processes ----
 
 

@@ -270,6 +270,24 @@ def test_wrong_arguments_are_named():
         pass
 
 
+def test_the_interpreter_of_triton_is_refused(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(RuntimeError, match="TRITON_INTERPRET=1"), warpsmith.triton.virtual():
+        pass
+
+
+def test_blocks_of_threads_may_end_in_any_order():
+    first, second = warpsmith.triton.virtual(), warpsmith.triton.virtual()
+    active = triton.runtime.driver._active
+    first.__enter__()
+    inner = second.__enter__()
+    first.__exit__(None, None, None)
+    x, out = np.ones(256, dtype=np.float32), np.zeros(1, dtype=np.float32)
+    summing[(1,)](x, out, BLOCK=256)
+    second.__exit__(None, None, None)
+    assert len(inner.reports) == 1 and triton.runtime.driver._active is active
+
+
 def test_a_grid_without_blocks_does_nothing():
     x, out = np.ones(256, dtype=np.float32), np.zeros(1, dtype=np.float32)
     with warpsmith.triton.virtual() as session:

@@ -6,6 +6,8 @@
 No GPU is needed for any of them.
 """
 
+from typing import Any
+
 from ._cli import CommandError, Result, bench, check, evolve, program, run
 from ._native import CompileError, ToolchainError, UnsupportedError, UsageError, WarpsmithError, __version__
 from ._report import Finding, Frame, Related, Report, SanitizeError
@@ -38,3 +40,12 @@ __all__ = [
     "sanitize",
     "scratch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports ``warpsmith.triton`` and ``warpsmith.numba`` when they are first used: they need other packages."""
+    if name in ("triton", "numba"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

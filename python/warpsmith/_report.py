@@ -74,7 +74,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What the virtual GPU found in one launch. ``print(report)`` prints what ``warpsmith sanitize`` prints."""
+    """What the virtual GPU found in one launch.
+
+    ``print(report)`` prints what ``warpsmith sanitize`` prints, without the tables of ``--counters``.
+    """
 
     kernel: str
     #: The virtual GPU, such as ``virtual:l4``.

@@ -77,6 +77,8 @@ def virtual(
     """
     if autotune not in ("first", "modelled"):
         raise ValueError(f"autotune: {autotune!r} is neither 'first' nor 'modelled'")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        raise RuntimeError("TRITON_INTERPRET=1 makes Triton interpret kernels; unset it to run them on the virtual GPU")
     device = device or usual_device(target)
     options = launch_options(seed, checked, counters, budget, time_limit, threads)
     session = Session(target, device, options, raise_on_error, autotune)
