@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gpu::build::is_ptx;
+
 use crate::manifest::{self, Family, Place};
 use crate::single_file::{self, Expanded};
 use crate::suggest::nearest;
@@ -218,13 +220,26 @@ impl Catalog {
     }
 }
 
+/// The names that a family's source can have.
+const SOURCE_FILES: [&str; 2] = ["kernel.cu", "kernel.ptx"];
+
+/// The name that a source gets in a family's folder, by the name of its file.
+fn source_file(path: &Path) -> &'static str {
+    SOURCE_FILES[usize::from(is_ptx(path))]
+}
+
 impl Family {
+    /// The name of the source in the family's folder.
+    fn source_file(&self) -> &'static str {
+        source_file(Path::new(self.source_name()))
+    }
+
     /// The family's files with another source, by their path below a `kernels/` folder. [`Catalog::load`] can read
     /// them.
     pub fn files_with(&self, source: &str) -> Vec<(String, String)> {
         let Family { op, name, manifest, headers, op_manifest, .. } = self;
         let headers = headers.iter().map(|(name, text)| (format!("{op}/{name}"), text.clone()));
-        let own = [("kernel.cu", source), ("kernel.toml", manifest.as_str())];
+        let own = [(self.source_file(), source), ("kernel.toml", manifest.as_str())];
         let own = own.map(|(file, text)| (format!("{op}/{name}/{file}"), text.to_owned()));
         let declared = op_manifest.iter().map(|text| (format!("{op}/{OP_FILE}"), text.clone()));
         own.into_iter().chain(headers).chain(declared).collect()
@@ -239,7 +254,7 @@ impl Tree {
         Ok(Tree { label, folder, files, ..Tree::default() })
     }
 
-    /// One CUDA file that declares its own op.
+    /// One CUDA or PTX file that declares its own op.
     fn single_file(path: &Path) -> Result<Self, CatalogError> {
         let at = |source| CatalogError::Io { path: path.to_owned(), source };
         let text = gpu::paths::read_text_bounded(path, MOST_BYTES).map_err(at)?;
@@ -256,7 +271,7 @@ impl Tree {
             tree.lines.insert(format!("{name}/{file}"), generated.lines);
             tree.files.insert(format!("{name}/{file}"), generated.text);
         }
-        tree.files.insert(format!("{name}/{FILE_FAMILY}/kernel.cu"), text);
+        tree.files.insert(format!("{name}/{FILE_FAMILY}/{}", source_file(path)), text);
         tree.files.extend(beside.into_iter().map(|(file, text)| (format!("{name}/{file}"), text)));
         Ok(tree)
     }
@@ -333,7 +348,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
             }
         } else if path
             .extension()
-            .is_some_and(|kind| ["cu", "cuh", "toml", "py"].iter().any(|known| kind == *known))
+            .is_some_and(|kind| ["cu", "cuh", "ptx", "toml", "py"].iter().any(|known| kind == *known))
         {
             if files.len() == MOST_FILES {
                 return Err(CatalogError::TooMany { path: root.to_owned() });
@@ -367,8 +382,17 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors>
         let at = trees.first().map_or_else(|| folder.clone(), |tree| file(tree, tuned::FILE));
         return Err(missing(at, "kernel.toml", "tuned table").into());
     };
-    let Some((source_tree, source)) = find(&format!("{folder}/kernel.cu")) else {
-        return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest").into());
+    let sources = SOURCE_FILES.iter().filter_map(|name| Some((*name, find(&format!("{folder}/{name}"))?)));
+    let sources: Vec<(&str, (&Tree, &String))> = sources.collect();
+    let (source_file, (source_tree, source)) = match sources.as_slice() {
+        [one] => *one,
+        [] => return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest").into()),
+        _ => {
+            let mut error = missing(file(tree, "kernel.toml"), "kernel.ptx", "manifest");
+            error.message =
+                "the family has a kernel.cu and a kernel.ptx; it can have only one source".to_owned();
+            return Err(error.into());
+        }
     };
     let table = trees.first().and_then(|tree| {
         let text = tree.files.get(&format!("{folder}/{}", tuned::FILE))?;
@@ -385,7 +409,7 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors>
         op: op.to_owned(),
         name: name.to_owned(),
         file: file(tree, "kernel.toml"),
-        source: (file(source_tree, "kernel.cu"), source.clone()),
+        source: (file(source_tree, source_file), source.clone()),
         headers: included_headers(op, source, &find),
         tuned: table.transpose()?.unwrap_or_default(),
     };

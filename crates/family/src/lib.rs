@@ -40,12 +40,12 @@ pub use suggest::nearest;
 pub use text::{ManifestError, ManifestErrors, Reader};
 pub use value::Value;
 
-/// Whether a path names a CUDA file, which can declare its own op.
-pub fn is_cuda_file(path: &std::path::Path) -> bool {
-    path.extension().is_some_and(|kind| kind == "cu")
+/// Whether a path names a CUDA or PTX file, which can declare its own op.
+pub fn is_kernel_file(path: &std::path::Path) -> bool {
+    gpu::build::is_ptx(path) || path.extension().is_some_and(|kind| kind == "cu")
 }
 
-/// The name of the op that a CUDA file declares.
+/// The name of the op that a CUDA or PTX file declares.
 pub fn op_of_file(path: &std::path::Path) -> String {
     single_file::op_name(path)
 }

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::path::Path;
 
 use chips::Target;
+use gpu::build::is_ptx;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -408,6 +410,16 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestErrors> {
     let tensor_maps = found(reader.tensor_maps(&file.tensor_maps, &compile_time), &mut errors);
     let presets = found(reader.presets(&file.presets, &knobs), &mut errors);
     let pathologies = found(reader.pathologies(&file.pathologies, &knobs), &mut errors);
+    if is_ptx(Path::new(&place.source.0)) {
+        for (name, spanned) in &file.knobs {
+            let message = "the source is PTX, which a knob cannot change".to_owned();
+            errors.push(reader.error(spanned.span(), &format!("knobs.{name}"), message));
+        }
+        for axis in axes.iter().filter(|axis| axis.specialised && axis.values.len() > 1) {
+            let message = format!("the source is PTX, which has one {}; name one value", axis.name);
+            errors.push(reader.error(0..0, &format!("supports.{}", axis.name), message));
+        }
+    }
     if !errors.is_empty() {
         errors.sort_by_key(|error| (error.line, error.column));
         return Err(ManifestErrors(errors));

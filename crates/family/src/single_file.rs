@@ -84,7 +84,7 @@ fn header_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 pub(crate) fn expand(path: &Path, source: &str) -> Result<Expanded, ManifestError> {
     let header = Header::read(path, source)?;
     let op = header.op_manifest()?;
-    let kernel = header.kernel_manifest(source)?;
+    let kernel = header.kernel_manifest(path, source)?;
     Ok(Expanded { op, kernel, beside: header.beside(path, source) })
 }
 
@@ -205,13 +205,13 @@ impl Header {
         }
     }
 
-    fn kernel_manifest(&self, source: &str) -> Result<GeneratedFile, ManifestError> {
+    fn kernel_manifest(&self, path: &Path, source: &str) -> Result<GeneratedFile, ManifestError> {
         let help = "is missing, as in launch = { grid = [\"rows\"], block = [256] }";
         let launch = self.table("launch", help)?;
         let line = self.line("launch");
         let entry = match launch.get("kernel").and_then(toml::Value::as_str) {
             Some(entry) => entry.to_owned(),
-            None => only_kernel(source).map_err(|message| self.wrong("launch", message))?,
+            None => only_kernel(path, source).map_err(|message| self.wrong("launch", message))?,
         };
         let mut kernel = GeneratedFile::default();
         if !self.table.contains_key("specialise") {
@@ -333,8 +333,19 @@ fn split_extents(text: &str) -> Vec<String> {
     extents.into_iter().map(|extent| extent.trim().to_owned()).collect()
 }
 
-/// The name of the only `extern "C" __global__` function.
-fn only_kernel(source: &str) -> Result<String, String> {
+/// The names of the kernels of a PTX text.
+fn ptx_kernels(source: &str) -> Vec<String> {
+    let code = source.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let mut words = code.flat_map(|line| line.split(|c: char| c.is_whitespace() || c == '('));
+    let mut names = Vec::new();
+    while words.any(|word| word == ".entry") {
+        names.extend(words.find(|word| !word.is_empty()).map(str::to_owned));
+    }
+    names
+}
+
+/// The names of the `extern "C" __global__` functions of a CUDA source.
+fn cuda_kernels(source: &str) -> Vec<String> {
     let mut names = Vec::new();
     for part in source.split("__global__").skip(1) {
         let head = part.split('(').next().unwrap_or_default();
@@ -349,8 +360,16 @@ fn only_kernel(source: &str) -> Result<String, String> {
             names.push(name.to_owned());
         }
     }
+    names
+}
+
+/// The name of the only kernel.
+fn only_kernel(path: &Path, source: &str) -> Result<String, String> {
+    let is_ptx = gpu::build::is_ptx(path);
+    let names = if is_ptx { ptx_kernels(source) } else { cuda_kernels(source) };
     match names.as_slice() {
         [one] => Ok(one.clone()),
+        [] if is_ptx => Err("the file has no .entry function".to_owned()),
         [] => Err("the file has no __global__ function".to_owned()),
         several => Err(format!(
             "name one of the kernels: launch = {{ kernel = {:?}, ... }} (kernels: {})",

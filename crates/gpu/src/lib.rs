@@ -41,6 +41,7 @@ pub mod device;
 pub mod ending;
 pub mod launch;
 pub mod machine;
+mod nvjitlink;
 pub mod nvrtc;
 pub mod paths;
 pub mod python;

@@ -34,7 +34,7 @@ impl Cli {
         (self.global, self.command.unwrap_or_else(|| Command::Repro(ReproOptions::default())))
     }
 
-    /// Replaces a CUDA file among the families by the op that it declares: `check scale.cu` means `check scale
+    /// Replaces a CUDA or PTX file among the families by the op that it declares: `check scale.cu` means `check scale
     /// --kernels scale.cu`.
     pub fn with_file_as_op(mut self) -> Result<Self, CommandError> {
         let mut names: Vec<&mut String> = match &mut self.command {
@@ -48,7 +48,7 @@ impl Cli {
             Some(Command::Kernels(options)) => options.family.iter_mut().collect(),
             _ => Vec::new(),
         };
-        names.retain(|name| family::is_cuda_file(Path::new(name.as_str())));
+        names.retain(|name| family::is_kernel_file(Path::new(name.as_str())));
         for name in names {
             let path = PathBuf::from(name.as_str());
             if self.global.kernels.as_ref().is_some_and(|other| *other != path) {
@@ -465,7 +465,7 @@ pub struct KnobOptions {
 /// The kernels that a command works on.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KernelOptions {
-    /// Families or ops (default: all families of the op), a .cu file that declares its op, or `best` for the setting
+    /// Families or ops (default: all families of the op), a .cu or .ptx file that declares its op, or `best` for the setting
     /// that the dispatcher chooses for each problem
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,

@@ -101,7 +101,8 @@ impl From<BuildError> for CommandError {
             BuildError::Source { .. } | BuildError::NoKernel { .. } | BuildError::TooLarge { .. } => {
                 CommandError { exit: Exit::ProblemFound, message: error.to_string(), hint: None }
             }
-            BuildError::Nvrtc(_) => CommandError::missing(error.to_string())
+            BuildError::NoAssembler { .. } => CommandError::missing(error.to_string()),
+            BuildError::Nvrtc(_) | BuildError::Assembler { .. } => CommandError::missing(error.to_string())
                 .hint("`warpsmith toolchain` shows where the compiler comes from"),
             BuildError::Io { .. } => {
                 CommandError::missing(error.to_string()).hint("set WARPSMITH_CACHE to a writable folder")

@@ -6,8 +6,9 @@ use std::sync::{Once, OnceLock};
 use std::time::{Instant, UNIX_EPOCH};
 
 use super::cache::{self, Cache, MEANING};
-use super::{Build, BuildError, Diagnostic, Request, Severity, includes, log, machine_code};
-use crate::nvrtc::{Nvrtc, NvrtcError};
+use super::{Build, BuildError, Diagnostic, Entry, Request, Severity, includes, log, machine_code};
+use crate::nvjitlink::{self, AssembleError, Assembled};
+use crate::nvrtc::{Compiled, Nvrtc, NvrtcError};
 use crate::paths;
 use crate::toolchain::Toolchain;
 
@@ -153,6 +154,9 @@ impl Compiler {
     }
 
     fn compile(&self, request: &Request, hash: String) -> Result<Build, BuildError> {
+        if request.source.is_ptx() {
+            return self.assemble(request, hash);
+        }
         let nvrtc = loaded(&self.nvrtc, &self.toolchain)?;
         let source = &request.source;
         let mut options = fixed_options(request);
@@ -182,13 +186,48 @@ impl Compiler {
                 compiled = again;
             }
         }
-        let compile_ms = milliseconds(start);
+        self.finished(request, hash, compiled, entries, start)
+    }
+
+    /// Assembles a PTX source.
+    fn assemble(&self, request: &Request, hash: String) -> Result<Build, BuildError> {
+        let source = &request.source;
+        let Some(library) = &self.toolchain.nvjitlink else {
+            return Err(BuildError::NoAssembler {
+                name: source.name.clone(),
+                toolchain: self.toolchain.root.clone(),
+            });
+        };
+        let options = [format!("-arch={}", request.target), "-lineinfo".to_owned(), "-Xptxas=-v".to_owned()];
+        let start = Instant::now();
+        let assembled = nvjitlink::assemble(library, &source.name, &source.text, &options);
+        let Assembled { cubin, log } = assembled.map_err(|error| match error {
+            AssembleError::Source { log } => {
+                BuildError::Source { name: source.name.clone(), diagnostics: errors(&log), log }
+            }
+            other => BuildError::Assembler { name: source.name.clone(), reason: other.to_string() },
+        })?;
+        let entries = log::entries(&log);
+        let compiled = Compiled { ptx: source.text.clone(), cubin, log, lowered_names: Vec::new() };
+        self.finished(request, hash, compiled, entries, start)
+    }
+
+    /// The build of what a compiler or assembler has made since `start`.
+    fn finished(
+        &self,
+        request: &Request,
+        hash: String,
+        compiled: Compiled,
+        entries: Vec<Entry>,
+        start: Instant,
+    ) -> Result<Build, BuildError> {
+        let name = request.source.name.clone();
         if entries.is_empty() {
-            return Err(BuildError::NoKernel { name: source.name.clone() });
+            return Err(BuildError::NoKernel { name });
         }
         let bytes = (compiled.ptx.len() + compiled.cubin.len()) as u64;
         if bytes > MOST_OUTPUT {
-            return Err(BuildError::TooLarge { name: source.name.clone(), bytes, most: MOST_OUTPUT });
+            return Err(BuildError::TooLarge { name, bytes, most: MOST_OUTPUT });
         }
         Ok(Build {
             hash,
@@ -196,7 +235,7 @@ impl Compiler {
             target: request.target,
             compiler: self.identity.clone(),
             entries,
-            compile_ms,
+            compile_ms: milliseconds(start),
             warnings: of_severity(&compiled.log, Severity::Warning),
             lowered_names: compiled.lowered_names,
             ptx: without_working_directory(&compiled.ptx),

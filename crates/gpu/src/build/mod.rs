@@ -9,7 +9,7 @@ pub(crate) mod machine_code;
 mod nvcc_source;
 mod standard;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chips::Target;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub use standard::standard_headers;
 
 use crate::nvrtc::NvrtcError;
 
-/// A CUDA C++ source.
+/// A CUDA C++ source, or a PTX text if its name ends with `.ptx`.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     /// Name of the source in messages and line tables.
@@ -36,6 +36,18 @@ pub struct Source {
     pub include_dirs: Vec<PathBuf>,
     /// Kernels to instantiate from templates, as expressions: `scale<float>`.
     pub instances: Vec<String>,
+}
+
+impl Source {
+    /// Whether the text is PTX, by the name of the source.
+    pub fn is_ptx(&self) -> bool {
+        is_ptx(Path::new(&self.name))
+    }
+}
+
+/// Whether a path names a PTX file.
+pub fn is_ptx(path: &Path) -> bool {
+    path.extension().is_some_and(|kind| kind == "ptx")
 }
 
 /// One compilation.
@@ -128,6 +140,22 @@ pub enum BuildError {
     /// NVRTC cannot be loaded, or one of its calls failed.
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
+    /// The source is PTX, and the toolchain has no nvJitLink.
+    #[error("{name} is PTX, and {} has no libnvJitLink to assemble it; install the package nvidia-nvjitlink there, or run `warpsmith toolchain install` and name that toolchain with --cuda", toolchain.display())]
+    NoAssembler {
+        /// The source's name in messages.
+        name: String,
+        /// The folder of the toolchain.
+        toolchain: PathBuf,
+    },
+    /// nvJitLink cannot be loaded, or one of its calls failed.
+    #[error("cannot assemble {name}: {reason}")]
+    Assembler {
+        /// The source's name in messages.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
     /// The source compiles but contains no kernel.
     #[error("{name} has no kernel; add an `extern \"C\" __global__` function")]
     NoKernel {

@@ -16,5 +16,5 @@ pub fn installed_root(cache: &Path) -> Option<PathBuf> {
 
 /// The folder that the pinned toolchain gets.
 pub(super) fn final_root(cache: &Path) -> PathBuf {
-    toolchains(cache).join(format!("nvrtc-{}", pinned_wheels()[0].version))
+    toolchains(cache).join(format!("cuda-{}", pinned_wheels()[0].version))
 }

@@ -34,6 +34,8 @@ pub struct Toolchain {
     pub nvrtc: PathBuf,
     /// NVRTC's built-ins library. It is loaded first, because NVRTC looks for it only on the loader's path.
     pub builtins: Option<PathBuf>,
+    /// The library that assembles PTX files. Only PTX sources need it.
+    pub nvjitlink: Option<PathBuf>,
     /// The folders with CUDA's headers.
     pub includes: Vec<PathBuf>,
 }

@@ -104,7 +104,7 @@ pub fn survey(surroundings: &SearchEnvironment) -> Survey {
     }
     survey.look(Origin::CudaHome, surroundings.cuda_home.as_slice(), from_root);
     survey.look(Origin::ToolkitFolder, &surroundings.toolkit_folders, from_root);
-    let with_nvrtc = |folder: &&PathBuf| newest_nvrtc(folder).is_some();
+    let with_nvrtc = |folder: &&PathBuf| newest_library(folder, NVRTC).is_some();
     let loader: Vec<PathBuf> = surroundings.loader_folders.iter().filter(with_nvrtc).cloned().collect();
     survey.look(Origin::LoaderPath, &loader, from_library_folder);
     let with_wheels = |folder: &PathBuf| Some(folder.join("nvidia")).filter(|nvidia| nvidia.is_dir());
@@ -166,7 +166,12 @@ fn from_wheels(origin: Origin, nvidia: &Path) -> Result<Toolchain, String> {
     }
     let packages = ["cuda_runtime", "cuda_nvcc", "cuda_cccl", "cuda_crt"];
     let includes = packages.map(|package| nvidia.join(package).join("include"));
-    assemble(origin, nvidia, &[nvidia.join("cuda_nvrtc/lib")], &includes)
+    assemble(
+        origin,
+        nvidia,
+        &["cuda_nvrtc/lib", "nvjitlink/lib"].map(|folder| nvidia.join(folder)),
+        &includes,
+    )
 }
 
 /// The toolchain of a library on the loader's path, with headers where system packages install them.
@@ -182,7 +187,7 @@ fn assemble(
     libraries: &[PathBuf],
     includes: &[PathBuf],
 ) -> Result<Toolchain, String> {
-    let newest = libraries.iter().find_map(|folder| newest_nvrtc(folder));
+    let newest = libraries.iter().find_map(|folder| newest_library(folder, NVRTC));
     let Some((major, nvrtc)) = newest else {
         return Err("it contains no libnvrtc.so".to_owned());
     };
@@ -202,16 +207,22 @@ fn assemble(
         folders.iter().map(|folder| folder.join("cccl")).filter(|folder| folder.is_dir()).collect();
     folders.extend(cccl);
     let builtins = nvrtc.parent().and_then(|folder| matching_builtins(folder, major));
-    Ok(Toolchain { origin, root: root.to_owned(), nvrtc, builtins, includes: folders })
+    let nvjitlink = libraries.iter().find_map(|folder| newest_library(folder, NVJITLINK));
+    let nvjitlink = nvjitlink.map(|(_, library)| library);
+    Ok(Toolchain { origin, root: root.to_owned(), nvrtc, builtins, nvjitlink, includes: folders })
 }
 
-/// The highest `libnvrtc.so.N` of a folder, with N. Toolkits have links from `libnvrtc.so.13` to the full version;
-/// wheels have only the file with the major number.
-fn newest_nvrtc(folder: &Path) -> Option<(u32, PathBuf)> {
+/// The starts of the libraries' file names.
+const NVRTC: &str = "libnvrtc.so.";
+const NVJITLINK: &str = "libnvJitLink.so.";
+
+/// The library of a folder with the highest number N after this start of its name, with N. Toolkits have links from
+/// `libnvrtc.so.13` to the full version; wheels have only the file with the major number.
+fn newest_library(folder: &Path, prefix: &str) -> Option<(u32, PathBuf)> {
     let mut found: Vec<(u32, usize, PathBuf)> = file_names(folder)
         .into_iter()
         .filter_map(|name| {
-            let version = name.strip_prefix("libnvrtc.so.")?;
+            let version = name.strip_prefix(prefix)?;
             let major = version.split('.').next()?.parse().ok()?;
             Some((major, usize::MAX - version.len(), folder.join(&name)))
         })

@@ -20,7 +20,7 @@ pub struct Wheel {
     sha256: [&'static str; 2],
 }
 
-/// NVRTC 13.0 and the headers it needs. The versions match each other and must be changed together.
+/// NVRTC 13.0, the headers it needs, and nvJitLink. The versions match each other and must be changed together.
 pub const fn pinned_wheels() -> &'static [Wheel] {
     &[
         Wheel {
@@ -61,6 +61,16 @@ pub const fn pinned_wheels() -> &'static [Wheel] {
             sha256: [
                 "e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649",
                 "6f0203e29fed809ee2b7fe9b1344df66ecab990c37d6a2e0e189b26d6c97ed7c",
+            ],
+        },
+        Wheel {
+            package: "nvidia-nvjitlink",
+            version: "13.0.88",
+            what: "the assembler of PTX files",
+            download_bytes: 40_713_933,
+            sha256: [
+                "13a74f429e23b921c1109976abefacc69835f2f433ebd323d3946e11d804e47b",
+                "e931536ccc7d467a98ba1d8b89ff7fa7f1fa3b13f2b0069118cd7f47bff07d0c",
             ],
         },
     ]

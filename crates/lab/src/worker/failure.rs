@@ -45,9 +45,11 @@ impl CandidateFailure {
             BuildError::NoKernel { .. } => {
                 CandidateFailure::new(FailureKind::DoesNotCompile, error.to_string())
             }
-            BuildError::TooLarge { .. } | BuildError::Nvrtc(_) | BuildError::Io { .. } => {
-                CandidateFailure::other(error.to_string())
-            }
+            BuildError::TooLarge { .. }
+            | BuildError::Nvrtc(_)
+            | BuildError::NoAssembler { .. }
+            | BuildError::Assembler { .. }
+            | BuildError::Io { .. } => CandidateFailure::other(error.to_string()),
         }
     }
 }

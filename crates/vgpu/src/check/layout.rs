@@ -79,30 +79,29 @@ pub struct Fault {
 }
 
 impl ChunkOrigins {
-    /// Checks the chunks of an operand. `address` returns the address of a line and chunk, or `None` if the chunk did
-    /// not come from a copy.
-    pub fn walk(
-        &self,
-        lines: std::ops::Range<u32>,
-        chunks: u32,
-        address: impl Fn(u32, u32) -> Option<u32>,
-    ) -> Option<Fault> {
-        let mut above: Vec<Option<ChunkOrigin>> = vec![None; chunks as usize];
-        for line in lines {
+    /// Checks the chunks of an operand, which has `width` chunks per line. `copied` tells whether the chunk at an address
+    /// came from a copy.
+    pub fn walk(&self, addresses: &[u32], width: usize, copied: impl Fn(u32) -> bool) -> Option<Fault> {
+        let origin = |at: u32| self.at(at).filter(|_| copied(at));
+        let mut above: Vec<Option<ChunkOrigin>> = vec![None; width];
+        for (line, addresses) in addresses.chunks_exact(width).enumerate() {
             let mut left: Option<ChunkOrigin> = None;
-            for chunk in 0..chunks {
-                let here = address(line, chunk).and_then(|at| self.at(at));
-                let up = std::mem::replace(&mut above[chunk as usize], here);
+            for (chunk, (at, above)) in addresses.iter().zip(&mut above).enumerate() {
+                let here = origin(*at);
+                let up = std::mem::replace(above, here);
                 if let Some(found) = here {
+                    let fault = |along, before| {
+                        Some(Fault { line: line as u32, chunk: chunk as u32, along, before, found })
+                    };
                     if let Some(before) = left
                         && !self.follows_along(before, found)
                     {
-                        return Some(Fault { line, chunk, along: true, before, found });
+                        return fault(true, before);
                     }
                     if let Some(before) = up
                         && !self.follows_below(before, found)
                     {
-                        return Some(Fault { line, chunk, along: false, before, found });
+                        return fault(false, before);
                     }
                 }
                 left = here;
@@ -113,20 +112,20 @@ impl ChunkOrigins {
 
     /// Whether `next` is the next chunk of the row, in the same box or at the start of the row of another box.
     fn follows_along(&self, before: ChunkOrigin, next: ChunkOrigin) -> bool {
-        let last = self.tensor_load(before.load).is_some_and(|l| before.column + 1 == l.columns);
+        let last = || self.tensor_load(before.load).is_some_and(|l| before.column + 1 == l.columns);
         before.row == next.row
             && if before.load == next.load {
                 before.column + 1 == next.column
             } else {
-                last && next.column == 0
+                next.column == 0 && last()
             }
     }
 
     /// Whether `next` is the same column of the next row, in the same box or at the start of another box.
     fn follows_below(&self, before: ChunkOrigin, next: ChunkOrigin) -> bool {
-        let last = self.tensor_load(before.load).is_some_and(|l| before.row + 1 == l.rows);
+        let last = || self.tensor_load(before.load).is_some_and(|l| before.row + 1 == l.rows);
         before.column == next.column
-            && if before.load == next.load { before.row + 1 == next.row } else { last && next.row == 0 }
+            && if before.load == next.load { before.row + 1 == next.row } else { next.row == 0 && last() }
     }
 
     /// Returns where an operand begins along k, in its tensor and in its box. `along`: k runs along rows.
@@ -166,15 +165,18 @@ mod tests {
     #[test]
     fn rows_may_go_on_in_another_box_but_not_out_of_order() {
         let origins = origins();
-        let packed = |line, chunk| Some(line * 32 + chunk * 16);
-        assert_eq!(origins.walk(0..32, 2, packed), None);
-        let skips = |line: u32, chunk| Some(line / 8 * 512 + line % 8 * 32 + chunk * 16);
-        let fault = origins.walk(0..16, 2, skips).unwrap();
+        let walk = |lines: u32, address: &dyn Fn(u32, u32) -> u32, copied: &dyn Fn(u32) -> bool| {
+            let addresses: Vec<u32> =
+                (0..lines).flat_map(|line| [0, 1].map(|chunk| address(line, chunk))).collect();
+            origins.walk(&addresses, 2, copied)
+        };
+        assert_eq!(walk(32, &|line, chunk| line * 32 + chunk * 16, &|_| true), None);
+        let skips = |line: u32, chunk| line / 8 * 512 + line % 8 * 32 + chunk * 16;
+        let fault = walk(16, &skips, &|_| true).unwrap();
         assert_eq!((fault.line, fault.chunk, fault.along), (8, 0, false));
-        let turned = |line, chunk: u32| Some(line * 32 + (chunk ^ 1) * 16);
-        assert!(origins.walk(0..8, 2, turned).unwrap().along);
+        assert!(walk(8, &|line, chunk| line * 32 + (chunk ^ 1) * 16, &|_| true).unwrap().along);
         // Chunks that threads wrote are ignored.
-        assert_eq!(origins.walk(0..16, 2, |line, chunk| skips(line, chunk).filter(|_| line < 8)), None);
+        assert_eq!(walk(16, &skips, &|at| at < 512), None);
         assert_eq!(origins.depth(ChunkOrigin { load: 1, row: 3, column: 1 }, true), Some((72, 8)));
         assert_eq!(origins.depth(ChunkOrigin { load: 1, row: 3, column: 1 }, false), Some((19, 3)));
     }

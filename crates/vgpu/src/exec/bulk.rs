@@ -7,13 +7,15 @@
 //! A copy out of shared memory completes by bulk groups of its thread. It reads and writes its bytes immediately. The
 //! race checker reports accesses to these bytes before the wait.
 
+use std::sync::Arc;
+
 use super::Policy;
 use super::atomics::{combine, update};
 use super::state::{
     AccessKind, Addresses, BulkCopy, CopySource, Location, Mbarrier, Next, Origin, Request, RunningWarp,
     Source, relative,
 };
-use crate::check::race::{self, Agent};
+use crate::check::race::{self, Agent, ChunkReads};
 use crate::check::{Kind, Site};
 use crate::isa::op::{AtomOp, Inst, Op};
 use crate::isa::types::{Space, Ty};
@@ -106,9 +108,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Tells the race checker that a bulk store of a lane reads shared memory.
     pub fn store_issue(&mut self, from: u32, bytes: u32, lane: usize) {
-        let chunks: Vec<u32> = (0..bytes / 16).map(|c| from + 16 * c).collect();
+        let chunks = ChunkReads::new((0..bytes / 16).map(|c| from + 16 * c).collect());
         let site = self.site(1 << lane);
-        self.block.races.agent_reads_shared(Agent::StoreRead, site, &chunks);
+        self.block.races.agent_reads_shared(Agent::StoreRead, site, &Arc::new(chunks));
     }
 
     /// Records that a lane has issued a bulk store.

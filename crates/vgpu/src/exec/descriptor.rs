@@ -16,9 +16,15 @@
 //! | MN-major, swizzled | leading | stride |
 //! | MN-major, not swizzled | stride | leading |
 
+use std::ops::Range;
+
 use crate::tensor_map::Swizzle;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What determines the chunks of an operand that a warp reads: its descriptor, whether it is MN-major, its lines and its
+/// chunks.
+pub type OperandKey = (Descriptor, bool, Range<u32>, Range<u32>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     pub start: u32,
     pub leading: u32,

@@ -190,6 +190,7 @@ impl Device {
             spent: AtomicU64::new(0),
             next_block: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            stored_undefined: AtomicBool::new(false),
             printed: Mutex::new(Vec::new()),
             resident: AtomicU64::new(0),
             resident_limit,
@@ -203,6 +204,9 @@ impl Device {
             (true, true) => run_workers::<CheckedCounted>(&grid, workers),
         };
         let mut report = report(&grid, launch.module, options, states);
+        if grid.stored_undefined.into_inner() {
+            self.has_undefined_values();
+        }
         report.changed_state = self.changed_state(launch.module, &addresses, &state);
         self.launches += 1;
         let elapsed = report.stats.warp_instructions.wrapping_mul(NANOSECONDS).wrapping_add(BETWEEN_LAUNCHES);

@@ -6,13 +6,15 @@
 //! the values, because bytes are copied by machine moves and no code assumes that they stay the same. Atomic
 //! instructions use atomic operations of the host.
 
+use std::sync::atomic::Ordering;
+
 use super::Policy;
 use super::hooks::access_pattern;
 use super::state::{
-    AccessKind, Addresses, Grid, Next, Origin, Request, RunningWarp, Source, Span, Undef, Unit, WINDOW, ZERO,
+    AccessKind, Addresses, Grid, Next, Origin, Request, RunningWarp, Source, Span, Undef, WINDOW, ZERO,
     region_set, relative, undef_bit,
 };
-use super::survey::{SharedLoad, SharedSurvey, Survey};
+use super::survey::{NEAR, SharedLoad, SharedSurvey, Survey};
 use crate::check::{Kind, race};
 use crate::isa::op::{Access, Class, Inst, Order, Slot};
 use crate::isa::types::{MemType, Space};
@@ -114,6 +116,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     shadow: self.grid.param_shadow.as_ptr().cast_mut(),
                     low: 0,
                     source: Source::Global,
+                    defined: true,
                 };
                 self.remove_beyond(request, left, limit, |_, _| {
                     format!("the kernel has {limit} bytes of parameters")
@@ -270,7 +273,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if P::CHECK && self.w.tracking && self.undefined_lanes(address) & mask != 0 {
             return false;
         }
-        if access.space == Space::Shared && !P::CHECK {
+        if access.space == Space::Shared {
             let request = SharedLoad {
                 d,
                 address: self.reg(address),
@@ -280,18 +283,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 base: self.block.shared.as_ptr().cast(),
                 bytes: self.block.shared_bytes,
             };
+            if P::CHECK {
+                return self.load_shared_checked(inst, &request);
+            }
             // SAFETY: the pointers are registers of the given widths, and the function checks the range.
             return unsafe { (self.functions.load_shared)(&request) };
-        }
-        if access.space == Space::Shared {
-            return self.load_shared_checked(inst, access, mask);
         }
         let mut at = [0; 32];
         let Some((s, region)) = self.global_words(address, access.offset, mask, &mut at) else {
             return false;
         };
         let span = Span::from_region(&region);
-        if P::CHECK && !self.words_defined(&span, &at, &s) {
+        if P::CHECK && !self.is_defined(&span) && !self.words_defined(&span, &at, &s) {
             return false;
         }
         let mut out = [0u32; 32];
@@ -350,28 +353,17 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Fast path for the common load from shared memory, under checks.
-    fn load_shared_checked(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
+    fn load_shared_checked(&mut self, inst: &Inst, load: &SharedLoad) -> bool {
         let mut at = [0; 32];
-        let Some(s) = self.shared_words(inst.r(1), access.offset, mask, &mut at) else { return false };
         let states = self.block.shared_shadow.as_ptr();
-        let reach = (s.max - s.min) as usize + 4;
-        // SAFETY: all offsets lie in shared memory, and its shadow is as large.
-        unsafe {
-            if reach > NEAR || !(self.functions.all_defined)(states.add(s.min as usize), reach) {
-                let mut words = Unit([u32::MAX; 32]);
-                (self.functions.gather_shared)(words.0.as_mut_ptr(), mask, &at, states);
-                if words.0.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 != 0x0101_0101 {
-                    return false;
-                }
-            }
-            (self.functions.gather_shared)(self.reg(inst.r(0)), mask, &at, self.block.shared.as_ptr().cast());
-        }
+        // SAFETY: the pointers are registers of the given widths, and the shadow is as large as the memory. The function
+        // checks the range.
+        let Some(s) = (unsafe { (self.functions.load_defined)(load, states, &mut at) }) else { return false };
         let pattern = access_pattern(s.min, s.max, 0, s.contiguous, s.uniform);
-        let site = self.site(mask);
-        let races = &mut self.block.races;
-        races.shared_at(site, race::Access::weak(race::Op::Read), &race::Ranges::new(&at, 4), &pattern);
+        let site = self.site(load.mask);
+        self.block.races.read_shared_words(site, &at, &pattern);
         if self.w.tracking {
-            self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
+            self.set_undef(inst.r(0), 0, 0, load.mask, Origin(0));
         }
         true
     }
@@ -397,6 +389,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         unsafe { (self.functions.scatter_shared)(values, mask, &at, memory) };
         self.block.progress += 1;
         true
+    }
+
+    /// Whether every byte of the span is certainly defined: it was when the launch began, and no store since then had an
+    /// undefined value.
+    #[inline(always)]
+    pub fn is_defined(&self, span: &Span) -> bool {
+        span.defined && !self.grid.stored_undefined.load(Ordering::Relaxed)
     }
 
     /// Whether the words of all lanes are defined. An inactive lane has the address of the first active lane.
@@ -571,7 +570,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Copies the states of the loaded bytes to the registers.
     fn check_loaded(&mut self, inst: &Inst, access: &Access, span: &Span, request: &Request<'_>, group: u32) {
         let &Request { addresses: ad, size, .. } = request;
-        let all = if ad.survey.contiguous && group == u32::MAX {
+        let all = if self.is_defined(span) {
+            true
+        } else if ad.survey.contiguous && group == u32::MAX {
             // SAFETY: the span contains the range.
             unsafe { (self.functions.all_defined)(span.state(ad.survey.min), size as usize * 32) }
         } else if ad.survey.uniform {
@@ -856,10 +857,6 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 fn local_byte(address: u64) -> (usize, usize) {
     ((address / 4) as usize, (address % 4) as usize)
 }
-
-/// Maximum distance in bytes for which all states in the range are tested, including unused ones. This is faster than
-/// selecting the used ones.
-const NEAR: usize = 512;
 
 /// Whether all bytes of a lane's access are defined.
 ///

@@ -31,6 +31,10 @@ pub fn survey_of(mask: u32, at: &[u64; 32]) -> Survey {
     s
 }
 
+/// Maximum distance in bytes for which all states in the range are tested, including unused ones. This is faster than
+/// selecting the used ones.
+pub const NEAR: usize = 512;
+
 /// Survey of a memory instruction on shared memory. It uses offsets instead of addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedSurvey {
@@ -47,13 +51,14 @@ pub struct SharedSurvey {
 /// Parameters: address register, whether it has 64 bits, offset, mask, and the resulting offsets. An inactive lane gets
 /// the offset of the first active lane.
 pub type SurveySharedFn = unsafe fn(*const u32, bool, i32, u32, &mut [u32; 32]) -> SharedSurvey;
-/// Loads words of shared memory into a register. Parameters: register, mask, offsets, memory.
-pub type GatherSharedFn = unsafe fn(*mut u32, u32, &[u32; 32], *const u8);
-/// Stores words of a register to shared memory. Parameters as for `GatherSharedFn`.
+/// Stores words of a register to shared memory. Parameters: register, mask, offsets, memory.
 pub type ScatterSharedFn = unsafe fn(*const u32, u32, &[u32; 32], *mut u8);
 pub type SurveyFn = unsafe fn(*const u32, bool, i64, u32, u64, &mut [u64; 32]) -> Survey;
 pub type Gather4Fn = unsafe fn(*const u8, u64, &[u64; 32], *mut u32);
 pub type AllDefinedFn = unsafe fn(*const u8, usize) -> bool;
+/// A 4-byte load from shared memory under checks, with the shadow of the memory and the resulting offsets. Returns
+/// `None` without any effect if an address is misaligned or out of bounds, or if a byte is undefined.
+pub type LoadDefinedFn = unsafe fn(&SharedLoad, *const u8, &mut [u32; 32]) -> Option<SharedSurvey>;
 /// A 4-byte load from shared memory. Returns false without any effect if an address is misaligned or out of bounds.
 pub type LoadSharedFn = unsafe fn(&SharedLoad) -> bool;
 /// Loads a tile. The first parameters are its base in memory and the distance in bytes between rows.
@@ -233,7 +238,48 @@ unsafe fn scatter_shared_body(from: *const u32, mask: u32, at: &[u32; 32], base:
     }
 }
 
+/// A register's worth of words, aligned as a register is.
+#[repr(align(128))]
+struct Aligned([u32; 32]);
+
+/// The functions that a load under checks consists of.
+macro_rules! load_defined {
+    ($q:ident, $states:ident, $at:ident, $survey:path, $all_defined:path, $gather:path) => {{
+        let SharedLoad { d, address, wide, offset, mask, base, bytes } = *$q;
+        // SAFETY: the caller passes registers and the shadow of the memory. Every address is checked before it is used.
+        unsafe {
+            let s = $survey(address, wide, offset, mask, $at);
+            let inside = !s.beyond && s.max.checked_add(4).is_some_and(|end| end <= bytes);
+            if !(inside && s.aligned) {
+                return None;
+            }
+            let reach = (s.max - s.min) as usize + 4;
+            if reach > NEAR || !$all_defined($states.add(s.min as usize), reach) {
+                let mut words = Aligned([u32::MAX; 32]);
+                $gather(words.0.as_mut_ptr(), mask, $at, $states);
+                if words.0.iter().fold(u32::MAX, |all, state| all & state) & 0x0101_0101 != 0x0101_0101 {
+                    return None;
+                }
+            }
+            $gather(d, mask, $at, base);
+            Some(s)
+        }
+    }};
+}
+
+#[inline(always)]
+unsafe fn load_defined_body(q: &SharedLoad, states: *const u8, at: &mut [u32; 32]) -> Option<SharedSurvey> {
+    load_defined!(q, states, at, survey_shared_body, all_defined_body, gather_shared_body)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
+unsafe fn load_defined_avx512(q: &SharedLoad, states: *const u8, at: &mut [u32; 32]) -> Option<SharedSurvey> {
+    load_defined!(q, states, at, survey_shared_avx512, all_defined_avx512, gather_shared_avx512)
+}
+
 /// Like `survey_shared_body`, but with masks instead of reductions.
+#[inline]
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
 unsafe fn survey_shared_avx512(
@@ -291,6 +337,7 @@ unsafe fn survey_shared_avx512(
 }
 
 /// Like `all_defined_body`, but with a mask for the last part.
+#[inline]
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
 unsafe fn all_defined_avx512(shadow: *const u8, bytes: usize) -> bool {
@@ -328,6 +375,7 @@ unsafe fn gather4_avx512(base: *const u8, low: u64, ad: &[u64; 32], out: *mut u3
 }
 
 /// Like `gather_shared_body`, but with the gather instruction, which LLVM does not generate by itself.
+#[inline]
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn gather_shared_avx512(d: *mut u32, mask: u32, at: &[u32; 32], base: *const u8) {
@@ -524,8 +572,8 @@ pub struct LaneFunctions {
     pub gather4: Gather4Fn,
     pub all_defined: AllDefinedFn,
     pub load_shared: LoadSharedFn,
+    pub load_defined: LoadDefinedFn,
     pub survey_shared: SurveySharedFn,
-    pub gather_shared: GatherSharedFn,
     pub scatter_shared: ScatterSharedFn,
     pub load_tile: LoadTileFn,
     pub store_tile: StoreTileFn,
@@ -560,8 +608,8 @@ macro_rules! instances {
             gather4 = gather4_body(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32);
             all_defined = all_defined_body(s: *const u8, bytes: usize) -> bool;
             load_shared = load_shared_body(q: &SharedLoad) -> bool;
+            load_defined = load_defined_body(q: &SharedLoad, s: *const u8, at: &mut [u32; 32]) -> Option<SharedSurvey>;
             survey_shared = survey_shared_body(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey;
-            gather_shared = gather_shared_body(d: *mut u32, m: u32, at: &[u32; 32], b: *const u8);
             scatter_shared = scatter_shared_body(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8);
             load_tile = load_tile_body(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]);
             store_tile = store_tile_body(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]);
@@ -590,8 +638,8 @@ pub fn lane_functions() -> &'static LaneFunctions {
                     gather4: gather4_avx512,
                     all_defined: all_defined_avx512,
                     load_shared: load_shared_avx512,
+                    load_defined: load_defined_avx512,
                     survey_shared: survey_shared_avx512,
-                    gather_shared: gather_shared_avx512,
                     scatter_shared: scatter_shared_avx512,
                     load_tile: avx512::load_tile,
                     store_tile: avx512::store_tile,
@@ -604,8 +652,8 @@ pub fn lane_functions() -> &'static LaneFunctions {
                     gather4: avx2::gather4,
                     all_defined: avx2::all_defined,
                     load_shared: avx2::load_shared,
+                    load_defined: avx2::load_defined,
                     survey_shared: avx2::survey_shared,
-                    gather_shared: avx2::gather_shared,
                     scatter_shared: avx2::scatter_shared,
                     load_tile: avx2::load_tile,
                     store_tile: avx2::store_tile,
@@ -619,8 +667,8 @@ pub fn lane_functions() -> &'static LaneFunctions {
             gather4: baseline::gather4,
             all_defined: baseline::all_defined,
             load_shared: baseline::load_shared,
+            load_defined: baseline::load_defined,
             survey_shared: baseline::survey_shared,
-            gather_shared: baseline::gather_shared,
             scatter_shared: baseline::scatter_shared,
             load_tile: baseline::load_tile,
             store_tile: baseline::store_tile,

@@ -4,6 +4,8 @@
 //! branch or an address. A stored undefined value taints memory, and tainted memory in an output buffer is a finding at
 //! the end of the launch. No code of this module runs until a register of the warp is undefined (`Warp::tracking`).
 
+use std::sync::atomic::Ordering;
+
 use super::Policy;
 use super::state::{Origin, RunningWarp, Source, Undef, collapse, spread};
 use crate::isa::op::{BoolOp, Class, Flow, Inst, Slot};
@@ -332,6 +334,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if source == Source::Shared {
             self.block.taints.insert(address as u32, origin);
         } else {
+            self.grid.stored_undefined.store(true, Ordering::Relaxed);
             let site = self.site(1 << lane);
             self.worker.taint(address, origin, site);
         }

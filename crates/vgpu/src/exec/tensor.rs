@@ -246,7 +246,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         // SAFETY: memory and its shadow contain the whole tile.
         unsafe {
             let defined = self.functions.tile_defined;
-            if P::CHECK && !defined(span.shadow, row as usize, runs, m.run as usize) {
+            if P::CHECK
+                && !self.is_defined(&span)
+                && !defined(span.shadow, row as usize, runs, m.run as usize)
+            {
                 return false;
             }
             (self.functions.load_tile)(span.base, row as usize, m, &mut out);

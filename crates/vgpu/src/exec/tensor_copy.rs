@@ -367,28 +367,45 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         for number in range.start / width..range.end.div_ceil(width) {
             let row = tensor.row(number);
             let region = self.grid.region_of(row.address);
-            for b in 0..width {
-                let byte = number * width + b;
-                if !range.contains(&byte) {
+            let mut b = 0;
+            while b < width {
+                // A piece lies in one chunk, and it is inside the tensor or outside as a whole.
+                let inside = b >= row.first && b < row.first + row.bytes;
+                let end = if inside {
+                    row.first + row.bytes
+                } else if b < row.first {
+                    row.first
+                } else {
+                    width
+                };
+                let (from, to_end) = (number * width + b, number * width + end.min((b | 15) + 1).min(width));
+                let (first, last) = (from.max(range.start), to_end.min(range.end));
+                b += to_end - from;
+                if first >= last {
                     continue;
                 }
-                let at = map.swizzle.place(to + number * map.pitch() + b);
-                let inside = b.checked_sub(row.first).filter(|b| *b < row.bytes);
+                let (column, n) = (first - number * width, (last - first) as usize);
+                let at = map.swizzle.place(to + number * map.pitch() + column);
+                let (data, states) = (shared.host(u64::from(at)), shared.state(u64::from(at)));
                 // SAFETY: as in `copy_in`. The shadow is as large as the memory.
                 unsafe {
-                    let (value, defined) = match inside {
-                        Some(b) => {
-                            let from = (row.address - region.address) as usize + b as usize;
-                            (*region.data.add(from), *region.shadow.add(from) & shadow::DEFINED != 0)
+                    if inside {
+                        let from = (row.address - region.address) as usize + (column - row.first) as usize;
+                        std::ptr::copy_nonoverlapping(region.data.add(from), data, n);
+                        for i in 0..n {
+                            let defined = *region.shadow.add(from + i) & shadow::DEFINED != 0;
+                            let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
+                            *states.add(i) = state | shadow::COPIED;
                         }
-                        None => (tensor.fill(b as usize), true),
-                    };
-                    *shared.host(u64::from(at)) = value;
-                    let state = if defined { shadow::WRITTEN } else { shadow::TAINTED };
-                    *shared.state(u64::from(at)) = state | shadow::COPIED;
+                    } else {
+                        for i in 0..n {
+                            *data.add(i) = tensor.fill(column as usize + i);
+                        }
+                        states.write_bytes(shadow::WRITTEN | shadow::COPIED, n);
+                    }
                 }
-                if byte % 16 == 0 {
-                    self.block.chunk_origins.put(at, ChunkOrigin { load, row: number, column: b / 16 });
+                if first % 16 == 0 {
+                    self.block.chunk_origins.put(at, ChunkOrigin { load, row: number, column: column / 16 });
                 }
             }
         }

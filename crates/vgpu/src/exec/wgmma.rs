@@ -9,10 +9,11 @@ use super::Policy;
 use super::descriptor::Descriptor;
 use super::state::{Collective, DECODED, Next, Origin, RegisterInFlight, RunningWarp, Source, spread};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::check::Kind;
 use crate::check::layout::Fault;
-use crate::check::race::Agent;
+use crate::check::race::{Agent, ChunkReads};
 use crate::isa::op::{Class, Flow, Inst, Op, Slot, Wgmma};
 use crate::lanes::{lanes, lanes_where};
 use crate::mem::shadow;
@@ -33,17 +34,23 @@ struct Operand {
     chunks: Range<u32>,
 }
 
+/// Number of operands whose chunks a block remembers. A kernel has a few for each stage of its ring.
+const MAX_OPERANDS: usize = 1 << 12;
+
 impl Operand {
     fn chunk(&self, line: u32, chunk: u32) -> u32 {
         self.descriptor.chunk(self.mn_major, line, chunk)
     }
 
-    /// The addresses of all chunks that the warp uses.
+    /// The addresses of all chunks that the warp uses, line by line.
     fn addresses(&self) -> Vec<u32> {
         let line = |line| self.chunks.clone().map(move |chunk| self.chunk(line, chunk));
         self.lines.clone().flat_map(line).collect()
     }
 }
+
+/// An operand and the chunks of it that the warp reads.
+type OperandReads<'o> = (&'o Operand, Arc<ChunkReads>);
 
 /// One warp's part of a product.
 struct Product<'i> {
@@ -165,11 +172,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         if P::CHECK {
             let site = self.site(1);
-            for operand in std::iter::once(b).chain(a) {
-                self.block.races.agent_reads_shared(Agent::Tensor, site, &operand.addresses());
+            let b = (b, self.chunks_of(b));
+            let a = a.as_ref().map(|a| (a, self.chunks_of(a)));
+            for (_, chunks) in std::iter::once(&b).chain(&a) {
+                self.block.races.agent_reads_shared(Agent::Tensor, site, chunks);
             }
-            self.check_layout(&product);
-            self.flow_wgmma(inst, &product);
+            self.check_layout(&b, a.as_ref(), mask);
+            self.flow_wgmma(inst, &product, &b, a.as_ref());
         }
         let registers: [&Lanes; 4] =
             std::array::from_fn(|i| if w.a_registers { self.r32(a_slots[i]) } else { &from_memory[i] });
@@ -315,29 +324,39 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    /// Returns the address of a chunk if a tensor copy wrote it.
-    fn copied(&self, operand: &Operand, line: u32, chunk: u32) -> Option<u32> {
-        let at = operand.chunk(line, chunk);
-        let state = self.block.shared_shadow.get(at as usize)?;
-        (state & shadow::COPIED != 0).then_some(at)
+    /// The chunks of an operand that the warp reads.
+    fn chunks_of(&mut self, operand: &Operand) -> Arc<ChunkReads> {
+        let operands = &mut self.block.operands;
+        if operands.len() >= MAX_OPERANDS {
+            operands.clear();
+        }
+        let &Operand { descriptor, mn_major, ref lines, ref chunks, .. } = operand;
+        let key = (descriptor, mn_major, lines.clone(), chunks.clone());
+        let reads = operands.entry(key).or_insert_with(|| Arc::new(ChunkReads::new(operand.addresses())));
+        Arc::clone(reads)
+    }
+
+    /// Whether a tensor copy wrote the chunk at an address.
+    fn is_copied(&self, at: u32) -> bool {
+        self.block.shared_shadow.get(at as usize).is_some_and(|state| state & shadow::COPIED != 0)
     }
 
     /// Checks that both operands follow the boxes that tensor copies wrote, and start at the same k.
-    fn check_layout(&mut self, product: &Product<'_>) {
-        let (b, mask) = (&product.b, product.mask);
-        for operand in std::iter::once(b).chain(&product.a) {
-            let (lines, chunks) = (operand.lines.clone(), operand.chunks.len() as u32);
-            let address = |line, chunk| self.copied(operand, line, operand.chunks.start + chunk);
-            if let Some(fault) = self.block.chunk_origins.walk(lines, chunks, address) {
-                return self.report_layout(operand, fault, mask);
+    fn check_layout(&mut self, b: &OperandReads<'_>, a: Option<&OperandReads<'_>>, mask: u32) {
+        for (operand, reads) in std::iter::once(b).chain(a) {
+            let origins = &self.block.chunk_origins;
+            let fault = origins.walk(&reads.addresses, operand.chunks.len(), |at| self.is_copied(at));
+            if let Some(fault) = fault {
+                let line = fault.line + operand.lines.start;
+                return self.report_layout(operand, Fault { line, ..fault }, mask);
             }
         }
-        let Some(a) = &product.a else { return };
+        let Some(a) = a else { return };
         // Both operands must start at the same k, relative to their tensors or at least relative to their boxes.
-        let first = |o: &Operand| {
+        let first = |(operand, reads): &OperandReads<'_>| {
             let origins = &self.block.chunk_origins;
-            let origin = origins.at(self.copied(o, o.lines.start, o.chunks.start)?)?;
-            origins.depth(origin, !o.mn_major)
+            let at = reads.addresses.first().copied().filter(|at| self.is_copied(*at))?;
+            origins.depth(origins.at(at)?, !operand.mn_major)
         };
         let (Some(ka), Some(kb)) = (first(a), first(b)) else { return };
         if ka.0 != kb.0 && ka.1 != kb.1 {
@@ -408,28 +427,27 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Returns the rows of A or columns of B with undefined elements, counted from the first one that the warp uses.
-    fn undefined_lines(&self, operand: &Operand, origin: &mut Origin) -> [u64; 4] {
+    fn undefined_lines(&self, (operand, reads): &OperandReads<'_>, origin: &mut Origin) -> [u64; 4] {
         let mut undefined = [0u64; 4];
-        for line in operand.lines.clone() {
-            for chunk in operand.chunks.clone() {
-                let Some((elements, from)) = self.undefined_elements(operand.chunk(line, chunk)) else {
-                    continue;
-                };
-                *origin = from;
-                let (first, bits) = if operand.mn_major {
-                    ((chunk - operand.chunks.start) as usize * 8, u64::from(elements))
-                } else {
-                    ((line - operand.lines.start) as usize, 1)
-                };
-                undefined[first / 64] |= bits << (first % 64);
-            }
+        for (index, at) in reads.addresses.iter().enumerate() {
+            let Some((elements, from)) = self.undefined_elements(*at) else { continue };
+            *origin = from;
+            let (line, chunk) = (index / operand.chunks.len(), index % operand.chunks.len());
+            let (first, bits) = if operand.mn_major { (chunk * 8, u64::from(elements)) } else { (line, 1) };
+            undefined[first / 64] |= bits << (first % 64);
         }
         undefined
     }
 
     /// Propagates undefined bytes of an operand to the rows and columns of the result that they affect.
-    fn flow_wgmma(&mut self, inst: &Inst, product: &Product<'_>) {
-        let &Product { w, ref b, ref a, a_slots, keep, mask } = product;
+    fn flow_wgmma(
+        &mut self,
+        inst: &Inst,
+        product: &Product<'_>,
+        b: &OperandReads<'_>,
+        a: Option<&OperandReads<'_>>,
+    ) {
+        let &Product { w, a_slots, keep, mask, .. } = product;
         let at = self.at();
         let mut origin = Origin(0);
         let bad_columns = self.undefined_lines(b, &mut origin);

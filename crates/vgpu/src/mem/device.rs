@@ -61,6 +61,8 @@ struct Allocation {
     shadow: Bytes,
     /// True for the constant memory of a module.
     constant: bool,
+    /// True if it is certain that every byte is defined.
+    defined: bool,
 }
 
 /// The memory of a virtual GPU, and the modules that are placed in it.
@@ -205,7 +207,8 @@ impl Device {
         self.used += bytes;
         let at = self.allocations.partition_point(|a| a.address < address);
         let label = label.to_string();
-        self.allocations.insert(at, Allocation { address, bytes, label, data, shadow, constant });
+        self.allocations
+            .insert(at, Allocation { address, bytes, label, data, shadow, constant, defined: false });
         Ok(Buffer(address))
     }
 
@@ -291,22 +294,40 @@ impl Device {
     }
 
     fn find(&self, address: u64, bytes: u64) -> Result<&Allocation, MemoryError> {
+        self.position(address, bytes).map(|index| &self.allocations[index])
+    }
+
+    fn find_mut(&mut self, address: u64, bytes: u64) -> Result<&mut Allocation, MemoryError> {
+        self.position(address, bytes).map(|index| &mut self.allocations[index])
+    }
+
+    /// The index of the allocation that contains a range.
+    fn position(&self, address: u64, bytes: u64) -> Result<usize, MemoryError> {
         let after = self.allocations.partition_point(|a| a.address <= address);
-        match after.checked_sub(1).map(|i| &self.allocations[i]) {
-            Some(a) if address - a.address <= a.bytes && bytes <= a.bytes - (address - a.address) => Ok(a),
-            _ => Err(MemoryError::OutOfRange { address, bytes }),
+        let index = after.checked_sub(1).filter(|index| {
+            let a = &self.allocations[*index];
+            address - a.address <= a.bytes && bytes <= a.bytes - (address - a.address)
+        });
+        index.ok_or(MemoryError::OutOfRange { address, bytes })
+    }
+
+    /// A launch has stored undefined values.
+    pub(crate) fn has_undefined_values(&mut self) {
+        for allocation in &mut self.allocations {
+            allocation.defined = false;
         }
     }
 
     /// Copies from the host to the device. The bytes count as initialised from then on.
     pub fn write(&mut self, at: Buffer, data: &[u8]) -> Result<(), MemoryError> {
-        let a = self.find(at.0, data.len() as u64)?;
+        let a = self.find_mut(at.0, data.len() as u64)?;
         let offset = (at.0 - a.address) as usize;
-        // SAFETY: `find` has checked the range; `&mut self` means that no launch is under way.
+        // SAFETY: `find_mut` has checked the range; `&mut self` means that no launch is under way.
         unsafe {
             a.data.as_ptr().add(offset).copy_from_nonoverlapping(data.as_ptr(), data.len());
             a.shadow.as_ptr().add(offset).write_bytes(shadow::DEFINED, data.len());
         }
+        a.defined |= data.len() as u64 == a.bytes;
         Ok(())
     }
 
@@ -321,21 +342,23 @@ impl Device {
 
     /// Sets bytes, like `cudaMemset`.
     pub fn fill(&mut self, at: Buffer, value: u8, bytes: u64) -> Result<(), MemoryError> {
-        let a = self.find(at.0, bytes)?;
+        let a = self.find_mut(at.0, bytes)?;
         let offset = (at.0 - a.address) as usize;
         // SAFETY: as in `write`.
         unsafe {
             a.data.as_ptr().add(offset).write_bytes(value, bytes as usize);
             a.shadow.as_ptr().add(offset).write_bytes(shadow::DEFINED, bytes as usize);
         }
+        a.defined |= bytes == a.bytes;
         Ok(())
     }
 
     /// Marks the contents as uninitialised again, without changing them (an output that is about to be poisoned).
     pub fn forget(&mut self, at: Buffer) -> Result<(), MemoryError> {
-        let a = self.find(at.0, 0)?;
+        let a = self.find_mut(at.0, 0)?;
         // SAFETY: as in `write`.
         unsafe { a.shadow.as_ptr().write_bytes(shadow::NEVER, a.bytes as usize) };
+        a.defined = false;
         Ok(())
     }
 
@@ -450,6 +473,7 @@ impl Device {
                 data: a.data.as_ptr(),
                 shadow: a.shadow.as_ptr(),
                 constant: a.constant,
+                defined: a.defined,
             })
             .collect()
     }

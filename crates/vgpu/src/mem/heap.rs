@@ -107,6 +107,7 @@ impl Heap {
             data: self.data.as_ptr().wrapping_add(*start as usize),
             shadow: self.shadow.as_ptr().wrapping_add(*start as usize),
             constant: false,
+            defined: false,
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Region {
     pub data: *mut u8,
     pub shadow: *mut u8,
     pub constant: bool,
+    /// Every byte was defined when the launch began.
+    pub defined: bool,
 }
 
 // SAFETY: the pointers go into allocations that outlive the launch; see `Device::launch`.
@@ -59,6 +61,7 @@ impl Region {
         data: std::ptr::null_mut(),
         shadow: std::ptr::null_mut(),
         constant: true,
+        defined: false,
     };
 
     /// Whether `bytes` bytes at `address` lie inside the allocation.

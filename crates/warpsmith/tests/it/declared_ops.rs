@@ -275,6 +275,102 @@ fn a_fault_in_a_single_file_is_reported_at_its_line() {
     assert!(outcome.stdout.contains("scale.cu:11:"), "{outcome}");
 }
 
+/// The kernel of `SCALE` in PTX.
+const SCALE_PTX: &str = "\
+// warpsmith: reference = \"scale.py:scale\"
+// warpsmith: sizes = { n = 1000 }
+// warpsmith: launch = { grid = [\"ceil_div(n, 256)\"], block = [256] }
+// warpsmith: [arguments]
+// warpsmith: x = \"in fp32[n]\"
+// warpsmith: y = \"out fp32[n]\"
+// warpsmith: factor = \"scalar fp32 = 2.0\"
+// warpsmith: n = \"size\"
+.version 8.0
+.target sm_80
+.address_size 64
+// The .entry of this file:
+.visible .entry scale(
+    .param .u64 x, .param .u64 y, .param .f32 factor, .param .u32 n)
+{
+    .reg .pred %p;
+    .reg .b32 %r<6>;
+    .reg .f32 %f<3>;
+    .reg .b64 %d<6>;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %tid.x;
+    mad.lo.s32 %r3, %r1, 256, %r2;
+    ld.param.u32 %r4, [n];
+    setp.ge.s32 %p, %r3, %r4;
+    @%p bra DONE;
+    ld.param.u64 %d1, [x];
+    ld.param.u64 %d2, [y];
+    ld.param.f32 %f1, [factor];
+    mul.wide.s32 %d3, %r3, 4;
+    add.s64 %d4, %d1, %d3;
+    add.s64 %d5, %d2, %d3;
+    ld.global.f32 %f2, [%d4];
+    mul.f32 %f2, %f2, %f1;
+    st.global.f32 [%d5], %f2;
+DONE:
+    ret;
+}
+";
+
+fn ptx_file(text: &str) -> TempDir {
+    let folder = single_file(SCALE);
+    fs::remove_file(folder.path().join("scale.cu")).unwrap();
+    fs::write(folder.path().join("scale.ptx"), text).unwrap();
+    folder
+}
+
+#[test]
+fn a_ptx_file_is_checked_timed_and_built() {
+    let folder = ptx_file(SCALE_PTX);
+    let checked = on_file(folder.path(), &["check", "scale.ptx", "--problem", "n777", "--sanitize"]);
+    assert_eq!(checked.code, 0, "{checked}");
+    assert!(checked.stdout.contains("1 of 1 run passed"), "{checked}");
+    let timed = on_file(folder.path(), &["bench", "scale.ptx", "--problem", "n777"]);
+    assert_eq!(timed.code, 0, "{timed}");
+    assert!(timed.stdout.contains("file default") && timed.stdout.contains("modelled"), "{timed}");
+    let built = on_file(folder.path(), &["build", "scale.ptx", "--target", "sm_90"]);
+    assert_eq!(built.code, 0, "{built}");
+    // A wrong address is a finding at its line of the PTX.
+    let wrong = ptx_file(&SCALE_PTX.replace("setp.ge.s32", "setp.gt.s32"));
+    let found = on_file(wrong.path(), &["check", "scale.ptx", "--problem", "n777", "--sanitize"]);
+    assert_eq!(found.code, 1, "{found}");
+    assert!(found.stdout.contains("out of bounds") && found.stdout.contains("scale.ptx:31"), "{found}");
+}
+
+#[test]
+fn mistakes_in_a_ptx_file_are_told() {
+    let rows = [
+        ("mul.f32 %f2", "mul.nonsense %f2", 1, "scale.ptx"),
+        (".target sm_80", ".target sm_100", 1, ".target"),
+        (".visible .entry scale(", ".func scale(", 2, "the file has no .entry function"),
+        ("in fp32[n]", "in fp33[n]", 2, "scale.ptx:5:1"),
+        (
+            "// warpsmith: [arguments]",
+            "// warpsmith: knobs = { SPEED = { values = [1, 2], default = 1, about = \"none\" } }\n\
+             // warpsmith: [arguments]",
+            2,
+            "knobs.SPEED: the source is PTX, which a knob cannot change",
+        ),
+    ];
+    for (from, to, code, message) in rows {
+        assert!(SCALE_PTX.contains(from), "{from}");
+        let folder = ptx_file(&SCALE_PTX.replace(from, to));
+        let outcome = on_file(folder.path(), &["check", "scale.ptx", "--problem", "n777"]);
+        assert_eq!(outcome.code, code, "{to}\n{outcome}");
+        let text = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(text.contains(message), "{message}\n{outcome}");
+    }
+    // A family has one source.
+    let folder = new_op("row");
+    fs::write(folder.path().join("kernels/row/block/kernel.ptx"), SCALE_PTX).unwrap();
+    let outcome = in_folder(&folder, &["check", "row/block"]);
+    assert!(outcome.code != 0 && outcome.stderr.contains("only one source"), "{outcome}");
+}
+
 #[test]
 fn mistakes_in_the_header_of_a_file_have_their_line() {
     let rows = [

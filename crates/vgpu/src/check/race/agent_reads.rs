@@ -5,6 +5,8 @@
 //! the time of the latest read. A thread that is ordered after the latest read is ordered after the earlier reads too.
 //! Every write to shared memory is checked against these sets.
 
+use std::sync::Arc;
+
 use super::conflict::{Conflict, Conflicts};
 use super::event::Agent;
 use super::stamp::{Stamp, WHO};
@@ -17,7 +19,7 @@ const MAX_SETS: usize = 1 << 13;
 
 /// A set of chunks of shared memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunks {
+struct Chunks {
     /// Number of the first word.
     first: u32,
     /// One bit per chunk.
@@ -26,7 +28,7 @@ pub struct Chunks {
 
 impl Chunks {
     /// Builds the set from the addresses of chunks, in any order.
-    pub fn new(addresses: &[u32]) -> Chunks {
+    fn new(addresses: &[u32]) -> Chunks {
         let (Some(low), Some(high)) = (addresses.iter().min(), addresses.iter().max()) else {
             return Chunks::default();
         };
@@ -62,9 +64,22 @@ impl Chunks {
     }
 }
 
+/// The chunks that an agent reads: their addresses in the order of the reads, and as a set.
+#[derive(Debug)]
+pub struct ChunkReads {
+    pub addresses: Vec<u32>,
+    set: Chunks,
+}
+
+impl ChunkReads {
+    pub fn new(addresses: Vec<u32>) -> ChunkReads {
+        ChunkReads { set: Chunks::new(&addresses), addresses }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct AgentReads {
-    reads: Vec<(Stamp, Chunks)>,
+    reads: Vec<(Stamp, Arc<ChunkReads>)>,
 }
 
 impl AgentReads {
@@ -76,15 +91,17 @@ impl AgentReads {
         self.reads.is_empty()
     }
 
-    pub fn insert(&mut self, stamp: Stamp, chunks: Chunks) {
-        let same = |(old, set): &&mut (Stamp, Chunks)| old.0 & WHO == stamp.0 & WHO && *set == chunks;
+    pub fn insert(&mut self, stamp: Stamp, chunks: &Arc<ChunkReads>) {
+        let same = |(old, reads): &&mut (Stamp, Arc<ChunkReads>)| {
+            old.0 & WHO == stamp.0 & WHO && (Arc::ptr_eq(reads, chunks) || reads.set == chunks.set)
+        };
         if let Some((old, _)) = self.reads.iter_mut().find(same) {
             *old = stamp;
         } else {
             if self.reads.len() >= MAX_SETS {
                 self.reads.remove(0);
             }
-            self.reads.push((stamp, chunks));
+            self.reads.push((stamp, Arc::clone(chunks)));
         }
     }
 
@@ -95,8 +112,8 @@ impl AgentReads {
 
     /// Checks a write to a range by the thread or agent of `own`.
     pub fn check_write(&self, threads: &Threads, own: Stamp, at: u32, bytes: u32, out: &mut Conflicts) {
-        for (first, set) in &self.reads {
-            if let Some(address) = set.meets(at, bytes)
+        for (first, reads) in &self.reads {
+            if let Some(address) = reads.set.meets(at, bytes)
                 && !threads.ordered_here(*first, own.warp(), own.lane())
             {
                 out.list.push(Conflict::new((threads.block, *first), own, u64::from(address)));

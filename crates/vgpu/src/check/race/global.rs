@@ -1,9 +1,9 @@
 //! Shadow of global memory, shared by all workers of a launch.
 //!
-//! Pages are created on first use and consist of sectors of 16 bytes. Most sectors are accessed as a whole by
-//! neighbouring lanes of one warp. Such a sector is one record: the stamp of the first lane, the bytes per lane, and
-//! the block. A sector that is accessed in any other way gets one word per granule (four bytes, or smaller if an access
-//! is smaller).
+//! Pages are created on first use and consist of rows of 64 bytes. Most rows are accessed as a whole by neighbouring
+//! lanes of one warp. Such a row is one record: the stamp of the first lane, the bytes per lane, and the block. A row
+//! that is accessed in any other way is divided into sectors of 16 bytes, which are recorded in the same way. A sector
+//! that is not accessed as a whole either gets one word per granule (four bytes, or smaller if an access is smaller).
 //!
 //! The shadow keeps the last write, up to two reads, and a second write while strong writes accumulate. The two readers
 //! are chosen to be as far apart as possible (blocks, then warps, then lanes), because a write that misses one
@@ -32,8 +32,12 @@ const PAGE: u64 = 12;
 /// `ldmatrix`.
 const SECTOR: u64 = 4;
 const SECTOR_BYTES: usize = 1 << SECTOR;
+/// Two to this power are the bytes of a row: half of what a warp usually loads at once, and a row of many tiles.
+const ROW: u64 = 6;
+const ROW_BYTES: usize = 1 << ROW;
+const SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 
-/// An access to a whole sector by adjacent lanes, or an access to one granule.
+/// An access to a whole row or sector by adjacent lanes, or an access to one granule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
     /// The stamp of the first lane.
@@ -64,7 +68,7 @@ impl Record {
         if a.block == b.block { u32::from(a.stamp.warp() != b.stamp.warp()) } else { 2 }
     }
 
-    /// The record at a byte of the sector.
+    /// The record at a byte of the row or sector.
     fn at(self, byte: usize) -> Record {
         if self.is_none() {
             return self;
@@ -73,14 +77,16 @@ impl Record {
     }
 }
 
+/// The accesses to a row or sector.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sector {
+struct Accesses {
     write: Record,
     reads: [Record; 2],
 }
 
-/// In `write.lane_bytes` of a sector: the sector is stored granule by granule in `fine[write.block]`.
-const FINE: u32 = u32::MAX;
+/// In `write.lane_bytes`: the row is stored sector by sector in `sectors[write.block]`, or the sector is stored granule
+/// by granule in `fine[write.block]`.
+const DIVIDED: u32 = u32::MAX;
 
 /// A sector stored granule by granule.
 #[derive(Debug, Default)]
@@ -93,7 +99,8 @@ struct Fine {
 
 #[derive(Debug)]
 struct PageData {
-    sectors: Box<[Sector]>,
+    rows: Box<[Accesses]>,
+    sectors: Vec<[Accesses; SECTORS]>,
     fine: Vec<Fine>,
 }
 
@@ -114,12 +121,12 @@ struct PageGuard<'p>(&'p Page);
 
 impl Page {
     fn new(bytes: u64) -> Page {
-        let sectors = vec![Sector::default(); bytes.div_ceil(1 << SECTOR) as usize].into_boxed_slice();
-        let settled = (0..sectors.len().div_ceil(8)).map(|_| AtomicU8::new(0)).collect();
+        let rows = vec![Accesses::default(); bytes.div_ceil(1 << ROW) as usize].into_boxed_slice();
+        let settled = (0..(rows.len() * SECTORS).div_ceil(8)).map(|_| AtomicU8::new(0)).collect();
         Page {
             taken: AtomicBool::new(false),
             settled,
-            data: UnsafeCell::new(PageData { sectors, fine: Vec::new() }),
+            data: UnsafeCell::new(PageData { rows, sectors: Vec::new(), fine: Vec::new() }),
         }
     }
 
@@ -133,6 +140,32 @@ impl Page {
         if settled != self.is_settled(sector) {
             self.settled[sector / 8].fetch_xor(1 << (sector % 8), Ordering::Relaxed);
         }
+    }
+
+    /// Whether all sectors of a row are settled.
+    #[inline(always)]
+    fn is_row_settled(&self, row: usize) -> bool {
+        let (byte, bits) = Self::row_bits(row);
+        self.settled[byte].load(Ordering::Relaxed) & bits == bits
+    }
+
+    #[inline(always)]
+    fn settle_row(&self, row: usize, settled: bool) {
+        if settled != self.is_row_settled(row) {
+            let (byte, bits) = Self::row_bits(row);
+            if settled {
+                self.settled[byte].fetch_or(bits, Ordering::Relaxed);
+            } else {
+                self.settled[byte].fetch_and(!bits, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The byte of `settled` that has the bits of a row, and these bits.
+    #[inline(always)]
+    fn row_bits(row: usize) -> (usize, u8) {
+        let first = row * SECTORS;
+        (first / 8, ((1 << SECTORS) - 1) << (first % 8))
     }
 
     /// Clears the settled bits of the sectors of an access.
@@ -235,8 +268,8 @@ impl GlobalRaces {
             .into_iter()
             .filter(|(_, bytes)| *bytes > 0)
             .map(|(base, bytes)| {
-                // Pages start with the sector that the allocation starts in.
-                let start = base & !(SECTOR_BYTES as u64 - 1);
+                // Pages start with the row that the allocation starts in.
+                let start = base & !(ROW_BYTES as u64 - 1);
                 let (base, bytes) = (start, bytes + (base - start));
                 let pages = (0..bytes.div_ceil(1 << PAGE)).map(|_| OnceLock::new()).collect();
                 Region { base, bytes, pages }
@@ -345,8 +378,8 @@ impl GlobalRaces {
         }
     }
 
-    /// The usual access: weak, with runs of adjacent lanes that cover whole sectors. Handles what it can and returns
-    /// the lanes that are left.
+    /// The usual access: weak, with runs of adjacent lanes that cover whole rows or sectors. Handles what it can and
+    /// returns the lanes that are left.
     #[inline]
     pub(super) fn access_runs(&self, threads: &Threads, hint: &mut usize, access: &GlobalAccess<'_>) -> u32 {
         let &GlobalAccess { mask, stamp, address, .. } = access;
@@ -355,52 +388,77 @@ impl GlobalRaces {
             return mask;
         }
         let shift = bytes.trailing_zeros();
-        let per_sector = (SECTOR_BYTES >> shift).max(1);
-        let run = ((1u64 << per_sector) - 1) as u32;
+        let (sector, row) = (Run::new(SECTOR, shift), Run::new(ROW, shift));
         let limit = u64::from(threads.floor() + 1) << TIME;
         let (aligned, side_by_side) = adjacent_lanes(address, u64::from(bytes));
+        let is_whole = |lane: usize, run: Run| {
+            mask >> lane & run.mask == run.mask
+                && aligned >> lane & 1 == 1
+                && side_by_side >> lane & run.mask >> 1 == run.mask >> 1
+        };
         let mut left = mask;
         let mut lane = 0;
         let lone_reads = stamp.op() == Op::Read && !threads.knows_other_blocks();
         let mut page: Option<(&Page, u64, u64)> = None;
         let mut held: Option<PageGuard<'_>> = None;
-        while lane + per_sector <= 32 {
+        while lane + sector.lanes <= 32 {
             let at = address[lane];
-            let whole = mask >> lane & run == run
-                && aligned >> lane & 1 == 1
-                && side_by_side >> lane & run >> 1 == run >> 1;
-            if !whole {
+            if !is_whole(lane, sector) {
                 lane += 1;
                 continue;
             }
+            let by_row = at.is_multiple_of(ROW_BYTES as u64) && lane + row.lanes <= 32 && is_whole(lane, row);
+            let run = if by_row { row } else { sector };
             if page.is_none_or(|(_, start, end)| at < start || at >= end) {
                 held = None;
                 page = self.page(at, hint);
             }
             if let Some((page, start, end)) = page
-                && at + u64::from(bytes).max(SECTOR_BYTES as u64) <= end
+                && at + u64::from(bytes).max(run.bytes) <= end
             {
-                let first = ((at - start) >> SECTOR) as usize;
-                let sectors = first..first + (bytes as usize >> SECTOR).max(1);
-                let mut clear = lone_reads && sectors.clone().all(|s| page.is_settled(s));
-                if !clear {
-                    let own =
-                        Record { stamp: stamp.with_lane(lane), block: threads.block, lane_bytes: shift };
-                    let data = held.get_or_insert_with(|| page.lock());
-                    clear = sectors.clone().all(|s| {
-                        let sector = &mut data.sectors[s];
-                        let clear = sector.access(threads, own, limit);
-                        page.settle(s, sector.is_settled());
-                        clear
-                    });
+                let own = Record { stamp: stamp.with_lane(lane), block: threads.block, lane_bytes: shift };
+                let first = ((at - start) >> run.shift) as usize;
+                let parts = first..first + (bytes as usize >> run.shift).max(1);
+                let mut clear = true;
+                for part in parts {
+                    let settled =
+                        lone_reads && if by_row { page.is_row_settled(part) } else { page.is_settled(part) };
+                    if !settled {
+                        let data = held.get_or_insert_with(|| page.lock());
+                        clear &= if by_row {
+                            data.access_row(page, part, threads, own, limit)
+                        } else {
+                            data.access_sector(page, part, threads, own, limit)
+                        };
+                    }
                 }
                 if clear {
-                    left &= !(run << lane);
+                    left &= !(run.mask << lane);
                 }
             }
-            lane += per_sector;
+            lane += run.lanes;
         }
         left
+    }
+}
+
+/// The lanes that cover a row or sector.
+#[derive(Clone, Copy)]
+struct Run {
+    /// Two to this power are the bytes of the row or sector.
+    shift: u64,
+    bytes: u64,
+    lanes: usize,
+    mask: u32,
+}
+
+impl Run {
+    #[inline(always)]
+    fn new(shift: u64, lane_bytes: u32) -> Run {
+        // A row of bytes needs more lanes than a warp has.
+        let lanes = ((1usize << shift) >> lane_bytes).max(1);
+        let mask = if lanes < 32 { (1 << lanes) - 1 } else { u32::MAX };
+        Run { shift, bytes: 1 << shift, lanes, mask }
     }
 }
 
@@ -448,21 +506,33 @@ impl Found {
     }
 }
 
-impl Sector {
-    /// Whether the sector was never written and two blocks have read it.
+impl Accesses {
+    /// Marks a row or sector that is stored in smaller parts.
+    fn divided(index: usize) -> Accesses {
+        let write = Record { stamp: Stamp(1 << 63), block: index as u32, lane_bytes: DIVIDED };
+        Accesses { write, ..Accesses::default() }
+    }
+
+    /// Where the smaller parts are stored.
+    #[inline(always)]
+    fn parts(&self) -> Option<usize> {
+        (self.write.lane_bytes == DIVIDED).then_some(self.write.block as usize)
+    }
+
+    /// Whether nobody has written and two blocks have read.
     #[inline(always)]
     fn is_settled(&self) -> bool {
         let [one, two] = self.reads;
         self.write.is_none() && !one.is_none() && !two.is_none() && one.block != two.block
     }
 
-    /// Checks a weak access to the whole sector, if it is certain that nothing races. Otherwise returns false.
+    /// Checks a weak access to the whole row or sector, if it is certain that nothing races. Otherwise returns false.
     #[inline(always)]
     fn access(&mut self, threads: &Threads, own: Record, limit: u64) -> bool {
         // The record is empty, or from this block before its last barrier, or from the same lanes.
         let clear = |r: Record| {
             r.is_none()
-                || r.block == own.block && r.stamp.0 < limit && r.lane_bytes != FINE
+                || r.block == own.block && r.stamp.0 < limit && r.lane_bytes != DIVIDED
                 || r.same_lanes(own)
         };
         let [one, two] = self.reads;
@@ -496,6 +566,55 @@ impl Sector {
 }
 
 impl PageData {
+    /// Checks a weak access of adjacent lanes to a whole row. Returns false if it may race.
+    #[inline(always)]
+    fn access_row(&mut self, page: &Page, number: usize, threads: &Threads, own: Record, limit: u64) -> bool {
+        let row = &mut self.rows[number];
+        let Some(index) = row.parts() else {
+            let clear = row.access(threads, own, limit);
+            page.settle_row(number, row.is_settled());
+            return clear;
+        };
+        let mut clear = true;
+        for (i, sector) in self.sectors[index].iter_mut().enumerate() {
+            clear &= sector.access(threads, own.at(i * SECTOR_BYTES), limit);
+            page.settle(number * SECTORS + i, sector.is_settled());
+        }
+        clear
+    }
+
+    /// Checks a weak access of adjacent lanes to a whole sector. Returns false if it may race.
+    #[inline(always)]
+    fn access_sector(
+        &mut self,
+        page: &Page,
+        number: usize,
+        threads: &Threads,
+        own: Record,
+        limit: u64,
+    ) -> bool {
+        let sector = self.sector(number);
+        let clear = sector.access(threads, own, limit);
+        page.settle(number, sector.is_settled());
+        clear
+    }
+
+    /// The accesses to a sector. Divides its row.
+    #[inline(always)]
+    fn sector(&mut self, number: usize) -> &mut Accesses {
+        let row = &mut self.rows[number / SECTORS];
+        let index = row.parts().unwrap_or_else(|| {
+            let at = |i: usize| Accesses {
+                write: row.write.at(i * SECTOR_BYTES),
+                reads: row.reads.map(|read| read.at(i * SECTOR_BYTES)),
+            };
+            self.sectors.push(std::array::from_fn(at));
+            *row = Accesses::divided(self.sectors.len() - 1);
+            self.sectors.len() - 1
+        });
+        &mut self.sectors[index][number % SECTORS]
+    }
+
     /// Checks the access of one lane to a piece of the page.
     fn touch(
         &mut self,
@@ -512,13 +631,13 @@ impl PageData {
         while at < end {
             let number = (at >> SECTOR) as usize;
             let stop = end.min((at | (SECTOR_BYTES as u64 - 1)) + 1);
-            let sector = &mut self.sectors[number];
-            if sector.write.lane_bytes != FINE {
-                self.fine.push(Fine::new(*sector));
-                sector.write =
-                    Record { stamp: Stamp(1 << 63), block: self.fine.len() as u32 - 1, lane_bytes: FINE };
-            }
-            let fine = &mut self.fine[sector.write.block as usize];
+            let sector = *self.sector(number);
+            let index = sector.parts().unwrap_or_else(|| {
+                self.fine.push(Fine::new(sector));
+                *self.sector(number) = Accesses::divided(self.fine.len() - 1);
+                self.fine.len() - 1
+            });
+            let fine = &mut self.fine[index];
             let piece = Piece {
                 base: page + ((number as u64) << SECTOR),
                 offset: at & (SECTOR_BYTES as u64 - 1),
@@ -531,7 +650,7 @@ impl PageData {
 }
 
 impl Fine {
-    fn new(sector: Sector) -> Fine {
+    fn new(sector: Accesses) -> Fine {
         let kinds = [sector.write, sector.reads[0], sector.reads[1]];
         let finest = kinds.iter().filter(|r| !r.is_none()).map(|r| r.lane_bytes).min().unwrap_or(2);
         let shift = finest.min(2);

@@ -84,7 +84,8 @@ use super::finding::Severity;
 use super::site::Site;
 use crate::lanes::{lanes, lanes_where};
 use crate::program::facts::{Fact, Seed};
-use agent_reads::{AgentReads, Chunks};
+use agent_reads::AgentReads;
+pub use agent_reads::ChunkReads;
 pub use clock::Blocks as Published;
 pub use conflict::{AccessPattern, Shape};
 use conflict::{Clash, Conflict, clash};
@@ -201,6 +202,16 @@ impl BlockRaces {
             self.shared_strong(site, access, ranges);
         }
         self.report_conflicts(true);
+    }
+
+    /// Checks a weak read of a word per lane of shared memory.
+    #[inline]
+    pub fn read_shared_words(&mut self, site: Site, at: &[u32; 32], pattern: &AccessPattern) {
+        let read = Access::weak(Op::Read);
+        let stamp = Stamp::new(read, site, self.threads.time(site.warp as usize), None);
+        if !shared::read_near_words(&mut self.shared, &self.threads, stamp, site.lanes, at, pattern) {
+            self.shared_at(site, read, &Ranges::new(at, 4), pattern);
+        }
     }
 
     /// Checks a write to shared memory against the reads of asynchronous agents.
@@ -395,12 +406,12 @@ impl BlockRaces {
 
     /// An agent of the async proxy is issued a read of 16-byte chunks of shared memory, on behalf of one lane (tensor
     /// cores: on behalf of the warp).
-    pub fn agent_reads_shared(&mut self, agent: Agent, site: Site, addresses: &[u32]) {
+    pub fn agent_reads_shared(&mut self, agent: Agent, site: Site, chunks: &Arc<ChunkReads>) {
         let stamp = self.issue(agent, site, Access::weak(Op::Read)).with_lane(site.first_lane());
         // Tensor cores work for all lanes of the warp together.
         let mask = if agent == Agent::Tensor { self.threads.live(site.warp as usize) } else { site.lanes };
-        self.shared.agent_read(&self.threads, stamp, mask, addresses, &mut self.found.conflicts);
-        self.agent_reads.insert(stamp, Chunks::new(addresses));
+        self.shared.agent_read(&self.threads, stamp, mask, &chunks.addresses, &mut self.found.conflicts);
+        self.agent_reads.insert(stamp, chunks);
         self.report_conflicts(true);
     }
 

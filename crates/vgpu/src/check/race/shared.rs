@@ -35,6 +35,8 @@ const MAX_LOG: usize = 1 << 14;
 const MAX_REST: usize = 64;
 /// Up to this number of lines, all lines of an access are checked together instead of lane by lane.
 const CLOSE: usize = 16;
+/// Number of lines in which the words of a read can be counted by bytes.
+const NEAR_LINES: u32 = 8;
 
 /// A line of 128 bytes. It stores the latest times of its accesses, for a cheap proof that nothing in it can race.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +55,8 @@ struct Line {
     /// Granules are `1 << shift` bytes.
     shift: u8,
     eager: bool,
+    /// Some granule of the line has had a second write in `also`.
+    also: bool,
 }
 
 const MANY: u32 = u32::MAX;
@@ -110,6 +114,10 @@ struct LoggedRead {
 #[derive(Clone, Copy, Debug)]
 enum Logged {
     Point,
+    /// Each lane reads directly after the previous lane.
+    Row,
+    /// Words at most 1020 bytes after the first address. Index into `near`.
+    Near(u32),
     /// Distance in bytes between runs, and index into `maps`.
     Tile(u32, u32),
     /// Index into `scattered`.
@@ -135,6 +143,8 @@ pub struct SharedShadow {
     readers: Readers,
     log: Vec<LoggedRead>,
     scattered: Vec<[u32; 32]>,
+    /// The words of lanes, counted from the first address of the read.
+    near: Vec<[u8; 32]>,
     maps: Vec<LaneMap>,
     agent_reads: bool,
     /// Strong writes of other threads that the last access found and that are not ordered before it.
@@ -237,8 +247,7 @@ impl SharedShadow {
         self.writes.resize(granules, Stamp::NONE);
         self.also.clear();
         self.readers.start(below(0));
-        self.log.clear();
-        self.scattered.clear();
+        self.clear_log();
         self.agent_reads = false;
     }
 
@@ -250,8 +259,13 @@ impl SharedShadow {
             self.enter_log((0, u32::MAX));
             return;
         }
+        self.clear_log();
+    }
+
+    fn clear_log(&mut self) {
         self.log.clear();
         self.scattered.clear();
+        self.near.clear();
     }
 
     /// Splits a line into smaller granules. Its granules move to the end of the tables.
@@ -323,7 +337,7 @@ impl SharedShadow {
             let granules = line.range(at, units.len() as u32 * tile.unit);
             let per_unit = (tile.unit >> line.shift) as usize;
             let part = Part { granules, units, per_unit, who, limit: below(settled) };
-            if line.writes > settled && !(self.also.is_empty() && part.is_quiet(&self.writes, WHO))
+            if line.writes > settled && !(!line.also && part.is_quiet(&self.writes, WHO))
                 || line.eager
                     && line.reads > settled
                     && !(cx.weak && part.is_quiet(&self.readers.words, READER))
@@ -367,7 +381,7 @@ impl SharedShadow {
                 return false;
             }
             let settled = line.settled(cx.warp, cx.floor, cx.synced);
-            let (written, read) = (line.writes > settled, line.reads > settled);
+            let (written, read, simple) = (line.writes > settled, line.reads > settled, !line.also);
             if !(written || read) {
                 continue;
             }
@@ -377,7 +391,7 @@ impl SharedShadow {
                 self.make_eager(number, settled);
             }
             let part = Part { granules, units, per_unit, who, limit: below(settled) };
-            if written && !(cx.weak && self.also.is_empty() && part.is_quiet(&self.writes, WHO))
+            if written && !(cx.weak && simple && part.is_quiet(&self.writes, WHO))
                 || read && !(cx.weak && part.is_quiet(&self.readers.words, READER))
             {
                 return false;
@@ -417,7 +431,7 @@ impl SharedShadow {
     #[inline(always)]
     fn log_read(&mut self, cx: &Context<'_>, mask: u32, bytes: u32, how: Logged, span: (u32, u32)) {
         self.log.push(LoggedRead { stamp: cx.stamp, mask, bytes, how, span });
-        if self.log.len().max(self.scattered.len()) >= MAX_LOG {
+        if self.log.len().max(self.scattered.len()).max(self.near.len()) >= MAX_LOG {
             self.enter_log((0, u32::MAX));
         }
     }
@@ -469,6 +483,41 @@ impl SharedShadow {
         self.log_read(cx, log, bytes, how, span);
     }
 
+    /// The usual read: a weak read of a word per lane, in lines in which nothing can race with it. Returns false without
+    /// recording the read if it is different.
+    #[inline(always)]
+    fn read_near_words(
+        &mut self,
+        threads: &Threads,
+        stamp: Stamp,
+        mask: u32,
+        at: &[u32; 32],
+        pattern: &AccessPattern,
+    ) -> bool {
+        let (first, last) = (pattern.min >> LINE, (pattern.max + 3) >> LINE);
+        if last - first >= NEAR_LINES || last as usize >= self.lines.len() {
+            return false;
+        }
+        let cx = &Context::new(threads, stamp);
+        if !self.log_if_settled(cx, first as usize..=last as usize, 2) {
+            return false;
+        }
+        let how = match pattern.shape {
+            Shape::Point => Logged::Point,
+            Shape::Row => Logged::Row,
+            Shape::Scattered => {
+                let mut words = [0; 32];
+                for l in 0..32 {
+                    words[l] = ((at[l] - pattern.min) >> 2) as u8;
+                }
+                self.near.push(words);
+                Logged::Near(self.near.len() as u32 - 1)
+            }
+        };
+        self.log_read(cx, mask, 4, how, (pattern.min, pattern.max + 4));
+        true
+    }
+
     /// Whether nothing in these lines can race with a read and the read belongs in the log. If so, marks the lines.
     #[inline(always)]
     fn log_if_settled(&mut self, cx: &Context<'_>, lines: RangeInclusive<usize>, fits: u8) -> bool {
@@ -494,7 +543,6 @@ impl SharedShadow {
         let shift = bytes.trailing_zeros() as u8;
         let (mut log, mut hard) = (0, 0);
         self.readers.reserve(self.writes.len());
-        let simple = self.also.is_empty();
         let (lines, writes, readers) = (&mut self.lines[..], &self.writes[..], &mut self.readers.words[..]);
         for l in lanes(mask) {
             let own = cx.stamp.with_lane(l);
@@ -503,7 +551,7 @@ impl SharedShadow {
             let (limit, who) = (below(settled), own.0 & WHO);
             let quiet = |word: Stamp, names| word.0 < limit || word.0 & names == who;
             let g = line.granule(at[l]);
-            let ordered = line.writes <= settled || simple && quiet(writes[g], WHO);
+            let ordered = line.writes <= settled || !line.also && quiet(writes[g], WHO);
             if !ordered || line.shift != shift {
                 hard |= 1 << l;
             } else if !line.eager {
@@ -594,8 +642,14 @@ impl SharedShadow {
         let (block, warp) = (threads.block, stamp.warp());
         let mut last = [Stamp::NONE; 2];
         for &at in addresses.iter().filter(|at| **at + 16 <= self.bytes) {
-            let line = self.lines[(at >> LINE) as usize];
-            for (i, g) in line.range(at, 16).enumerate() {
+            let line = &self.lines[(at >> LINE) as usize];
+            let granules = line.range(at, 16);
+            // Most chunks were written by the same copy as the previous chunk.
+            let other = self.writes[granules.clone()].iter().fold(0, |m, word| m | word.0 ^ last[0].0);
+            if !line.also && other == 0 {
+                continue;
+            }
+            for (i, g) in granules.enumerate() {
                 let also = self.also.get(g).copied().unwrap_or_default();
                 for (last, first) in last.iter_mut().zip([self.writes[g], also]) {
                     if first.is_none() || first == *last {
@@ -662,9 +716,6 @@ impl SharedShadow {
     fn write_words(&mut self, cx: &Context<'_>, mask: u32, at: &[u32; 32], bytes: u32) -> u32 {
         let shift = bytes.trailing_zeros() as u8;
         let mut hard = 0;
-        if !self.also.is_empty() {
-            return mask;
-        }
         let (lines, writes, readers) = (&mut self.lines[..], &mut self.writes[..], &self.readers.words[..]);
         for l in lanes(mask) {
             let own = cx.stamp.with_lane(l);
@@ -676,7 +727,7 @@ impl SharedShadow {
             let unread = line.reads <= settled
                 || line.logged <= settled && readers.get(g).is_some_and(|word| quiet(*word, READER));
             let word = &mut writes[g];
-            if unread && line.shift == shift && quiet(*word, WHO) {
+            if unread && !line.also && line.shift == shift && quiet(*word, WHO) {
                 line.wrote(cx.time, cx.floor);
                 *word = own;
             } else {
@@ -693,6 +744,8 @@ impl SharedShadow {
         for l in lanes(mask) {
             let own = cx.stamp.with_lane(l);
             out.last = Stamp::NONE;
+            // An access that is ordered before this one. A large copy overwrites the same copy in most granules.
+            let mut ordered = Stamp::NONE;
             for (at, bytes) in self.parts(at[l], bytes) {
                 let number = (at >> LINE) as usize;
                 let line = &mut self.lines[number];
@@ -707,10 +760,17 @@ impl SharedShadow {
                 }
                 let (limit, who) = (below(settled), own.0 & THREAD);
                 let quiet = |word: Stamp, names| word.0 < limit || cx.weak && word.0 & names == who;
-                let (simple, line) = (self.also.is_empty(), self.lines[number]);
+                let line = self.lines[number];
+                let simple = !line.also;
                 for (i, g) in line.range(at, bytes).enumerate() {
                     let unread = !read || self.readers.words.get(g).is_none_or(|word| quiet(*word, READER));
-                    if simple && unread && quiet(self.writes[g], WHO) {
+                    let last = self.writes[g];
+                    if simple && unread && (last == ordered || quiet(last, WHO)) {
+                        self.writes[g] = own;
+                        continue;
+                    }
+                    if cx.weak && simple && unread && cx.is_ordered(last, l) {
+                        ordered = last;
                         self.writes[g] = own;
                         continue;
                     }
@@ -790,6 +850,7 @@ impl SharedShadow {
                     self.also.resize(self.writes.len(), Stamp::NONE);
                 }
                 self.also[g] = kept;
+                self.lines[(address >> LINE) as usize].also = true;
             }
         } else if let Some(also) = self.also.get_mut(g) {
             *also = Stamp::NONE;
@@ -810,6 +871,7 @@ impl SharedShadow {
         let limit = self.readers.limit;
         let mut log = std::mem::take(&mut self.log);
         let scattered = std::mem::take(&mut self.scattered);
+        let near = std::mem::take(&mut self.near);
         let maps = std::mem::take(&mut self.maps);
         let all = log.len() > MAX_REST;
         log.retain(|read| {
@@ -821,6 +883,17 @@ impl SharedShadow {
             }
             match read.how {
                 Logged::Point => self.enter_part(read, read.span.0, read.mask, limit),
+                Logged::Row => {
+                    for l in lanes(read.mask) {
+                        self.enter_part(read, read.span.0 + l as u32 * read.bytes, 1 << l, limit);
+                    }
+                }
+                Logged::Near(place) => {
+                    for l in lanes(read.mask) {
+                        let word = u32::from(near[place as usize][l]);
+                        self.enter_part(read, read.span.0 + 4 * word, 1 << l, limit);
+                    }
+                }
                 Logged::Tile(row, map) => {
                     let map = &maps[map as usize];
                     let (unit, run) = (read.bytes, map.run);
@@ -840,10 +913,9 @@ impl SharedShadow {
             false
         });
         self.log = log;
-        self.scattered = scattered;
-        self.maps = maps;
+        (self.scattered, self.near, self.maps) = (scattered, near, maps);
         if self.log.is_empty() {
-            self.scattered.clear();
+            self.clear_log();
         }
     }
 
@@ -897,6 +969,18 @@ fn access_body<const WIDE: bool>(
 }
 
 #[inline(always)]
+fn read_near_words_body<const WIDE: bool>(
+    shadow: &mut SharedShadow,
+    threads: &Threads,
+    stamp: Stamp,
+    mask: u32,
+    at: &[u32; 32],
+    pattern: &AccessPattern,
+) -> bool {
+    shadow.read_near_words(threads, stamp, mask, at, pattern)
+}
+
+#[inline(always)]
 fn tile_body<const WIDE: bool>(
     shadow: &mut SharedShadow,
     threads: &Threads,
@@ -914,6 +998,16 @@ per_isa! {
         access: &SharedAccess<'_>,
         out: &mut Conflicts,
     );
+    /// Checks a weak read of a word per lane, if nothing in its lines can race with it. Otherwise it returns false
+    /// without recording the read.
+    pub fn read_near_words = read_near_words_body where (
+        shadow: &mut SharedShadow,
+        threads: &Threads,
+        stamp: Stamp,
+        mask: u32,
+        at: &[u32; 32],
+        pattern: &AccessPattern,
+    ) -> bool;
     /// Checks a read or write of a tile, if it is certain that nothing races. Otherwise it returns false without
     /// recording the access, and the caller must check it lane by lane.
     pub fn tile = tile_body where (

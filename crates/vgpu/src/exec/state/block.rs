@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
+use super::super::descriptor::OperandKey;
 use super::barrier::{BarrierLogs, BlockBarrier};
 use super::copies::{BulkCopy, OwedArrival, PendingCopy};
 use super::flight::Collective;
@@ -11,7 +13,7 @@ use super::memory::Span;
 use super::origin::{Origin, Source};
 use super::warp::Unit;
 use crate::check::layout::ChunkOrigins;
-use crate::check::race::{BlockRaces, Published};
+use crate::check::race::{BlockRaces, ChunkReads, Published};
 use crate::num::tile::warpgroup::Decoded;
 
 /// State that the warps of a block share.
@@ -48,10 +50,12 @@ pub struct BlockCore {
     pub chunk_origins: ChunkOrigins,
     /// Operands of tensor cores, decoded to numbers.
     pub decoded: [Decoded; DECODED],
+    /// The chunks of operands of tensor cores. They depend on the descriptor only.
+    pub operands: HashMap<OperandKey, Arc<ChunkReads>>,
     /// Instructions that the warps of each warpgroup execute together.
     pub collectives: Vec<Collective>,
     pub owed: Vec<OwedArrival>,
-    /// ChunkOrigins of the undefined values stored in shared memory, by byte.
+    /// Origins of the undefined values stored in shared memory, by byte.
     pub taints: HashMap<u32, Origin>,
     pub races: BlockRaces,
 }
@@ -64,6 +68,7 @@ impl BlockCore {
             shadow: self.shared_shadow.as_mut_ptr(),
             low: 0,
             source: Source::Shared,
+            defined: false,
         }
     }
 }

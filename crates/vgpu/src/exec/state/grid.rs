@@ -51,6 +51,8 @@ pub struct Grid<'g> {
     pub spent: AtomicU64,
     pub next_block: AtomicU64,
     pub stop: AtomicBool,
+    /// A store to global memory had an undefined value.
+    pub stored_undefined: AtomicBool,
     pub printed: Mutex<Vec<u8>>,
     /// Number of running blocks in all workers.
     pub resident: AtomicU64,

@@ -23,16 +23,24 @@ pub struct Span {
     pub shadow: *mut u8,
     pub low: u64,
     pub source: Source,
+    /// Every byte was defined when the launch began.
+    pub defined: bool,
 }
 
 impl Span {
     pub fn from_region(region: &Region) -> Span {
-        Span { base: region.data, shadow: region.shadow, low: region.address, source: Source::Global }
+        Span {
+            base: region.data,
+            shadow: region.shadow,
+            low: region.address,
+            source: Source::Global,
+            defined: region.defined,
+        }
     }
 
     /// The part of the span from an address on.
     pub fn starting_at(&self, address: u64) -> Span {
-        Span { base: self.host(address), shadow: self.state(address), low: address, source: self.source }
+        Span { base: self.host(address), shadow: self.state(address), low: address, ..*self }
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use gpu::launch::npy;
 use sanitize::expect::{self, Array, Comparison};
 
-use super::output::Contents;
+use super::contents::Contents;
 use crate::cli::SanitizeOptions;
 use crate::error::CommandError;
 

@@ -11,8 +11,9 @@ use sanitize::expect::Comparison;
 use sanitize::launches::signature;
 use sanitize::{Job, MAX_SOURCE, SanitizeError, Sources};
 
+use super::contents::{read_back, save};
 use super::launches::{from_options, header, merged};
-use super::output::{Run, read_back, save};
+use super::output::Run;
 use super::{expect, simulated};
 use crate::ci_output;
 use crate::cli::{Global, SanitizeOptions};

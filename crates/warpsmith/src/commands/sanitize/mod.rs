@@ -1,5 +1,6 @@
 //! `sanitize`: runs any CUDA or PTX kernel on the virtual GPU under its checkers.
 
+mod contents;
 mod expect;
 mod family;
 mod file;
