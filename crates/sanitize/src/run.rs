@@ -171,3 +171,51 @@ impl fmt::Display for Summary {
         write!(f, "{ran}: {verdict}{rest}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use chips::Chip;
+    use gpu::accelerator::Geometry;
+
+    use super::*;
+    use crate::code;
+    use crate::launches::Launch;
+
+    /// Counts for ever.
+    const COUNT: &str = ".version 8.4
+        .target sm_80
+        .address_size 64
+        .visible .entry count(.param .u64 out) {
+            .reg .b64 %p; .reg .b32 %x;
+            ld.param.u64 %p, [out];
+        AGAIN:
+            ld.global.u32 %x, [%p]; add.u32 %x, %x, 1; st.global.u32 [%p], %x;
+            bra AGAIN;
+        }";
+
+    #[test]
+    fn another_thread_can_end_a_launch() {
+        let code = code::from_ptx(COUNT, &[None]).unwrap();
+        let geometry = Geometry { grid: [1; 3], block: [1; 3], cluster: [1; 3], shared_bytes: 0 };
+        let launch = Launch { kernel: None, geometry, arguments: vec![0] };
+        let arguments = vec!["x=inout,i32[1]=zeros".parse().unwrap()];
+        let launches = Launches { launches: vec![launch], arguments };
+        let job = Job { code: &code, launches, variables: &[], ptx_file: Some(Path::new("count.ptx")) };
+        let mut device = VirtualDevice::new(Chip::by_name("h200").unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        device.options.stop = Some(stop.clone());
+        device.options.budget = u64::MAX;
+        device.options.time_limit = None;
+        let outcome = std::thread::scope(|scope| {
+            let running = scope.spawn(|| run(job, &mut device));
+            stop.store(true, Ordering::Relaxed);
+            running.join().unwrap().unwrap()
+        });
+        assert!(!outcome.report.stats.completed);
+        let summary = Summary::new(&outcome.kernel, "virtual:h200", &outcome.report, true).to_string();
+        assert!(summary.ends_with("; the launch did not complete"), "{summary}");
+    }
+}
