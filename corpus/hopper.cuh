@@ -36,6 +36,11 @@ HOPPER void store(const TensorMap* map, int x, int y, const void* from)
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
                  ::"l"(map), "r"(x), "r"(y), "r"(address(from)) : "memory");
 }
+HOPPER void load_bytes(void* to, const void* from, unsigned bytes, u64* barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(address(to)), "l"(from), "r"(bytes), "r"(address(barrier)) : "memory");
+}
 HOPPER void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int N> HOPPER void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
 template <int N> HOPPER void wait_stores() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }

@@ -23,7 +23,7 @@ __device__ __forceinline__ void wait(unsigned long long* bar, unsigned parity)
     unsigned done;
     do {
         asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
+                     : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory"); //~? barrier-phase
     } while (done == 0);
 }
 

@@ -388,9 +388,9 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors>
         [one] => *one,
         [] => return Err(missing(file(tree, "kernel.toml"), "kernel.cu", "manifest").into()),
         _ => {
-            let mut error = missing(file(tree, "kernel.toml"), "kernel.ptx", "manifest");
-            error.message =
-                "the family has a kernel.cu and a kernel.ptx; it can have only one source".to_owned();
+            let message = "the family has a kernel.cu and a kernel.ptx; it can have only one source";
+            let error = missing(file(tree, "kernel.toml"), "kernel.ptx", "manifest");
+            let error = ManifestError { message: message.to_owned(), ..error };
             return Err(error.into());
         }
     };

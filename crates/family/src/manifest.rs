@@ -861,6 +861,11 @@ impl Family {
             .find(|name| path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/')))
     }
 
+    /// Whether the source is PTX.
+    pub fn is_ptx(&self) -> bool {
+        is_ptx(Path::new(&self.source.0))
+    }
+
     /// The name of the source in line tables.
     pub fn source_name(&self) -> &str {
         &self.source.0

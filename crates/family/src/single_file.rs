@@ -333,17 +333,6 @@ fn split_extents(text: &str) -> Vec<String> {
     extents.into_iter().map(|extent| extent.trim().to_owned()).collect()
 }
 
-/// The names of the kernels of a PTX text.
-fn ptx_kernels(source: &str) -> Vec<String> {
-    let code = source.lines().map(|line| line.split("//").next().unwrap_or_default());
-    let mut words = code.flat_map(|line| line.split(|c: char| c.is_whitespace() || c == '('));
-    let mut names = Vec::new();
-    while words.any(|word| word == ".entry") {
-        names.extend(words.find(|word| !word.is_empty()).map(str::to_owned));
-    }
-    names
-}
-
 /// The names of the `extern "C" __global__` functions of a CUDA source.
 fn cuda_kernels(source: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -366,7 +355,7 @@ fn cuda_kernels(source: &str) -> Vec<String> {
 /// The name of the only kernel.
 fn only_kernel(path: &Path, source: &str) -> Result<String, String> {
     let is_ptx = gpu::build::is_ptx(path);
-    let names = if is_ptx { ptx_kernels(source) } else { cuda_kernels(source) };
+    let names = if is_ptx { gpu::build::ptx_entries(source) } else { cuda_kernels(source) };
     match names.as_slice() {
         [one] => Ok(one.clone()),
         [] if is_ptx => Err("the file has no .entry function".to_owned()),

@@ -337,6 +337,7 @@ mod tests {
             root: library.parent().unwrap().to_owned(),
             nvrtc: library.to_owned(),
             builtins: None,
+            nvjitlink: None,
             includes: Vec::new(),
         }
     }

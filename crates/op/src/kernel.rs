@@ -294,7 +294,13 @@ impl<'f> Kernel<'f> {
             device.declare_outputs(&outputs);
             let launched = device.launch(self.module, launch.entry, launch.geometry, launch.parameters);
             device.declare_outputs(&[]);
-            reports.extend(launched?.report);
+            let mut report = launched?.report;
+            if let Some(report) = &mut report
+                && self.family.is_ptx()
+            {
+                report.add_ptx_places(self.family.source_name());
+            }
+            reports.extend(report);
             if reports.last().is_some_and(|report| !report.stats.completed) {
                 break;
             }

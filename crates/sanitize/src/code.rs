@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use chips::Target;
-use gpu::build::{Build, BuildError, Compiler, Request, Source, standard_headers};
+use gpu::build::{Build, BuildError, Compiler, Request, Source, ptx_entries, standard_headers};
 
 use crate::{SanitizeError, kernel_name};
 
@@ -32,7 +32,7 @@ pub fn is_ptx(file: &Path, text: &str) -> bool {
 /// The code of a PTX file. `kernels` are the wanted kernels; `None` is the only one of the file.
 pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeError> {
     // The loader reports the mistakes of a text that is not PTX.
-    let names = entries(text);
+    let names = ptx_entries(text);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let kernels = kernels.iter().map(|kernel| match kernel_name::find(*kernel, &names)? {
         Some(name) => Ok(name.to_owned()),
@@ -70,17 +70,6 @@ fn with_lines_of_inline_assembly(text: &str) -> String {
         kept.push_str(line);
     }
     kept
-}
-
-/// The names of the kernels in a PTX text.
-fn entries(text: &str) -> Vec<String> {
-    let name = |line: &str| {
-        let after = line.split_once(".entry")?.1.trim_start();
-        let end = after.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')));
-        let name = &after[..end.unwrap_or(after.len())];
-        (!name.is_empty() && !line.trim_start().starts_with("//")).then(|| name.to_owned())
-    };
-    text.lines().filter_map(name).collect()
 }
 
 /// Compiles a CUDA file. A kernel that is not in the compiled code is compiled as an instance of a template.
@@ -217,6 +206,6 @@ mod tests {
     #[test]
     fn kernels_of_a_ptx_text_are_listed() {
         let text = ".visible .entry a(\n.entry\t_Z1bPf (\n// .entry c(\n.weak .entry d$e()\n";
-        assert_eq!(entries(text), ["a", "_Z1bPf", "d$e"]);
+        assert_eq!(ptx_entries(text), ["a", "_Z1bPf", "d$e"]);
     }
 }

@@ -8,7 +8,7 @@ use gpu::accelerator::{Accelerator as _, Image, VirtualDevice};
 use gpu::launch::{Argument, Placed};
 use gpu::words::count;
 use vgpu::model::Modelled;
-use vgpu::{FidelityReport, LaunchReport, Place, Severity, SourceFrame};
+use vgpu::{FidelityReport, Kernel, LaunchReport, Module, Severity};
 
 use crate::code::Code;
 use crate::launches::{Launches, set_variables, signature};
@@ -53,8 +53,7 @@ pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, Sani
     })?;
     let loaded = device.module(module).cloned();
     let loaded = loaded.ok_or_else(|| SanitizeError::usage("the code has no such kernel"))?;
-    let entries: Option<Vec<_>> = kernels.iter().map(|name| loaded.kernel(name)).collect();
-    let Some(entries) = entries else { return Err(not_loaded(&loaded, kernels)) };
+    let entries: Vec<_> = kernels.iter().map(|name| entry(&loaded, name)).collect::<Result<_, _>>()?;
     job.launches.fit(&entries)?;
     let placed = job.launches.place(device)?;
     set_variables(job.variables, module, device)?;
@@ -87,7 +86,7 @@ pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, Sani
         return Err(SanitizeError::unsupported("nothing was launched"));
     };
     if let Some(file) = job.ptx_file {
-        add_ptx_places(&mut report, file);
+        report.add_ptx_places(&file.display().to_string());
     }
     let names: Vec<String> = kernels.iter().take(reports.len()).map(|name| readable(name)).collect();
     let (occupancy, modelled) = last;
@@ -101,29 +100,13 @@ pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, Sani
     })
 }
 
-/// The error for a kernel that the module does not contain, or that the virtual GPU refuses.
-fn not_loaded(module: &vgpu::Module, kernels: &[String]) -> SanitizeError {
-    match kernels.iter().find_map(|name| Some((name, module.refusal(name)?))) {
-        Some((name, error)) => {
-            SanitizeError::unsupported(format!("cannot run `{}`: {error}", readable(name)))
-                .with_hint("the virtual GPU does not support this code; nothing was run")
-        }
-        None => SanitizeError::usage("the code has no such kernel"),
+/// A kernel of the module, or why it cannot run.
+fn entry<'m>(module: &'m Module, name: &str) -> Result<&'m Kernel, SanitizeError> {
+    if let Some(error) = module.refusal(name) {
+        return Err(SanitizeError::unsupported(error.to_string())
+            .with_hint("the virtual GPU does not support this kernel; nothing was run"));
     }
-}
-
-/// Gives findings without line information their place in the PTX file.
-fn add_ptx_places(report: &mut LaunchReport, file: &Path) {
-    let add = |place: &mut Place| {
-        if place.frames.is_empty() && place.ptx_line > 0 {
-            let file = file.display().to_string();
-            place.frames.push(SourceFrame { file, line: place.ptx_line, column: 0, function: String::new() });
-        }
-    };
-    for finding in &mut report.findings {
-        add(&mut finding.place);
-        finding.related.iter_mut().for_each(|related| add(&mut related.place));
-    }
+    module.kernel(name).ok_or_else(|| SanitizeError::usage(format!("the code has no kernel `{name}`")))
 }
 
 /// The last line of a report: what ran, and how many findings it has.

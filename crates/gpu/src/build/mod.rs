@@ -50,6 +50,17 @@ pub fn is_ptx(path: &Path) -> bool {
     path.extension().is_some_and(|kind| kind == "ptx")
 }
 
+/// The names of the kernels in a PTX text.
+pub fn ptx_entries(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let after = line.split_once(".entry")?.1.trim_start();
+        let end = after.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')));
+        let name = &after[..end.unwrap_or(after.len())];
+        (!name.is_empty() && !line.trim_start().starts_with("//")).then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
+}
+
 /// One compilation.
 #[derive(Clone, Debug)]
 pub struct Request {

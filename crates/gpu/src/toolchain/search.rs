@@ -412,7 +412,7 @@ mod tests {
         {
             fs::write(dir.path().join(name), "").unwrap();
         }
-        assert_eq!(newest_nvrtc(dir.path()).unwrap(), (13, dir.path().join("libnvrtc.so.13")));
+        assert_eq!(newest_library(dir.path(), NVRTC).unwrap(), (13, dir.path().join("libnvrtc.so.13")));
     }
 
     #[test]

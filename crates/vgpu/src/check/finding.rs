@@ -21,7 +21,7 @@ pub enum Kind {
     AsyncNotWaited,
     /// A bulk copy or the tensor cores read data that threads wrote, without a proxy fence in between.
     ProxyFence,
-    /// A wait for a phase that an older phase of the same parity already satisfies.
+    /// A wait for a phase that an older phase of the same parity satisfies already, or could satisfy in another run.
     BarrierPhase,
     /// The tensor cores expect their operand in another order than the bulk copy wrote it.
     Layout,

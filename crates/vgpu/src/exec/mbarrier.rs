@@ -1,5 +1,5 @@
 //! `mbarrier` objects: eight bytes of shared memory that hold a phase, the pending arrivals and the pending bytes.
-//!
+
 use super::Policy;
 use super::state::{
     AccessKind, BarrierLog, Location, MAX_COUNT, Mbarrier, Next, Request, RunningWarp, Span, WINDOW,
@@ -25,7 +25,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             return old;
         }
+        // The only arrival of a phase without bytes ends the phase, as its thread knows.
+        let sole = b.pending == 1 && b.expected == 1 && b.tx == 0;
         f(&mut b);
+        let sole = sole && b.pending == 0 && b.tx == 0;
         if b.pending < 0 {
             if P::CHECK {
                 let over = -b.pending;
@@ -40,13 +43,20 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         unsafe { at.write_unaligned(b.encode()) };
         if P::CHECK && completed {
             let at = (location.address - location.span.low) as u32;
-            let core = match self.owner(&location.span) {
+            let site = self.site(1 << lane);
+            let owner = self.owner(&location.span);
+            let is_own = owner.is_none();
+            let core = match owner {
                 // SAFETY: `peer` is another block of the cluster. The same worker runs it.
                 Some(peer) => unsafe { &mut *peer },
                 None => &mut *self.block,
             };
             core.races.mbarrier_complete(at);
-            core.barrier_logs.entry(at).or_default().complete();
+            let log = core.barrier_logs.entry(at).or_default();
+            log.complete();
+            if sole && is_own {
+                log.observe(core.races.moment(site));
+            }
         }
         self.block.progress += 1;
         old
@@ -275,8 +285,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 continue;
             }
             self.w.last_barrier = None;
+            let site = self.site(group);
+            let races = &self.block.races;
             let log = self.block.barrier_logs.entry(address as u32).or_default();
+            let knows = log.knows_phase_before(site.warp, group, |moment| races.is_after(moment, site));
+            log.observe(races.moment(site));
             let (again, phase) = (log.pass(self.w.id, group), log.phase);
+            if parity && !knows {
+                self.report_unknown_phase(group, phase);
+            }
             if !parity || again == 0 {
                 continue;
             }
@@ -295,6 +312,21 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 });
             }
         }
+    }
+
+    /// Reports a wait that could have been satisfied by an older phase.
+    fn report_unknown_phase(&mut self, mask: u32, phases: u32) {
+        let (last, before) = (phases - 1, phases - 2);
+        let older = match before.checked_sub(1) {
+            Some(older) => format!("phase {older} has the same parity"),
+            None => "a fresh object counts as having completed that parity".to_owned(),
+        };
+        self.finding(Kind::BarrierPhase, mask, || {
+            format!(
+                "nothing orders this wait for phase {last} of the mbarrier object after the end of phase {before}; while \
+                 phase {before} is under way the wait is satisfied at once, because {older}"
+            )
+        });
     }
 
     fn mbarrier_init(&mut self, location: Location, lane: usize, count: u32) {

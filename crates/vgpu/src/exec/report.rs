@@ -12,7 +12,7 @@ use crate::count::{Counters, Counts, summarise};
 use crate::isa::types::Space;
 use crate::mem::region::Region;
 use crate::mem::{Buffer, shadow};
-use crate::program::{Kernel, Module};
+use crate::program::{Kernel, Module, SourceFrame};
 
 /// Statistics of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,22 @@ pub struct LaunchReport {
     pub printed: String,
     /// Statistics of the launch.
     pub stats: Stats,
+}
+
+impl LaunchReport {
+    /// Gives findings without line information their place in the PTX file.
+    pub fn add_ptx_places(&mut self, file: &str) {
+        let add = |place: &mut Place| {
+            if place.frames.is_empty() && place.ptx_line > 0 {
+                let (line, file) = (place.ptx_line, file.to_owned());
+                place.frames.push(SourceFrame { file, line, column: 0, function: String::new() });
+            }
+        };
+        for finding in &mut self.findings {
+            add(&mut finding.place);
+            finding.related.iter_mut().for_each(|related| add(&mut related.place));
+        }
+    }
 }
 
 impl LaunchReport {

@@ -332,13 +332,13 @@ fn a_ptx_file_is_checked_timed_and_built() {
     let timed = on_file(folder.path(), &["bench", "scale.ptx", "--problem", "n777"]);
     assert_eq!(timed.code, 0, "{timed}");
     assert!(timed.stdout.contains("file default") && timed.stdout.contains("modelled"), "{timed}");
-    let built = on_file(folder.path(), &["build", "scale.ptx", "--target", "sm_90"]);
+    let built = on_file(folder.path(), &["build", "scale.ptx", "--arch", "sm_90"]);
     assert_eq!(built.code, 0, "{built}");
     // A wrong address is a finding at its line of the PTX.
     let wrong = ptx_file(&SCALE_PTX.replace("setp.ge.s32", "setp.gt.s32"));
     let found = on_file(wrong.path(), &["check", "scale.ptx", "--problem", "n777", "--sanitize"]);
     assert_eq!(found.code, 1, "{found}");
-    assert!(found.stdout.contains("out of bounds") && found.stdout.contains("scale.ptx:31"), "{found}");
+    assert!(found.stdout.contains("out of bounds") && found.stdout.contains("scale.ptx:32"), "{found}");
 }
 
 #[test]

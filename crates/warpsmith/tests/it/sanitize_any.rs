@@ -203,6 +203,19 @@ fn arrays_come_from_files_and_are_compared_with_files() {
 }
 
 #[test]
+fn a_kernel_that_cannot_run_does_not_stop_the_others() {
+    let source = "\
+__global__ void lookup(cudaTextureObject_t texture, float* y) {
+    y[threadIdx.x] = tex1Dfetch<float>(texture, threadIdx.x);
+}
+__global__ void ones(float* y) { y[threadIdx.x] = 1; }
+";
+    let refused = sanitize("k.cu", source, &["--launch", "lookup<<<1, 32>>>(0, y=out,f32[32])"]);
+    contains(&refused, 3, &["tex.1d", "nothing was run"]);
+    contains(&sanitize("k.cu", source, &["--launch", "ones<<<1, 32>>>(y=out,f32[32])"]), 0, &["clean"]);
+}
+
+#[test]
 fn several_launches_run_in_order_on_the_same_buffers() {
     let source = "\
 __global__ void first(float* x, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = i; }

@@ -108,6 +108,27 @@ struct Mbarrier {
     completed: Handed,
 }
 
+/// A moment of the program of some lanes of a warp.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    warp: u32,
+    lanes: u32,
+    time: u32,
+}
+
+impl Moment {
+    /// Whether this moment tells as much as a later one of the same warp. Adds the lanes of the same time.
+    pub fn includes(&mut self, later: &Moment) -> bool {
+        if self.warp != later.warp {
+            return false;
+        }
+        if self.time == later.time {
+            self.lanes |= later.lanes;
+        }
+        later.lanes & !self.lanes == 0
+    }
+}
+
 /// Two reports are folded into one if these values are equal: kind, shared, lower pc, higher pc, severity.
 type Key = (RaceKind, bool, u32, u32, Severity);
 
@@ -447,6 +468,21 @@ impl BlockRaces {
     /// `cp.async.wait_all`
     pub fn copy_wait_all(&mut self, warp: u32, mask: u32) {
         self.threads.wait_all(warp as usize, Agent::Copy, mask);
+    }
+
+    /// The current moment of the lanes.
+    pub fn moment(&self, site: Site) -> Moment {
+        Moment { warp: site.warp, lanes: site.lanes, time: self.threads.time(site.warp as usize) }
+    }
+
+    /// Whether the current operation of some lane of `site` happens after the moment of some of its lanes.
+    pub fn is_after(&self, moment: &Moment, site: Site) -> bool {
+        let at = Site { warp: moment.warp, ..site };
+        let stamp = Stamp::new(Access::weak(Op::Read), at, moment.time, None);
+        let is_ordered = |first: usize, lane: usize| {
+            self.threads.ordered_here(stamp.with_lane(first), site.warp as usize, lane)
+        };
+        lanes(moment.lanes).any(|first| lanes(site.lanes).any(|lane| is_ordered(first, lane)))
     }
 
     /// Returns how far the agents of a warp have been issued work. The caller passes the value to

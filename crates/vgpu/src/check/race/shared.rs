@@ -337,7 +337,7 @@ impl SharedShadow {
             let granules = line.range(at, units.len() as u32 * tile.unit);
             let per_unit = (tile.unit >> line.shift) as usize;
             let part = Part { granules, units, per_unit, who, limit: below(settled) };
-            if line.writes > settled && !(!line.also && part.is_quiet(&self.writes, WHO))
+            if line.writes > settled && (line.also || !part.is_quiet(&self.writes, WHO))
                 || line.eager
                     && line.reads > settled
                     && !(cx.weak && part.is_quiet(&self.readers.words, READER))

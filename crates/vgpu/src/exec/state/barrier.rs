@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use super::copies::BulkCopy;
 use super::grid::Grid;
 use super::memory::Location;
+use crate::check::race::Moment;
 use crate::lanes::lanes;
 
 /// One of the sixteen barriers of a block.
@@ -91,7 +92,12 @@ pub struct BarrierLog {
     pub expected_at: Option<u32>,
     /// For each warp and lane: one more than the number of phases that were complete when the lane last passed a wait.
     passed: HashMap<u32, [u32; 32]>,
+    /// The threads that know of the end of the last two phases, with the number of phases that were then complete.
+    observed: Vec<(u32, Moment)>,
 }
+
+/// Number of observations of phases that are kept. If there are more, waits of the object are no longer checked.
+const MAX_OBSERVED: usize = 256;
 
 impl BarrierLog {
     pub fn arrive(&mut self, warp: u32) {
@@ -101,6 +107,27 @@ impl BarrierLog {
     pub fn complete(&mut self) {
         self.phase += 1;
         self.previous = std::mem::take(&mut self.arrived);
+        self.observed.retain(|(phases, _)| phases + 1 >= self.phase);
+    }
+
+    /// Records that threads know of the end of the last phase.
+    pub fn observe(&mut self, moment: Moment) {
+        let is_known =
+            self.observed.iter_mut().any(|(phases, old)| *phases == self.phase && old.includes(&moment));
+        if !is_known && self.observed.len() < MAX_OBSERVED {
+            self.observed.push((self.phase, moment));
+        }
+    }
+
+    /// Whether threads that pass a wait know that the phase before the last one has ended: one of them has passed a wait
+    /// since then, or `is_after` some thread that knows it. Otherwise they could have passed too early, because the phase
+    /// two before the last has the same parity.
+    pub fn knows_phase_before(&self, warp: u32, mask: u32, is_after: impl Fn(&Moment) -> bool) -> bool {
+        let Some(before) = self.phase.checked_sub(1).filter(|before| *before > 0) else { return true };
+        let has_passed = |passed: &[u32; 32]| lanes(mask).any(|l| passed[l] > before);
+        self.observed.len() == MAX_OBSERVED
+            || self.passed.get(&warp).is_some_and(has_passed)
+            || self.observed.iter().any(|(phases, moment)| *phases >= before && is_after(moment))
     }
 
     /// Records that lanes pass a wait. Returns the lanes that had already passed a wait for the same phase.
