@@ -33,16 +33,35 @@ pub struct Argument {
     pub expected: Option<(PathBuf, f64, f64)>,
 }
 
-/// All cases, or why they cannot be made on this machine. The compilers are large (1.9 GB on disk), so they are
-/// installed once below cargo's folder for test files.
-pub fn all(target_tmp: &Path) -> Result<Vec<Case>, String> {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx");
+/// A virtual environment with the compilers. It is locked while this value exists.
+pub struct Environment {
+    /// The folder of the environment and of files that are made with it.
+    pub root: PathBuf,
+    /// The interpreter.
+    pub python: PathBuf,
+    _lock: File,
+}
+
+/// The compilers, or why they cannot be installed on this machine. They are large (1.9 GB on disk), so they are installed
+/// once below cargo's folder for test files.
+pub fn environment(target_tmp: &Path) -> Result<Environment, String> {
     let root = target_tmp.join("ptx-corpus");
     fs::create_dir_all(&root).map_err(|error| error.to_string())?;
     let lock = File::create(root.join("lock")).map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
-    let python = install(&root, &scripts.join("requirements.txt"))?;
-    let out = make(&root, &scripts, &python)?;
+    let python = install(&root, &scripts().join("requirements.txt"))?;
+    Ok(Environment { root, python, _lock: lock })
+}
+
+/// The folder of the kernels and of `make.py`.
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ptx")
+}
+
+/// All cases, or why they cannot be made on this machine.
+pub fn all(target_tmp: &Path) -> Result<Vec<Case>, String> {
+    let environment = environment(target_tmp)?;
+    let out = make(&environment.root, &scripts(), &environment.python)?;
     let mut cases = Vec::new();
     let mut files: Vec<PathBuf> =
         fs::read_dir(&out).map_err(|error| error.to_string())?.flatten().map(|entry| entry.path()).collect();

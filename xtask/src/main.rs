@@ -7,6 +7,7 @@ mod occupancy_grid;
 mod oracle_speed;
 mod space_construction;
 mod strategy_scores;
+mod wheel;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,7 +23,9 @@ const TOOLS: &str = "tools:
                       the time of the float64 reference
   space-construction  the time to build a space of ten million raw combinations
   strategy-scores STRATEGY,... SEEDS FILE...
-                      scores of search strategies on recorded spaces, as CSV";
+                      scores of search strategies on recorded spaces, as CSV
+  wheel [--try]       build the Python wheel and the source distribution into target/wheels;
+                      --try: install the wheel into a new virtual environment and run the quickstart";
 
 fn main() -> ExitCode {
     match run() {
@@ -44,6 +47,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some("oracle-speed") => oracle_speed::run(arguments),
         Some("space-construction") => space_construction::run(),
         Some("strategy-scores") => strategy_scores::run(arguments),
+        Some("wheel") => wheel::run(arguments),
         Some(other) => Err(format!("there is no tool `{other}`\n{TOOLS}").into()),
         None => {
             println!("{TOOLS}");

@@ -13,6 +13,7 @@
 //! * [`machine`]: GPUs, driver, profiler and Python of this machine.
 //! * [`paths`]: the cache folder, atomic writes and bounded reads.
 //! * [`python`]: finds the Python interpreter.
+//! * [`words`]: numbers with their nouns, for messages.
 //!
 //! The same code runs PTX on the virtual GPU and, with `CudaDevice::open(0)`, on a real one:
 //!
@@ -50,3 +51,4 @@ pub mod telemetry;
 pub mod testing;
 pub mod time;
 pub mod toolchain;
+pub mod words;

@@ -43,8 +43,8 @@ pub mod suite;
 #[doc(hidden)]
 pub mod testing;
 mod trial;
-pub mod words;
 pub mod worker;
 
+pub use gpu::words;
 pub use session::{Session, StageError};
 pub use stats;

@@ -11,7 +11,7 @@ use vgpu::{Finding, Place, Severity};
 
 use crate::cli::CiOptions;
 use crate::error::CommandError;
-use crate::findings::{Sources, shown_frame};
+use crate::findings::{Texts, shown_frame};
 use crate::printer::Printer;
 
 /// Maps a file name of the line table to the file's path, if the file exists.
@@ -61,7 +61,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> CommandError {
 }
 
 /// A finding of the virtual GPU. `owner` is the kernel that it belongs to.
-pub fn finding(finding: &Finding, owner: &str, sources: &Sources, paths: &Paths) -> CiFinding {
+pub fn finding(finding: &Finding, owner: &str, sources: &Texts, paths: &Paths) -> CiFinding {
     let located = |place: &Place| location(place, sources, paths);
     let related = finding.related.iter();
     CiFinding {
@@ -88,7 +88,7 @@ pub fn diagnostic(diagnostic: &Diagnostic, owner: &str, paths: &Paths) -> CiFind
 }
 
 /// The innermost line of a file that may be shown. The line table is untrusted, so other files are left out.
-fn location(place: &Place, sources: &Sources, paths: &Paths) -> Option<Location> {
+fn location(place: &Place, sources: &Texts, paths: &Paths) -> Option<Location> {
     let (frame, text) = shown_frame(place, sources)?;
     let file = ci::display_path(&paths(&frame.file)?);
     let columns = text.chars().count() + 1;

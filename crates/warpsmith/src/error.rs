@@ -6,6 +6,7 @@ use gpu::toolchain::ToolchainError;
 use lab::StageError;
 use lab::profile::ncu::NcuError;
 use op::Refusal;
+use sanitize::SanitizeError;
 
 use crate::exit::Exit;
 
@@ -106,6 +107,22 @@ impl From<BuildError> for CommandError {
             BuildError::Io { .. } => {
                 CommandError::missing(error.to_string()).hint("set WARPSMITH_CACHE to a writable folder")
             }
+        }
+    }
+}
+
+impl From<SanitizeError> for CommandError {
+    fn from(error: SanitizeError) -> Self {
+        let text = error.to_string();
+        match error {
+            SanitizeError::Usage { hint, .. } => CommandError { hint, ..CommandError::usage(text) },
+            SanitizeError::NotOneKernel { kernels } => {
+                CommandError::usage(format!("{text}: name one with --kernel")).hint(kernels)
+            }
+            SanitizeError::TemplateArguments { kernel } => CommandError::usage(text)
+                .hint(format!("if it is a template, name its arguments: --kernel '{kernel}<float>'")),
+            SanitizeError::Unsupported { hint, .. } => CommandError { hint, ..CommandError::missing(text) },
+            SanitizeError::Build(error) => error.into(),
         }
     }
 }

@@ -1,46 +1,14 @@
-//! Renders compiler messages with the source line and a caret.
+//! Compiler messages for the terminal.
 
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use gpu::build::{Diagnostic, Severity};
+use gpu::build::Diagnostic;
+use sanitize::Renderer;
 
 use crate::layout;
-use crate::printer::{one_line, styled_already, visible};
+use crate::printer::styled_already;
 
 /// One compiler message with file, line and caret.
 pub fn diagnostic(diagnostic: &Diagnostic) -> String {
-    let level = match diagnostic.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
-        Severity::Note => Level::NOTE,
-    };
-    // The message and the source are untrusted text.
-    let message = one_line(&diagnostic.message);
-    let file = diagnostic.place.as_ref().map_or(String::new(), |place| one_line(&place.file));
-    let shown;
-    let title = level.primary_title(message.as_str());
-    let place = diagnostic.place.as_ref();
-    let group = match place.and_then(|place| Some((place, place.source.as_deref()?))) {
-        Some((place, source)) => {
-            let start = place.column.map_or(0, |column| byte_of_column(source, column));
-            let end = source[start..].chars().next().map_or(start, |c| start + c.len_utf8());
-            // Escape sequences before the position shift it.
-            let (start, end) = (visible(&source[..start]).len(), visible(&source[..end]).len());
-            shown = visible(source);
-            title.element(
-                Snippet::source(shown.as_str())
-                    .path(file.as_str())
-                    .line_start(place.line as usize)
-                    .annotation(AnnotationKind::Primary.span(start..end)),
-            )
-        }
-        None => match place {
-            Some(place) => {
-                return format!("error: {message}\n --> {file}:{}", place.line);
-            }
-            None => return format!("error: {}", diagnostic.message),
-        },
-    };
-    styled_already(&renderer().render(&[group]))
+    styled_already(&sanitize::snippet::diagnostic(diagnostic, &renderer()))
 }
 
 /// The renderer of source lines. Lines that are wider than the terminal are cut.
@@ -49,10 +17,4 @@ pub fn renderer() -> Renderer {
         Some(width) => Renderer::styled().term_width(width),
         None => Renderer::styled(),
     }
-}
-
-/// The byte offset of a column (in characters, from 1), limited to the length of the line.
-fn byte_of_column(source: &str, column: u32) -> usize {
-    let index = (column as usize).saturating_sub(1);
-    source.char_indices().nth(index).map_or(source.len(), |(byte, _)| byte)
 }

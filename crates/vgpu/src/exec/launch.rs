@@ -130,15 +130,7 @@ impl Device {
         let exceeds_budget = blocks.saturating_mul(u64::from(threads.div_ceil(32))) > options.budget;
         let shared_bytes =
             if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared };
-        let workers = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            n => n,
-        }
-        .min(
-            (blocks / kernel.cluster.map_or(1, |c| c.iter().map(|d| u64::from(*d)).product::<u64>()).max(1))
-                .clamp(1, 1024) as usize,
-        )
-        .max(1);
+        let workers = workers(options.threads, kernel, blocks);
         let allocations: Vec<(u64, u64)> = if checked {
             regions.iter().map(|r| (r.address, r.bytes)).chain(self.heap_range()).collect()
         } else {
@@ -169,6 +161,7 @@ impl Device {
             exceeds_budget,
             deadline: options.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
             time_limit: options.time_limit,
+            outside_stop: options.stop.clone(),
             limits: options.limits,
             windows: self.windows,
             world,
@@ -212,6 +205,16 @@ impl Device {
         self.uptime = self.uptime.wrapping_add(elapsed);
         Ok(report)
     }
+}
+
+/// Number of worker threads: as many as asked for, but not more than there are clusters of blocks.
+fn workers(threads: usize, kernel: &Kernel, blocks: u64) -> usize {
+    let threads = match threads {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        n => n,
+    };
+    let per_cluster = kernel.cluster.map_or(1, |c| c.iter().map(|d| u64::from(*d)).product::<u64>()).max(1);
+    threads.min((blocks / per_cluster).clamp(1, 1024) as usize).max(1)
 }
 
 pub(super) fn validate(kernel: &Kernel, launch: &Launch<'_>, options: &Options) -> Result<u32, LaunchError> {

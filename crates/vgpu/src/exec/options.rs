@@ -1,5 +1,7 @@
 //! The options of a launch.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,8 @@ pub struct Options {
     /// Maximum wall-clock time of the whole launch. A launch that exceeds it is reported as run-away. `None` means no
     /// limit.
     pub time_limit: Option<Duration>,
+    /// Ends the launch soon after another thread sets it, as if the time limit were exceeded.
+    pub stop: Option<Arc<AtomicBool>>,
     /// Number of worker threads. 0 uses all cores. The results depend on this number only if the kernel's results
     /// depend on the order of its blocks.
     pub threads: usize,
@@ -93,6 +97,7 @@ impl Default for Options {
             counters: false,
             budget: 2_000_000_000,
             time_limit: Some(Duration::from_mins(10)),
+            stop: None,
             threads: 0,
             outputs: Vec::new(),
             cluster: [1; 3],

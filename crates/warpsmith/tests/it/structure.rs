@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each crate may depend on.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("random", &[]),
     ("chips", &[]),
     ("subprocess", &[]),
@@ -18,6 +18,8 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("attention", &["chips", "family", "gpu", "op", "vgpu"]),
     ("declared", &["family", "gpu", "op", "subprocess", "vgpu"]),
     ("lab", &["chips", "family", "gpu", "op", "search", "stats", "subprocess", "vgpu"]),
+    ("sanitize", &["chips", "family", "gpu", "vgpu"]),
+    ("python", &["chips", "gpu", "sanitize", "vgpu"]),
     (
         "warpsmith",
         &[
@@ -29,6 +31,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
             "lab",
             "op",
             "random",
+            "sanitize",
             "search",
             "subprocess",
             "vgpu",

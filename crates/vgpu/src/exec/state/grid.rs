@@ -1,7 +1,7 @@
 //! The state that all workers of a launch share.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::super::options::{Dim3, Limits};
@@ -37,6 +37,8 @@ pub struct Grid<'g> {
     /// The time at which the launch must end.
     pub deadline: Option<Instant>,
     pub time_limit: Option<Duration>,
+    /// Set by another thread to end the launch.
+    pub outside_stop: Option<Arc<AtomicBool>>,
     pub limits: Limits,
     pub windows: Windows,
     pub world: World,
@@ -140,6 +142,10 @@ impl Grid<'_> {
 
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopped_outside(&self) -> bool {
+        self.outside_stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     pub fn stopped(&self) -> bool {

@@ -136,7 +136,7 @@ impl WorkerState {
         // Reading the wall clock takes as long as a few instructions.
         if self.executed >= self.next_clock_check {
             self.next_clock_check = self.executed + CLOCK_CHECK_INTERVAL;
-            if grid.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if grid.deadline.is_some_and(|deadline| Instant::now() >= deadline) || grid.is_stopped_outside() {
                 return Some(Limit::Time);
             }
         }

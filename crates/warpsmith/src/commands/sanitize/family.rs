@@ -46,7 +46,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         cluster: launch.cluster,
         shared_bytes: launch.shared_bytes as u32,
     };
-    let occupancy = simulated::occupancy(chip, &build, &family.entry, geometry);
+    let occupancy = sanitize::simulated::occupancy(chip, &build, &family.entry, geometry);
     let mut device = simulated::device(chip, options);
     if let Some(occupancy) = &occupancy {
         device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
@@ -59,7 +59,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let parameters = |addresses: &Addresses| op.parameters(family, &problem, &inputs, addresses);
     let observed =
         kernel.observe(&mut device, &op.sizes(&problem), &arrangement, &parameters).map_err(refused)?;
-    let Some(report) = &simulated::merged(&observed.reports) else {
+    let Some(report) = &sanitize::simulated::merged(&observed.reports) else {
         return Err(CommandError::missing("the virtual GPU gave no report"));
     };
 
@@ -69,7 +69,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         kernel: &format!("{label} {problem}"),
         device: device.describe(),
         report,
-        modelled: simulated::modelled(&device, report, geometry, occupancy.as_ref()),
+        modelled: sanitize::simulated::modelled(&device, report, geometry, occupancy.as_ref()),
         occupancy: occupancy.filter(|_| options.counters),
         fidelity: device.module(kernel.module()).map(|it| &it.fidelity).filter(|_| options.fidelity),
         buffers: &[],

@@ -1,11 +1,9 @@
 //! `sanitize`: runs any CUDA or PTX kernel on the virtual GPU under its checkers.
 
-mod code;
 mod contents;
 mod expect;
 mod family;
 mod file;
-mod kernel_name;
 mod launches;
 mod output;
 mod simulated;

@@ -4,12 +4,13 @@ use chips::Occupancy;
 use gpu::launch::{Dtype, PlacedBuffer};
 use lab::ci::{CiCase, CiFinding, CiStatus};
 use lab::words::count;
+use sanitize::Summary;
+use sanitize::expect::Comparison;
 use serde::Serialize;
 use vgpu::model::{self, Modelled};
-use vgpu::{Counters, FidelityReport, LaunchReport, Severity};
+use vgpu::{Counters, FidelityReport, LaunchReport};
 
 use super::contents::Contents;
-use super::expect::Comparison;
 use crate::ci_output;
 use crate::cli::SanitizeOptions;
 use crate::error::CommandError;
@@ -54,7 +55,7 @@ pub struct Run<'a> {
     /// The comparisons of `--expect`.
     pub comparisons: Vec<Comparison>,
     /// The source files that findings may show.
-    pub sources: &'a findings::Sources<'a>,
+    pub sources: &'a findings::Texts<'a>,
 }
 
 /// The result for CI systems. `owner` is the kernel that findings belong to.
@@ -180,28 +181,14 @@ impl Run<'_> {
     }
 
     fn summary(&self) -> String {
-        let with = |severity| self.report.findings.iter().filter(|f| f.severity == severity).count();
-        let (errors, warnings, notes) =
-            (with(Severity::Error), with(Severity::Warning), with(Severity::Note));
-        let stats = &self.report.stats;
-        let ran = format!(
-            "`{}` on {}: {}, {}",
-            self.kernel,
-            self.device,
-            count(stats.blocks as usize, "block"),
-            count(stats.warp_instructions as usize, "warp instruction")
-        );
-        let verdict = match (errors + warnings, self.options.unchecked) {
-            (0, true) => styled(FAINT, "ran unchecked"),
-            (0, false) if notes == 0 => styled(GOOD, "clean"),
-            (0, false) => format!("{}, {}", styled(GOOD, "clean"), count(notes, "note")),
-            _ => {
-                let counts = [(errors, "error"), (warnings, "warning"), (notes, "note")];
-                styled(BAD, counts.map(|(number, name)| count(number, name)).join(", "))
-            }
+        let Summary { ran, verdict, is_good, rest } =
+            Summary::new(self.kernel, &self.device, self.report, !self.options.unchecked);
+        let style = match is_good {
+            None => FAINT,
+            Some(true) => GOOD,
+            Some(false) => BAD,
         };
-        let end = if stats.completed { "" } else { "; the launch did not complete" };
-        format!("{ran}: {verdict}{end}")
+        format!("{ran}: {}{rest}", styled(style, verdict))
     }
 }
 

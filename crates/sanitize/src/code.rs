@@ -1,20 +1,14 @@
-//! The code that `sanitize` runs: PTX from a file, or compiled from a CUDA file.
+//! The code that is run: PTX from a file, or compiled from a CUDA file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use chips::Target;
-use gpu::build::{Build, BuildError, Diagnostic, Request, Source, ptx_entries, standard_headers};
-use lab::ci::{CiCase, CiReport, CiStatus};
-use lab::words::count;
+use gpu::build::{Build, BuildError, Compiler, Request, Source, ptx_entries, standard_headers};
 
-use super::kernel_name;
-use crate::ci_output;
-use crate::cli::{Global, LaunchOptions, SanitizeOptions};
-use crate::error::CommandError;
-use crate::printer::Printer;
-use crate::snippet;
+use crate::{SanitizeError, kernel_name};
 
 /// Code that the virtual GPU can load.
+#[derive(Clone, Debug)]
 pub struct Code {
     /// The PTX text.
     pub ptx: String,
@@ -22,6 +16,10 @@ pub struct Code {
     pub build: Option<Build>,
     /// The function name of each wanted kernel.
     pub kernels: Vec<String>,
+    /// The host functions that were left out so that the file compiles.
+    pub host_functions: Vec<String>,
+    /// The headers that were not found and were left out.
+    pub missing_headers: Vec<String>,
 }
 
 /// Whether a file contains PTX: by its name, or by the directives that begin every PTX text.
@@ -32,7 +30,7 @@ pub fn is_ptx(file: &Path, text: &str) -> bool {
 }
 
 /// The code of a PTX file. `kernels` are the wanted kernels; `None` is the only one of the file.
-pub fn of_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, CommandError> {
+pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeError> {
     // The loader reports the mistakes of a text that is not PTX.
     let names = ptx_entries(text);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -40,25 +38,51 @@ pub fn of_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, CommandError
         Some(name) => Ok(name.to_owned()),
         None => Err(kernel_name::unknown(kernel.unwrap_or_default(), &names)),
     });
-    Ok(Code { ptx: text.to_owned(), build: None, kernels: kernels.collect::<Result<_, _>>()? })
+    Ok(Code {
+        ptx: with_lines_of_inline_assembly(text),
+        build: None,
+        kernels: kernels.collect::<Result<_, _>>()?,
+        host_functions: Vec::new(),
+        missing_headers: Vec::new(),
+    })
 }
 
-/// Compiles a CUDA file. `None` if it does not compile; the errors are then printed. A kernel that is not in the
-/// compiled code is compiled as an instance of a template.
-pub fn of_cuda(
-    text: &str,
+/// Removes wrong line numbers of inline assembly. LLVM writes a `.loc` for every line of it and counts its lines as lines
+/// of the source. Only the first is right; Triton loads and stores with inline assembly. All lines keep their numbers.
+fn with_lines_of_inline_assembly(text: &str) -> String {
+    let mut places = None;
+    let mut kept = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let code = line.trim_start();
+        match code.trim_end() {
+            "// begin inline asm" => places = Some(0),
+            "// end inline asm" => places = None,
+            _ => {}
+        }
+        let is_place = code.strip_prefix(".loc").is_some_and(|rest| rest.starts_with(char::is_whitespace));
+        if let (Some(number), true) = (&mut places, is_place) {
+            *number += 1;
+            if *number > 1 {
+                kept.push_str(if line.ends_with('\n') { "\n" } else { "" });
+                continue;
+            }
+        }
+        kept.push_str(line);
+    }
+    kept
+}
+
+/// Compiles a CUDA file. A kernel that is not in the compiled code is compiled as an instance of a template.
+pub fn from_cuda(
+    compiler: &Compiler,
+    mut request: Request,
     kernels: &[Option<&str>],
-    (options, launch): (&SanitizeOptions, &LaunchOptions),
-    target: Target,
-    (global, printer): (&Global, &Printer),
-) -> Result<Option<Code>, CommandError> {
-    let compiler = super::super::build::compiler(global, printer)?;
-    let mut request = request(text, options, launch, target);
+) -> Result<Code, SanitizeError> {
     let first = match compiler.build_nvcc_source(&request) {
         Ok(first) => Some(first),
         // A file in which all kernels are templates.
         Err(BuildError::NoKernel { .. }) if kernels.iter().any(Option::is_some) => None,
-        Err(error) => return failed(error, options, printer),
+        Err(error) => return Err(error.into()),
     };
     let entries = |build: Option<&Build>| -> Vec<String> {
         build.map_or(Vec::new(), |build| build.entries.iter().map(|entry| entry.name.clone()).collect())
@@ -75,61 +99,68 @@ pub fn of_cuda(
     }
     let built = match first {
         Some(first) if request.source.instances.is_empty() => first,
-        _ => match compiler.build_nvcc_source(&request) {
-            Ok(built) => built,
-            Err(error) => {
-                if let Some(error) = no_such_kernel(&error, &request.source.instances, &names) {
-                    return Err(error);
-                }
-                return failed(error, options, printer);
-            }
-        },
+        _ => compiler.build_nvcc_source(&request).map_err(|error| {
+            no_such_kernel(&error, &request.source.instances, &names).unwrap_or(error.into())
+        })?,
     };
-    report_changes(&built.host_functions, &built.missing_headers, printer);
     let build = built.outcome.build;
     let mut lowered = build.lowered_names.iter().cloned();
     let kernels = found.into_iter().filter_map(|name| name.or_else(|| lowered.next())).collect();
-    Ok(Some(Code { ptx: build.ptx.clone(), build: Some(build), kernels }))
+    Ok(Code {
+        ptx: build.ptx.clone(),
+        build: Some(build),
+        kernels,
+        host_functions: built.host_functions,
+        missing_headers: built.missing_headers,
+    })
 }
 
-fn request(text: &str, options: &SanitizeOptions, launch: &LaunchOptions, target: Target) -> Request {
-    let mut include_dirs: Vec<_> = options.file.parent().map(Path::to_owned).into_iter().collect();
+/// The compilation of a CUDA file. `include`: folders with headers, besides the folder of the file.
+pub fn request(file: &Path, text: &str, target: Target, define: &[String], include: &[PathBuf]) -> Request {
+    let mut include_dirs: Vec<_> = file.parent().map(Path::to_owned).into_iter().collect();
     include_dirs.retain(|folder| !folder.as_os_str().is_empty());
     if include_dirs.is_empty() {
         include_dirs.push(".".into());
     }
-    include_dirs.extend(launch.include.iter().cloned());
+    include_dirs.extend(include.iter().cloned());
     let source = Source {
-        name: options.file.display().to_string(),
+        name: file.display().to_string(),
         text: text.to_owned(),
         headers: standard_headers(),
         include_dirs,
         instances: Vec::new(),
     };
-    let defines = launch.define.iter().map(|define| format!("--define-macro={define}"));
+    let defines = define.iter().map(|define| format!("--define-macro={define}"));
     // Source files are written for nvcc, which enables 128-bit integers if the host compiler supports them.
     let int128 = cfg!(target_os = "linux").then(|| "--device-int128".to_owned());
     Request { source, target, options: defines.chain(int128).collect() }
 }
 
-/// Says what was done to the source so that it compiles.
-fn report_changes(host_functions: &[String], missing_headers: &[String], printer: &Printer) {
-    if !host_functions.is_empty() {
-        let shown =
-            host_functions.iter().take(4).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let more = host_functions.len().saturating_sub(4);
-        let more = if more > 0 { format!(" and {}", count(more, "other function")) } else { String::new() };
-        printer.message(&format!("note: ignored host code: {shown}{more}"));
-    }
-    if !missing_headers.is_empty() {
-        printer
-            .message(&format!("note: ignored headers that were not found: {}", missing_headers.join(", ")));
+impl Code {
+    /// What was left out so that the file compiles, one sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.host_functions.is_empty() {
+            let shown: Vec<String> =
+                self.host_functions.iter().take(4).map(|name| format!("`{name}`")).collect();
+            let more = self.host_functions.len().saturating_sub(4);
+            let more = if more > 0 {
+                format!(" and {}", gpu::words::count(more, "other function"))
+            } else {
+                String::new()
+            };
+            notes.push(format!("ignored host code: {}{more}", shown.join(", ")));
+        }
+        if !self.missing_headers.is_empty() {
+            notes.push(format!("ignored headers that were not found: {}", self.missing_headers.join(", ")));
+        }
+        notes
     }
 }
 
 /// The error for a name that is neither a kernel nor an instance of a template. The compiler reports it at a place that
 /// is not in the file.
-fn no_such_kernel(error: &BuildError, instances: &[String], names: &[&str]) -> Option<CommandError> {
+fn no_such_kernel(error: &BuildError, instances: &[String], names: &[&str]) -> Option<SanitizeError> {
     let BuildError::Source { diagnostics, .. } = error else { return None };
     let named = instances.iter().find(|instance| {
         let base = instance.split('<').next().unwrap_or(instance).trim();
@@ -143,43 +174,13 @@ fn no_such_kernel(error: &BuildError, instances: &[String], names: &[&str]) -> O
     let template = diagnostics.iter().any(|diagnostic| diagnostic.message.contains("template"));
     let error = kernel_name::unknown(named, names);
     Some(if template && !named.contains('<') {
-        error.hint(format!("if it is a template, name its arguments: --kernel '{named}<float>'"))
+        SanitizeError::TemplateArguments { kernel: named.clone() }
     } else if names.is_empty() || named.contains('<') {
         let reason = diagnostics.first().map_or(String::new(), |it| it.message.clone());
-        error.hint(format!("the compiler says: {reason}"))
+        error.with_hint(format!("the compiler says: {reason}"))
     } else {
         error
     })
-}
-
-/// Prints the compiler's errors.
-fn failed(
-    error: BuildError,
-    options: &SanitizeOptions,
-    printer: &Printer,
-) -> Result<Option<Code>, CommandError> {
-    let BuildError::Source { name, diagnostics, .. } = error else { return Err(error.into()) };
-    for diagnostic in &diagnostics {
-        printer.message(&snippet::diagnostic(diagnostic));
-    }
-    write_diagnostics(&diagnostics, options, printer)?;
-    let errors = count(diagnostics.len(), "error");
-    printer.failure(&CommandError::problem(format!("{name} does not compile ({errors})")));
-    Ok(None)
-}
-
-/// Writes the errors of the compiler for CI systems.
-fn write_diagnostics(
-    diagnostics: &[Diagnostic],
-    options: &SanitizeOptions,
-    printer: &Printer,
-) -> Result<(), CommandError> {
-    let name = options.file.display().to_string();
-    let mut case = CiCase::new(&name, CiStatus::Failed, "does not compile");
-    // Only the file itself: the name of another file may come from a `#line` of the source.
-    let own = |file: &str| (Path::new(file) == options.file).then(|| options.file.clone());
-    case.findings = diagnostics.iter().map(|it| ci_output::diagnostic(it, &name, &own)).collect();
-    ci_output::write(&CiReport::new("sanitize", name.as_str(), vec![case]), &options.ci, printer)
 }
 
 #[cfg(test)]
@@ -191,6 +192,15 @@ mod tests {
         assert!(is_ptx(Path::new("a.ptx"), ""));
         assert!(is_ptx(Path::new("a.txt"), "//\n// made by a compiler\n\n.version 8.0\n.target sm_80\n"));
         assert!(!is_ptx(Path::new("a.cu"), "// .version 8.0\n__global__ void k() {}\n"));
+    }
+
+    #[test]
+    fn lines_of_inline_assembly_are_not_lines_of_the_source() {
+        let text = ".loc 1 9 5\n// begin inline asm\n\t.loc\t1 9 5 // k.py:9:5\nmov.u32 %r1, 0x0;\n\t.loc\t1 10 5\nld;\n\
+                    // end inline asm\n.loc 1 11 5\n.loc 1 12 5\n";
+        let wanted = text.replace("\t.loc\t1 10 5", "");
+        assert_eq!(with_lines_of_inline_assembly(text), wanted);
+        assert_eq!(with_lines_of_inline_assembly(".version 8.0"), ".version 8.0");
     }
 
     #[test]

@@ -2,17 +2,14 @@
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-use crate::error::CommandError;
+use crate::SanitizeError;
 
 /// The wanted kernel among the functions `names`, or the only one. `None` if no function has that name.
-pub fn find<'a>(wanted: Option<&str>, names: &[&'a str]) -> Result<Option<&'a str>, CommandError> {
+pub fn find<'a>(wanted: Option<&str>, names: &[&'a str]) -> Result<Option<&'a str>, SanitizeError> {
     let Some(wanted) = wanted else {
         return match names {
             [only] => Ok(Some(only)),
-            _ => {
-                Err(CommandError::usage("the file does not have exactly one kernel: name one with --kernel")
-                    .hint(listed(names)))
-            }
+            _ => Err(SanitizeError::NotOneKernel { kernels: listed(names) }),
         };
     };
     if let Some(exact) = names.iter().find(|name| **name == wanted) {
@@ -24,18 +21,19 @@ pub fn find<'a>(wanted: Option<&str>, names: &[&'a str]) -> Result<Option<&'a st
         [] => Ok(None),
         [only] => Ok(Some(only)),
         several => {
-            Err(CommandError::usage(format!("several kernels are called `{wanted}`")).hint(listed(several)))
+            Err(SanitizeError::usage(format!("several kernels are called `{wanted}`"))
+                .with_hint(listed(several)))
         }
     }
 }
 
 /// The error for a name that no kernel has.
-pub fn unknown(wanted: &str, names: &[&str]) -> CommandError {
+pub fn unknown(wanted: &str, names: &[&str]) -> SanitizeError {
     let readable: Vec<String> = names.iter().map(|name| readable(name)).collect();
     let near = family::nearest(wanted, readable.iter().map(String::as_str));
     let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
-    CommandError::usage(format!("there is no kernel `{wanted}` in the file"))
-        .hint(format!("{near}{}", listed(names)))
+    SanitizeError::usage(format!("there is no kernel `{wanted}` in the file"))
+        .with_hint(format!("{near}{}", listed(names)))
 }
 
 fn listed(names: &[&str]) -> String {
@@ -53,7 +51,14 @@ fn listed(names: &[&str]) -> String {
 pub fn readable(name: &str) -> String {
     let options = DemangleOptions::new().no_params().no_return_type().hide_expression_literal_types();
     let demangled = Symbol::new(name).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
-    demangled.unwrap_or_else(|| name.to_owned())
+    demangled.map_or_else(|| name.to_owned(), |text| without_abi_tags(&text))
+}
+
+/// Numba appends long tags to its names: `saxpy[abi:v1][abi:cw51cXTL...]`.
+fn without_abi_tags(name: &str) -> String {
+    let mut parts = name.split("[abi:");
+    let first = parts.next().unwrap_or_default().to_owned();
+    first + &parts.map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect::<String>()
 }
 
 /// Whether a person may call the function by this name.
@@ -86,9 +91,13 @@ mod tests {
         ] {
             assert_eq!(find(Some(wanted), &names).unwrap(), expected, "{wanted}");
         }
-        assert!(find(Some("sum"), &names).unwrap_err().message.contains("several"));
+        assert!(find(Some("sum"), &names).unwrap_err().to_string().contains("several"));
+        assert_eq!(readable("_ZN1m5saxpyB2v1B3c_3EPf"), "m::saxpy");
         assert!(find(None, &names).is_err());
         assert_eq!(find(None, &names[..1]).unwrap(), Some(names[0]));
-        assert!(unknown("scal", &names).hint.unwrap().contains("did you mean `scale`"));
+        let SanitizeError::Usage { hint: Some(hint), .. } = unknown("scal", &names) else {
+            panic!("no hint")
+        };
+        assert!(hint.contains("did you mean `scale`"));
     }
 }

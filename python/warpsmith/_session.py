@@ -1,0 +1,73 @@
+"""A block in which kernels of another library run on the virtual GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._memory import Buffers
+from ._report import Finding, Report
+from ._sanitize import _count, _seconds
+
+#: The virtual GPU for each target.
+_DEVICES = {"sm_80": "virtual:a100", "sm_86": "virtual:l4", "sm_89": "virtual:l4", "sm_90": "virtual:h200"}
+
+
+def usual_device(target: str) -> str:
+    """The virtual GPU for a target."""
+    if target not in _DEVICES:
+        raise ValueError(f"target: {target!r} is not one of {', '.join(_DEVICES)}")
+    return _DEVICES[target]
+
+
+def launch_options(
+    seed: int, checked: bool, counters: bool, budget: int, time_limit: float | None, threads: int
+) -> dict[str, Any]:
+    """The options of all launches of a session, for the native module."""
+    return {
+        "seed": _count(seed, "seed", 2**64 - 1),
+        "checked": bool(checked),
+        "counters": bool(counters),
+        "budget": _count(budget, "budget", 2**63 - 1),
+        "time_limit": _seconds(time_limit),
+        "threads": _count(threads, "threads", 1024),
+        "expect": [],
+        "rtol": None,
+        "atol": None,
+    }
+
+
+class Session:
+    """The launches inside one block."""
+
+    def __init__(self, target: str, device: str, options: dict[str, Any], raise_on_error: bool) -> None:
+        #: The architecture that kernels are compiled for.
+        self.target = target
+        #: The virtual GPU.
+        self.device = device
+        #: The reports of all launches, in order.
+        self.reports: list[Report] = []
+        self.raise_on_error = raise_on_error
+        self.options = options
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings of all launches that are definite problems."""
+        return [finding for report in self.reports for finding in report.errors]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every launch completed without an error and without a warning."""
+        return all(report.ok for report in self.reports)
+
+    def raise_for_errors(self) -> None:
+        """Raises :class:`warpsmith.SanitizeError` for the first launch with an error."""
+        for report in self.reports:
+            report.raise_for_errors()
+
+    def finish(self, report: Report, buffers: Buffers, contents: Sequence[bytes | None]) -> None:
+        """Keeps the report of a launch, and copies its results into the arrays."""
+        self.reports.append(report)
+        buffers.write_back(contents)
+        if self.raise_on_error:
+            report.raise_for_errors()
