@@ -8,7 +8,10 @@ use crate::common::{run, target_tmp, warpsmith};
 
 /// A folder with the wheels, which pip downloads once. Installing from it needs no network.
 fn wheel_folder() -> std::path::PathBuf {
-    let folder = target_tmp().join("wheels");
+    // An older list of wheels has a folder of its own.
+    let wheels = gpu::toolchain::pinned_wheels().iter();
+    let versions: Vec<&str> = wheels.map(|wheel| wheel.version).collect();
+    let folder = target_tmp().join(format!("wheels-{}", versions.join("-")));
     let lock = std::fs::File::create(target_tmp().join("wheels.lock")).unwrap();
     lock.lock().unwrap();
     if !folder.is_dir() {
