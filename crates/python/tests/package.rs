@@ -43,8 +43,10 @@ fn the_tests_of_the_python_package_pass() {
         pytest.env_remove(name);
     }
     let output = pytest
-        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no"])
-        .current_dir(root.join("python"))
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", "-c"])
+        .args([root.join("python/pyproject.toml"), root.join("python/tests")])
+        // `-m` makes Python look for modules here first. The sources of the package lack the native module.
+        .current_dir(&package)
         .env("PYTHONPATH", &package)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("TRITON_CACHE_DIR", triton)
