@@ -100,7 +100,7 @@ fn compiler(global: &Global, python: Option<&machine::Python>) -> Check {
     }
     let Some(chosen) = survey.chosen else {
         let remedy = if can_install(python) {
-            "warpsmith toolchain install (96 MB; commands that compile do this automatically)"
+            "warpsmith toolchain install (commands that compile do this automatically)"
         } else {
             "install Python 3 with pip, then `warpsmith toolchain install`"
         };
