@@ -124,12 +124,7 @@ def sanitize(
     options: dict[str, Any] = {
         **geometry,
         "shared": _count(shared, "shared", 2**31 - 1),
-        "seed": _count(seed, "seed", 2**64 - 1),
-        "checked": bool(checked),
-        "counters": bool(counters),
-        "budget": _count(budget, "budget", 2**63 - 1),
-        "time_limit": _seconds(time_limit),
-        "threads": _count(threads, "threads", 1024),
+        **launch_options(seed, checked, counters, budget, time_limit, threads),
         "rtol": _tolerance(rtol, "rtol"),
         "atol": _tolerance(atol, "atol"),
     }
@@ -188,6 +183,23 @@ def _extent(value: Extent, name: str) -> list[int]:
         if not 1 <= number < 2**32:
             raise ValueError(f"{name}: {number} is not a size; every size must be at least 1")
     return [int(extent) for extent in extents] + [1] * (3 - len(extents))
+
+
+def launch_options(
+    seed: int, checked: bool, counters: bool, budget: int, time_limit: float | None, threads: int
+) -> dict[str, Any]:
+    """The options of a launch whose results are not compared, for the native module."""
+    return {
+        "seed": _count(seed, "seed", 2**64 - 1),
+        "checked": bool(checked),
+        "counters": bool(counters),
+        "budget": _count(budget, "budget", 2**63 - 1),
+        "time_limit": _seconds(time_limit),
+        "threads": _count(threads, "threads", 1024),
+        "expect": [],
+        "rtol": None,
+        "atol": None,
+    }
 
 
 def _count(value: Any, name: str, most: int) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ._memory import Buffers
 from ._report import Finding, Report
-from ._sanitize import _count, _seconds
 
 #: The virtual GPU for each target.
 _DEVICES = {"sm_80": "virtual:a100", "sm_86": "virtual:l4", "sm_89": "virtual:l4", "sm_90": "virtual:h200"}
@@ -18,23 +17,6 @@ def usual_device(target: str) -> str:
     if target not in _DEVICES:
         raise ValueError(f"target: {target!r} is not one of {', '.join(_DEVICES)}")
     return _DEVICES[target]
-
-
-def launch_options(
-    seed: int, checked: bool, counters: bool, budget: int, time_limit: float | None, threads: int
-) -> dict[str, Any]:
-    """The options of all launches of a session, for the native module."""
-    return {
-        "seed": _count(seed, "seed", 2**64 - 1),
-        "checked": bool(checked),
-        "counters": bool(counters),
-        "budget": _count(budget, "budget", 2**63 - 1),
-        "time_limit": _seconds(time_limit),
-        "threads": _count(threads, "threads", 1024),
-        "expect": [],
-        "rtol": None,
-        "atol": None,
-    }
 
 
 class Session:

@@ -28,8 +28,8 @@ from typing import Any
 from . import _native
 from ._memory import Memory, is_array, memory_of, native, place
 from ._report import Report, report_from
-from ._sanitize import BUDGET, Extent, _count, _extent
-from ._session import Session, launch_options, usual_device
+from ._sanitize import BUDGET, Extent, _count, _extent, launch_options
+from ._session import Session, usual_device
 
 try:
     import numba as _numba

@@ -27,9 +27,9 @@ from typing import Any
 from . import _native
 from ._memory import Memory, is_array, memory_of, native, place, plain_label, plain_number, scalar_bytes
 from ._report import report_from
-from ._sanitize import BUDGET
+from ._sanitize import BUDGET, launch_options
 from ._session import Session as _Session
-from ._session import launch_options, usual_device
+from ._session import usual_device
 
 try:
     import triton as _triton

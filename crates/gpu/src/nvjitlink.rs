@@ -152,13 +152,13 @@ pub fn assemble(
         CString::new(name).map_err(|_| source("the name"))?,
         CString::new(ptx).map_err(|_| source("the PTX"))?,
     );
-    let mut linker = Linker { api: &api, handle: ptr::null_mut() };
+    let mut handle = ptr::null_mut();
     // SAFETY: the option pointers live to the end of the call.
-    let status = unsafe { (api.create)(&raw mut linker.handle, pointers.len() as u32, pointers.as_ptr()) };
+    let status = unsafe { (api.create)(&raw mut handle, pointers.len() as u32, pointers.as_ptr()) };
     if status != SUCCESS {
-        std::mem::forget(linker);
         return Err(AssembleError::Call { call: "nvJitLinkCreate", status });
     }
+    let linker = Linker { api: &api, handle };
     let bytes = text.as_bytes_with_nul();
     // SAFETY: the handle is open; the text and the name live to the end of the call.
     let status =

@@ -25,7 +25,7 @@ pub struct Code {
 /// Whether a file contains PTX: by its name, or by the directives that begin every PTX text.
 pub fn is_ptx(file: &Path, text: &str) -> bool {
     let directive = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
-    file.extension().is_some_and(|extension| extension == "ptx")
+    gpu::build::is_ptx(file)
         || text.lines().find(directive).is_some_and(|line| line.trim_start().starts_with(".version"))
 }
 
