@@ -2,6 +2,7 @@
 //!
 //! `O = softmax(scale * Q K^T + mask) V`. The modules, in the order of the data flow:
 //!
+//! * [`forward`]: attention for programs, on tensors that are on a GPU;
 //! * [`problem`]: shape, mask and dtype, by name (`b2h8s2048d64-causal-e4m3`) or alias (`mission`);
 //! * [`tensor`]: values on the host, and the encoded, strided tensors that kernels read;
 //! * [`inputs`]: seeded inputs, by class;
@@ -13,7 +14,8 @@
 //! * [`error_map`]: shows where an output is wrong;
 //! * [`Attention`]: all of it as an op of the workbench.
 //!
-//! Nothing here times, searches or prints. The best settings that searches found are in the families' tuned tables:
+//! Nothing here times, searches or prints. To compute attention in a program, use [`forward`]. The other modules check
+//! kernels. The best settings that searches found are in the families' tuned tables:
 //! `op::tuned::choose(&Attention, &catalog, &Device::Virtual { chip }, &problem)` returns the family and the candidate
 //! for a problem on a GPU. Use it instead of `run::candidate` with a preset.
 //!
@@ -46,6 +48,7 @@
 
 pub mod arguments;
 pub mod error_map;
+pub mod forward;
 pub mod inputs;
 pub mod metrics;
 mod op;

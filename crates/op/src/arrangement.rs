@@ -66,7 +66,7 @@ pub struct TensorShape {
 
 impl TensorShape {
     /// The tensor map of the buffer at an address, with boxes that a family asks for.
-    pub(crate) fn map(&self, address: u64, wanted: &TensorBox) -> TensorMap {
+    pub fn map(&self, address: u64, wanted: &TensorBox) -> TensorMap {
         let extents = wanted.extents.iter().copied().chain(std::iter::repeat(1));
         let swizzle = Swizzle::ALL.into_iter().find(|swizzle| swizzle.span() == wanted.swizzle_bytes);
         TensorMap {

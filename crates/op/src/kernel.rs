@@ -131,8 +131,7 @@ impl<'f> Kernel<'f> {
 
     /// The function and the geometry of every launch, in their order.
     pub fn geometries(&self, sizes: &Sizes) -> Result<Vec<(String, Geometry)>, RunError> {
-        let sequence = self.family.launch_sequence(&self.candidate, sizes)?.into_iter();
-        sequence.map(|(entry, launch)| Ok((entry.to_owned(), geometry(launch)?))).collect()
+        launch_geometries(self.family, &self.candidate, sizes)
     }
 
     /// Places inputs on a device, so that the kernel can be launched once or repeatedly.
@@ -358,6 +357,16 @@ pub struct PreparedLaunch<'a> {
 
 /// The parameters of one launch, each as bytes.
 pub type LaunchParameters = Vec<Vec<u8>>;
+
+/// The function and the geometry of every launch of a candidate, in their order.
+pub fn launch_geometries(
+    family: &Family,
+    candidate: &Candidate,
+    sizes: &Sizes,
+) -> Result<Vec<(String, Geometry)>, RunError> {
+    let sequence = family.launch_sequence(candidate, sizes)?.into_iter();
+    sequence.map(|(entry, launch)| Ok((entry.to_owned(), geometry(launch)?))).collect()
+}
 
 fn geometry(launch: family::Launch) -> Result<Geometry, RunError> {
     let mut grid = [0; 3];

@@ -34,6 +34,7 @@ pub use contract::{
 };
 pub use kernel::{
     Inputs, Kernel, LaunchObservation, LaunchParameters, PreparedLaunch, RunError, SecondInputs,
+    launch_geometries,
 };
 pub use memory::StrayWrite;
 pub use trial::{DrawMode, InputDraw, OutputState, TrialStep, derive_seed};

@@ -134,6 +134,20 @@ impl Problem {
         self.kv_heads != self.heads
     }
 
+    /// Refuses a problem with too many elements, with the limit that it exceeds.
+    pub(crate) fn limit(&self) -> Result<(), &'static str> {
+        // Every extent is below 2^31, so these products of four fit 128 bits.
+        let entry = |shape: Shape| shape.heads as u128 * shape.seq as u128 * shape.head_dim as u128;
+        let entry = entry(self.query_shape()).max(entry(self.key_shape()));
+        if entry > MAX_ENTRY_ELEMENTS as u128 {
+            return Err("2^32 - 1 elements per batch entry");
+        }
+        if self.batch as u128 * entry > MAX_ELEMENTS as u128 {
+            return Err("2^40 elements");
+        }
+        Ok(())
+    }
+
     /// The factor of the scores before the softmax.
     pub fn softmax_scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()

@@ -169,16 +169,7 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     }
     let (mask, dtype) = suffixes(text, suffix)?;
     let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype };
-    // Every extent is below 2^31, so these products of four fit 128 bits.
-    let entry = |heads: usize, seq: usize| heads as u128 * seq as u128 * head_dim as u128;
-    let entry = entry(heads, seq_q).max(entry(kv_heads, seq_k));
-    if entry > MAX_ENTRY_ELEMENTS as u128 {
-        let limit = "2^32 - 1 elements per batch entry";
-        return Err(NameError::TooLarge { text: text.to_owned(), limit });
-    }
-    if batch as u128 * entry > MAX_ELEMENTS as u128 {
-        return Err(NameError::TooLarge { text: text.to_owned(), limit: "2^40 elements" });
-    }
+    problem.limit().map_err(|limit| NameError::TooLarge { text: text.to_owned(), limit })?;
     if heads > MAX_HEADS {
         return Err(NameError::Heads { text: text.to_owned(), heads });
     }

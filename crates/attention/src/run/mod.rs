@@ -14,7 +14,7 @@ pub use capability::{Unsupported, axes, check, check_candidate, sizes};
 use crate::arguments::Arguments;
 use crate::inputs::Encoded;
 use crate::problem::{Dtype, Problem};
-use crate::tensor::{Layout, Shape, Tensor, poison};
+use crate::tensor::{Layout, Shape, Strides, Tensor, poison};
 
 /// Why a kernel cannot run on a problem.
 #[derive(Debug, thiserror::Error)]
@@ -108,19 +108,21 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
         let blank = poison(problem.query_shape().rows() * size_of::<f32>());
         outputs.push(Output { name: "lse".to_owned(), blank, sign_bits: 32, initial: None });
     }
-    Arrangement { inputs: arranged, outputs, tensors: tensor_shapes(problem, inputs.q.layout) }
+    let layout = inputs.q.layout;
+    let [queries, keys] = [problem.query_shape(), problem.key_shape()].map(|shape| layout.strides(shape));
+    let tensors = tensor_shapes(problem, [queries, keys, keys, queries]);
+    Arrangement { inputs: arranged, outputs, tensors }
 }
 
 /// Q, K, V and O as (head_dim, sequence, head, batch), whatever their order in memory: a copy out of a head's range
 /// then does not reach the next head.
-fn tensor_shapes(problem: &Problem, layout: Layout) -> Vec<TensorShape> {
+pub(crate) fn tensor_shapes(problem: &Problem, strides: [Strides; 4]) -> Vec<TensorShape> {
     let element = |dtype: Dtype| match dtype {
         Dtype::Fp16 => Element::F16,
         Dtype::Bf16 => Element::Bf16,
         Dtype::E4m3 => Element::U8,
     };
-    let tensor = |name: &str, shape: Shape, dtype: Dtype| {
-        let strides = layout.strides(shape);
+    let tensor = |name: &str, shape: Shape, dtype: Dtype, strides: Strides| {
         let bytes = |elements: usize| (elements * dtype.bytes()) as u64;
         // A map has no empty dimension; no kernel copies keys that do not exist.
         let dims = [shape.head_dim, shape.seq, shape.heads, shape.batch].map(|extent| extent.max(1) as u64);
@@ -131,11 +133,12 @@ fn tensor_shapes(problem: &Problem, layout: Layout) -> Vec<TensorShape> {
             strides: vec![bytes(strides.sequence), bytes(strides.head), bytes(strides.batch)],
         }
     };
+    let [q, k, v, o] = strides;
     vec![
-        tensor("q", problem.query_shape(), problem.dtype),
-        tensor("k", problem.key_shape(), problem.dtype),
-        tensor("v", problem.key_shape(), problem.dtype),
-        tensor("o", problem.query_shape(), problem.dtype.output()),
+        tensor("q", problem.query_shape(), problem.dtype, q),
+        tensor("k", problem.key_shape(), problem.dtype, k),
+        tensor("v", problem.key_shape(), problem.dtype, v),
+        tensor("o", problem.query_shape(), problem.dtype.output(), o),
     ]
 }
 
@@ -194,7 +197,11 @@ mod tests {
     #[test]
     fn tensors_have_four_dimensions_in_any_layout() {
         let problem: Problem = "b2h8kv2sq17sk129d64-e4m3".parse().expect("a valid name");
-        let shapes = |layout| tensor_shapes(&problem, layout);
+        let shapes = |layout: Layout| {
+            let [queries, keys] =
+                [problem.query_shape(), problem.key_shape()].map(|shape| layout.strides(shape));
+            tensor_shapes(&problem, [queries, keys, keys, queries])
+        };
         let [_, k, _, o] = &shapes(Layout::Bshd)[..] else { panic!("four tensors") };
         assert_eq!((k.name.as_str(), k.element, &k.dims[..]), ("k", Element::U8, &[64, 129, 2, 2][..]));
         assert_eq!(k.strides, [2 * 64, 64, 129 * 2 * 64]);

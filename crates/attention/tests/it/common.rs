@@ -16,10 +16,12 @@ use warpsmith_attention::{Encoded, Problem, error_map};
 
 pub fn compiler() -> &'static Compiler {
     static COMPILER: OnceLock<Compiler> = OnceLock::new();
-    COMPILER.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        Compiler::new(pinned_toolchain(folder), &shared_cache(folder)).expect("NVRTC")
-    })
+    COMPILER.get_or_init(new_compiler)
+}
+
+pub fn new_compiler() -> Compiler {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    Compiler::new(pinned_toolchain(folder), &shared_cache(folder)).expect("NVRTC")
 }
 
 pub fn problem(name: &str) -> Problem {

@@ -3,6 +3,7 @@
 mod common;
 mod conversions;
 mod families;
+mod forward;
 mod fp8_sums;
 mod plans;
 mod planted_faults;

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use cuda::{
-    Call, ColdReplay, CudaDevice, EventPair, FreshInputs, FreshReplay, Replay, RetainedContext, SideStreams,
-    driver_folder,
+    Call, ColdReplay, CudaContext, CudaDevice, CudaModule, CudaStream, EventPair, FreshInputs, FreshReplay,
+    Replay, RetainedContext, SideStreams, driver_folder,
 };
 pub use process::{DevicePool, DeviceProcess, Lease, PooledDevice, ProcessLimits, serve};
 use serde::{Deserialize, Serialize};

@@ -47,6 +47,34 @@ pub struct BuildOutcome {
     pub elapsed_ms: f64,
 }
 
+/// The hash of a request for a compiler of this identity.
+pub(super) fn request_hash(request: &Request, identity: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    // Each field is hashed with its length, so that different requests never hash the same bytes.
+    let mut field = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    };
+    field(MEANING.as_bytes());
+    field(identity.as_bytes());
+    for option in fixed_options(request).iter().chain(&request.options) {
+        field(option.as_bytes());
+    }
+    field(request.source.name.as_bytes());
+    field(request.source.text.as_bytes());
+    for (name, text) in &request.source.headers {
+        field(name.as_bytes());
+        field(text.as_bytes());
+    }
+    for instance in &request.source.instances {
+        field(instance.as_bytes());
+    }
+    for (path, text) in includes::on_disk(&request.source.text, &request.source.include_dirs) {
+        field(path.as_os_str().as_encoded_bytes());
+        field(text.as_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
 impl Compiler {
     /// Creates a compiler that caches its builds below `cache`, Warpsmith's cache folder.
     pub fn new(toolchain: Toolchain, cache: &Path) -> Result<Self, BuildError> {
@@ -80,30 +108,7 @@ impl Compiler {
 
     /// The hash of a request's build, without building it.
     pub fn hash(&self, request: &Request) -> String {
-        let mut hasher = blake3::Hasher::new();
-        // Each field is hashed with its length, so that different requests never hash the same bytes.
-        let mut field = |bytes: &[u8]| {
-            hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-        };
-        field(MEANING.as_bytes());
-        field(self.identity.as_bytes());
-        for option in fixed_options(request).iter().chain(&request.options) {
-            field(option.as_bytes());
-        }
-        field(request.source.name.as_bytes());
-        field(request.source.text.as_bytes());
-        for (name, text) in &request.source.headers {
-            field(name.as_bytes());
-            field(text.as_bytes());
-        }
-        for instance in &request.source.instances {
-            field(instance.as_bytes());
-        }
-        for (path, text) in includes::on_disk(&request.source.text, &request.source.include_dirs) {
-            field(path.as_os_str().as_encoded_bytes());
-            field(text.as_bytes());
-        }
-        hasher.finalize().to_hex()[..32].to_owned()
+        request_hash(request, &self.identity)
     }
 
     /// The build of a request, from the cache or compiled and stored.

@@ -7,6 +7,7 @@ mod includes;
 mod log;
 pub(crate) mod machine_code;
 mod nvcc_source;
+mod pack;
 mod standard;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ pub use compiler::{BuildOutcome, Compiler};
 pub use includes::included_names;
 pub use log::{Diagnostic, Place, Severity};
 pub use nvcc_source::NvccOutcome;
+pub use pack::{Pack, PackError};
 pub use standard::standard_headers;
 
 use crate::nvrtc::NvrtcError;

@@ -81,7 +81,7 @@ pub fn driver_folder() -> Option<PathBuf> {
 }
 
 /// The driver's handle of the GPU with number `index`.
-fn handle(index: u32) -> Result<sys::CUdevice, AcceleratorError> {
+pub(super) fn handle(index: u32) -> Result<sys::CUdevice, AcceleratorError> {
     if !driver_is_present() {
         return Err(AcceleratorError::NoDriver("libcuda.so.1 is not installed".to_owned()));
     }
@@ -102,7 +102,7 @@ fn retain(device: sys::CUdevice) -> Result<(), AcceleratorError> {
     current.inspect_err(|_| release(device))
 }
 
-fn release(device: sys::CUdevice) {
+pub(super) fn release(device: sys::CUdevice) {
     // SAFETY: the context was retained once before.
     let _ = unsafe { result::primary_ctx::release(device) };
 }

@@ -23,6 +23,11 @@ struct OneCall {
     parameters: Vec<Vec<u8>>,
 }
 
+// SAFETY: a function's handle is valid in every thread, as long as its module is loaded.
+unsafe impl Send for OneCall {}
+// SAFETY: as above; a call is never changed.
+unsafe impl Sync for OneCall {}
+
 impl Call {
     pub(super) fn new<'l>(
         module: sys::CUmodule,

@@ -1,0 +1,337 @@
+//! A GPU or the virtual GPU, with the kernels that were loaded on it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chips::Chip;
+use family::Catalog;
+use gpu::accelerator::{
+    Accelerator as _, AcceleratorError, Buffer, Call, CudaContext, CudaModule, Image, LaunchStep, ModuleId,
+    VirtualDevice,
+};
+use gpu::build::{Build, Compiler, Pack, Request};
+use gpu::device::Device as FoundDevice;
+use vgpu::{Finding, TensorMap};
+
+use super::plan::{Plan, Tensors};
+use super::{ForwardError, Stream, wrong};
+use crate::op::Attention;
+use crate::problem::{Dtype, MAX_HEADS, Mask, Problem};
+
+/// The virtual GPU of a machine without a GPU.
+const DEFAULT_VIRTUAL: &str = "h200";
+
+/// Most plans to keep. A program that decodes text has a plan for every length.
+const MOST_PLANS: usize = 4096;
+
+/// A GPU, or the virtual GPU, that computes attention. Any thread may use it; keep one for the whole program.
+#[derive(Debug)]
+pub struct Device {
+    pub(super) backend: Arc<Backend>,
+    found: FoundDevice,
+    catalog: Catalog,
+    pack: Option<Pack>,
+    compiler: Mutex<Option<Arc<Compiler>>>,
+    plans: Mutex<HashMap<Problem, Arc<Plan>>>,
+    /// Loaded kernels, by the hash of their compile request.
+    modules: Mutex<HashMap<String, Arc<Module>>>,
+}
+
+/// What runs the kernels.
+#[derive(Debug)]
+pub(super) enum Backend {
+    Cuda(CudaContext),
+    Virtual(Mutex<VirtualDevice>),
+}
+
+/// A loaded kernel.
+#[derive(Debug)]
+pub(super) enum Module {
+    Cuda(CudaModule),
+    Virtual(ModuleId),
+}
+
+/// Locks a mutex. A thread that panicked while it held the lock left a valid value: all changes are single calls.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device {
+    /// GPU 0, or a virtual H200 if the machine has no GPU.
+    pub fn open_default() -> Result<Self, ForwardError> {
+        match Device::cuda(0) {
+            Err(ForwardError::Device(AcceleratorError::NoDriver(_) | AcceleratorError::NoDevice(_))) => {
+                Device::virtual_gpu(DEFAULT_VIRTUAL)
+            }
+            opened => opened,
+        }
+    }
+
+    /// GPU number `index`, in its primary context: that of PyTorch, of cudarc's `CudaContext` and of the CUDA runtime.
+    pub fn cuda(index: u32) -> Result<Self, ForwardError> {
+        let context = CudaContext::open(index)?;
+        let (name, capability) = (context.name().to_owned(), context.compute_capability()?);
+        let unsupported = || {
+            ForwardError::Unsupported(format!("{name} (compute capability {capability}) is not supported"))
+        };
+        let target = chips::Target::best_for(capability).ok_or_else(unsupported)?;
+        Device::new(Backend::Cuda(context), FoundDevice::Cuda { index, name, target })
+    }
+
+    /// A virtual GPU by name: `h200`, `l4`, ... It runs kernels on the CPU, checks them, and is slow.
+    pub fn virtual_gpu(name: &str) -> Result<Self, ForwardError> {
+        let chip = Chip::by_name(name).map_err(|error| wrong("device", error.to_string()))?;
+        Device::new(Backend::Virtual(Mutex::new(VirtualDevice::new(chip))), FoundDevice::Virtual { chip })
+    }
+
+    fn new(backend: Backend, found: FoundDevice) -> Result<Self, ForwardError> {
+        let catalog = Catalog::load(None).map_err(|error| ForwardError::Unsupported(error.to_string()))?;
+        Ok(Device {
+            backend: Arc::new(backend),
+            found,
+            catalog,
+            pack: None,
+            compiler: Mutex::default(),
+            plans: Mutex::default(),
+            modules: Mutex::default(),
+        })
+    }
+
+    /// Takes kernels from a pack before it looks for a compiler.
+    #[must_use]
+    pub fn with_pack(mut self, pack: Pack) -> Self {
+        self.pack = Some(pack);
+        self
+    }
+
+    /// Compiles kernels with this compiler. Without it, the compiler of the machine is used, or one is installed.
+    #[must_use]
+    pub fn with_compiler(self, compiler: Compiler) -> Self {
+        *lock(&self.compiler) = Some(Arc::new(compiler));
+        self
+    }
+
+    /// A short description for people: `cuda:0 (NVIDIA H200)`.
+    pub fn describe(&self) -> String {
+        match &*self.backend {
+            Backend::Cuda(context) => context.describe(),
+            Backend::Virtual(device) => lock(device).describe(),
+        }
+    }
+
+    /// Selects, compiles and loads the kernel for a problem. Later calls for the same problem return the same plan.
+    pub fn plan(&self, problem: &Problem) -> Result<Arc<Plan>, ForwardError> {
+        if let Some(plan) = lock(&self.plans).get(problem) {
+            return Ok(plan.clone());
+        }
+        let plan = Arc::new(self.new_plan(problem)?);
+        let mut plans = lock(&self.plans);
+        if plans.len() >= MOST_PLANS {
+            plans.clear();
+        }
+        Ok(plans.entry(*problem).or_insert(plan).clone())
+    }
+
+    /// The plan for tensors. Refuses tensors whose shapes do not fit together.
+    pub fn plan_for(&self, tensors: &Tensors, mask: Mask) -> Result<Arc<Plan>, ForwardError> {
+        self.plan(&tensors.problem(mask)?)
+    }
+
+    fn new_plan(&self, problem: &Problem) -> Result<Plan, ForwardError> {
+        check_limits(problem)?;
+        // An empty problem has no kernel; its plan launches nothing.
+        if problem.query_shape().elements() == 0 {
+            return Ok(Plan::empty(self.backend.clone(), *problem));
+        }
+        let unsupported = |reason: String| ForwardError::Unsupported(reason);
+        let (family, candidate) = op::tuned::choose(&Attention, &self.catalog, &self.found, problem)
+            .map_err(|refusal| unsupported(refusal.to_string()))?;
+        let request = family.request(&candidate, self.found.target());
+        let module = self.module(&request.map_err(|error| unsupported(error.to_string()))?)?;
+        Plan::new(self.backend.clone(), module, family, &candidate, *problem)
+    }
+
+    fn module(&self, request: &Request) -> Result<Arc<Module>, ForwardError> {
+        let key = Pack::key(request);
+        if let Some(module) = lock(&self.modules).get(&key) {
+            return Ok(module.clone());
+        }
+        let module = match &*self.backend {
+            Backend::Cuda(context) => match self.pack.as_ref().and_then(|pack| pack.cubin(&key)) {
+                Some(cubin) => Module::Cuda(context.load(cubin)?),
+                None => Module::Cuda(context.load(&self.build(request)?.cubin)?),
+            },
+            Backend::Virtual(device) => {
+                let ptx = self.build(request)?.ptx;
+                Module::Virtual(lock(device).load(Image::Ptx(&ptx))?)
+            }
+        };
+        let module = Arc::new(module);
+        Ok(lock(&self.modules).entry(key).or_insert(module).clone())
+    }
+
+    /// Compiles a kernel, or takes it from the cache. Installs the compiler first if the machine has none.
+    fn build(&self, request: &Request) -> Result<Build, ForwardError> {
+        let compiler = {
+            let mut slot = lock(&self.compiler);
+            if let Some(compiler) = &*slot {
+                compiler.clone()
+            } else {
+                let toolchain = gpu::toolchain::ensure(None, &mut |_| ())?;
+                slot.insert(Arc::new(Compiler::new(toolchain, &gpu::paths::cache_dir())?)).clone()
+            }
+        };
+        Ok(compiler.build(request)?.build)
+    }
+
+    /// Allocates memory on the device. `label` names it in messages of the virtual GPU.
+    pub fn allocate(&self, label: &str, bytes: u64) -> Result<Buffer, ForwardError> {
+        Ok(match &*self.backend {
+            Backend::Cuda(context) => context.allocate(bytes)?,
+            Backend::Virtual(device) => lock(device).allocate(label, bytes)?,
+        })
+    }
+
+    /// Allocates memory and copies bytes to it.
+    pub fn upload(&self, label: &str, bytes: &[u8]) -> Result<Buffer, ForwardError> {
+        let buffer = self.allocate(label, bytes.len() as u64)?;
+        self.write(buffer, bytes)?;
+        Ok(buffer)
+    }
+
+    /// Copies bytes to memory of the device.
+    pub fn write(&self, buffer: Buffer, bytes: &[u8]) -> Result<(), ForwardError> {
+        Ok(match &*self.backend {
+            Backend::Cuda(context) => context.write(buffer, bytes)?,
+            Backend::Virtual(device) => lock(device).write(buffer, bytes)?,
+        })
+    }
+
+    /// Waits for the device and copies memory to the host.
+    pub fn read(&self, buffer: Buffer) -> Result<Vec<u8>, ForwardError> {
+        Ok(match &*self.backend {
+            Backend::Cuda(context) => context.read(buffer)?,
+            Backend::Virtual(device) => lock(device).read(buffer)?,
+        })
+    }
+
+    /// Frees memory that this device allocated.
+    pub fn free(&self, buffer: Buffer) -> Result<(), ForwardError> {
+        Ok(match &*self.backend {
+            Backend::Cuda(context) => context.free(buffer)?,
+            Backend::Virtual(device) => lock(device).free(buffer)?,
+        })
+    }
+}
+
+/// Refuses sizes that kernels cannot represent.
+fn check_limits(problem: &Problem) -> Result<(), ForwardError> {
+    let extents = [
+        ("q", "batch", problem.batch),
+        ("q", "heads", problem.heads),
+        ("q", "sequence", problem.seq_q),
+        ("k", "sequence", problem.seq_k),
+        ("q", "head_dim", problem.head_dim),
+    ];
+    for (argument, axis, extent) in extents {
+        if i32::try_from(extent).is_err() {
+            return Err(wrong(argument, format!("the extent of {axis} is {extent}, but must be below 2^31")));
+        }
+    }
+    if problem.heads > MAX_HEADS {
+        return Err(wrong("q", format!("{} heads exceed the limit of {MAX_HEADS}", problem.heads)));
+    }
+    problem.limit().map_err(|limit| ForwardError::Unsupported(format!("a tensor has more than {limit}")))
+}
+
+impl Backend {
+    pub(super) fn encode_tensor_map(&self, map: &TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        match self {
+            Backend::Cuda(context) => context.encode_tensor_map(map),
+            Backend::Virtual(device) => lock(device).encode_tensor_map(map),
+        }
+    }
+
+    /// Resolves launches for a GPU; the virtual GPU has nothing to resolve.
+    pub(super) fn call<'l>(
+        &self,
+        module: &Module,
+        launches: impl IntoIterator<Item = LaunchStep<'l>>,
+    ) -> Result<Option<Call>, AcceleratorError> {
+        match (self, module) {
+            (Backend::Cuda(context), Module::Cuda(module)) => context.call(module, launches).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn enqueue(&self, call: &Call, stream: Stream) -> Result<(), AcceleratorError> {
+        match self {
+            Backend::Cuda(context) => context.enqueue(call, stream),
+            Backend::Virtual(_) => Ok(()),
+        }
+    }
+
+    /// Runs launches on the virtual GPU. A mistake that it finds is an error.
+    pub(super) fn run_virtual<'l>(
+        &self,
+        module: &Module,
+        launches: impl IntoIterator<Item = LaunchStep<'l>>,
+    ) -> Result<(), ForwardError> {
+        let (Backend::Virtual(device), Module::Virtual(module)) = (self, module) else { return Ok(()) };
+        let mut device = lock(device);
+        for LaunchStep { entry, geometry, parameters } in launches {
+            let report = device.run(*module, entry, geometry, parameters)?;
+            if !report.is_clean() || !report.stats.completed {
+                let line = |finding: &Finding| match finding.place.frames.first() {
+                    Some(frame) => format!("{}:{}: {}", frame.file, frame.line, finding.message),
+                    None => format!("PTX line {}: {}", finding.place.ptx_line, finding.message),
+                };
+                let lines: Vec<String> = report.findings.iter().map(line).collect();
+                return Err(ForwardError::Findings(lines.join("\n")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The compile requests of all kernels that the dispatcher selects on a GPU, each once: for every dtype, head
+/// dimension and mask, and for sizes over the whole range. They are what a [`Pack`] should have.
+pub fn tuned_requests(chip: &'static Chip) -> Result<Vec<Request>, ForwardError> {
+    let unsupported = |reason: String| ForwardError::Unsupported(reason);
+    let catalog = Catalog::load(None).map_err(|error| unsupported(error.to_string()))?;
+    let device = FoundDevice::Virtual { chip };
+    let mut requests: HashMap<String, Request> = HashMap::new();
+    for problem in representative_problems(&catalog) {
+        let (family, candidate) = op::tuned::choose(&Attention, &catalog, &device, &problem)
+            .map_err(|refusal| unsupported(refusal.to_string()))?;
+        let request =
+            family.request(&candidate, chip.target).map_err(|error| unsupported(error.to_string()))?;
+        requests.insert(Pack::key(&request), request);
+    }
+    let mut requests: Vec<_> = requests.into_iter().collect();
+    requests.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(requests.into_iter().map(|(_, request)| request).collect())
+}
+
+/// Problems of every kind whose sizes grow by a factor of two. The dispatcher selects by kind and size.
+fn representative_problems(catalog: &Catalog) -> Vec<Problem> {
+    let families = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+    let axes =
+        families.filter(|family| family.op == "attention").filter_map(|family| family.axis("head_dim"));
+    let values = axes.flat_map(|axis| axis.values.iter().filter_map(|value| value.to_string().parse().ok()));
+    let head_dims: BTreeSet<usize> = values.collect();
+    let mut problems = Vec::new();
+    for dtype in Dtype::ALL {
+        for &head_dim in &head_dims {
+            for mask in Mask::ALL {
+                for size in 0..=36 {
+                    // heads * seq_q * seq_k = 2^size, with as many keys as queries where possible.
+                    let seq = 1_usize << (size / 2).min(14);
+                    let heads = 1_usize << (size - 2 * (size / 2).min(14)).min(15);
+                    problems.push(Problem::new(1, heads, seq, head_dim, dtype).with_mask(mask));
+                }
+            }
+        }
+    }
+    problems
+}

@@ -1,0 +1,173 @@
+//! A GPU for callers that have their own memory and streams, such as PyTorch or a program with cudarc.
+//!
+//! They all use the primary context of a GPU, so their addresses and streams are valid here. Every function may be
+//! called from any thread, and leaves the thread's current context as it was.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use chips::ComputeCapability;
+use cudarc::driver::{result, sys};
+
+use super::device::{handle, release};
+use super::launch::Call;
+use super::status::{check, reason};
+use crate::accelerator::{AcceleratorError, Buffer, LaunchStep};
+
+/// The primary context of a GPU.
+#[derive(Debug)]
+pub struct CudaContext {
+    index: u32,
+    name: String,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    /// The contexts of a process are invalid in its forks.
+    process: u32,
+}
+
+// SAFETY: the driver's handles are valid in every thread of the process, and its functions may be called from any.
+unsafe impl Send for CudaContext {}
+// SAFETY: as above; the struct is never changed.
+unsafe impl Sync for CudaContext {}
+
+/// Machine code that is loaded into a context.
+#[derive(Debug)]
+pub struct CudaModule(sys::CUmodule);
+
+// SAFETY: as for the context.
+unsafe impl Send for CudaModule {}
+// SAFETY: as for the context.
+unsafe impl Sync for CudaModule {}
+
+/// A stream of the caller, as the driver's handle. 0 is the default stream of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CudaStream(pub u64);
+
+impl CudaContext {
+    /// Retains the primary context of GPU number `index`.
+    pub fn open(index: u32) -> Result<Self, AcceleratorError> {
+        let device = handle(index)?;
+        let name = check("cuDeviceGetName", result::device::get_name(device))?;
+        // SAFETY: the device handle came from the driver.
+        let context = check("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+        Ok(CudaContext { index, name, device, context, process: std::process::id() })
+    }
+
+    /// A short description for people: `cuda:0 (NVIDIA H200)`.
+    pub fn describe(&self) -> String {
+        format!("cuda:{} ({})", self.index, self.name)
+    }
+
+    /// The driver's name of the GPU.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The compute capability of the GPU.
+    pub fn compute_capability(&self) -> Result<ComputeCapability, AcceleratorError> {
+        use sys::CUdevice_attribute_enum as Attribute;
+        let attribute = |attribute| {
+            // SAFETY: the device handle came from the driver.
+            let value = unsafe { result::device::get_attribute(self.device, attribute) };
+            check("cuDeviceGetAttribute", value).map(|value| u32::try_from(value).unwrap_or(0))
+        };
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        Ok(ComputeCapability::new(major, minor))
+    }
+
+    /// Calls `work` with this context as the thread's current one.
+    fn with<T>(&self, work: impl FnOnce() -> Result<T, AcceleratorError>) -> Result<T, AcceleratorError> {
+        if std::process::id() != self.process {
+            return Err(AcceleratorError::Lost(
+                "the process was forked after the GPU was opened; use `spawn` instead of `fork`".to_owned(),
+            ));
+        }
+        let mut current = ptr::null_mut();
+        // SAFETY: the driver is initialised; the call writes one handle.
+        let status = unsafe { sys::cuCtxGetCurrent(&raw mut current) };
+        check("cuCtxGetCurrent", status.result())?;
+        if current == self.context {
+            return work();
+        }
+        // SAFETY: the context is retained as long as `self` exists.
+        check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.context) }.result())?;
+        let done = work();
+        // SAFETY: pops the context that was pushed above.
+        let popped = unsafe { sys::cuCtxPopCurrent_v2(&raw mut current) };
+        let value = done?;
+        check("cuCtxPopCurrent", popped.result())?;
+        Ok(value)
+    }
+
+    /// Loads machine code. It stays loaded as long as the process runs, because the caller's launches and graphs may
+    /// use it.
+    pub fn load(&self, cubin: &[u8]) -> Result<CudaModule, AcceleratorError> {
+        // SAFETY: a cubin carries its own length and outlives the call.
+        let load = || unsafe { result::module::load_data(cubin.as_ptr().cast::<c_void>()) };
+        self.with(|| load().map(CudaModule).map_err(|error| AcceleratorError::Load(reason(error))))
+    }
+
+    /// Resolves and checks launches, so that they can be enqueued any number of times.
+    pub fn call<'l>(
+        &self,
+        module: &CudaModule,
+        launches: impl IntoIterator<Item = LaunchStep<'l>>,
+    ) -> Result<Call, AcceleratorError> {
+        self.with(|| Call::new(module.0, launches))
+    }
+
+    /// Enqueues launches on a stream and returns before they have run. A stream that is being captured records them.
+    pub fn enqueue(&self, call: &Call, stream: CudaStream) -> Result<(), AcceleratorError> {
+        self.with(|| call.enqueue(stream.0 as sys::CUstream))
+    }
+
+    /// Encodes a tensor map.
+    pub fn encode_tensor_map(&self, map: &vgpu::TensorMap) -> Result<Vec<u8>, AcceleratorError> {
+        self.with(|| super::tensor_map::encode(map))
+    }
+
+    /// Allocates memory.
+    pub fn allocate(&self, bytes: u64) -> Result<Buffer, AcceleratorError> {
+        self.with(|| {
+            // SAFETY: the context is current. The driver refuses an allocation of zero bytes.
+            let address = unsafe { result::malloc_sync(bytes.max(1) as usize) };
+            let address = address
+                .map_err(|error| AcceleratorError::Memory(format!("{bytes} bytes: {}", reason(error))))?;
+            Ok(Buffer { address, bytes })
+        })
+    }
+
+    /// Frees memory that [`CudaContext::allocate`] returned.
+    pub fn free(&self, buffer: Buffer) -> Result<(), AcceleratorError> {
+        // SAFETY: the driver refuses an address that is not an allocation.
+        self.with(|| check("cuMemFree", unsafe { result::free_sync(buffer.address) }))
+    }
+
+    /// Copies bytes to a buffer, at most its size.
+    pub fn write(&self, buffer: Buffer, bytes: &[u8]) -> Result<(), AcceleratorError> {
+        let length = bytes.len().min(buffer.bytes as usize);
+        // SAFETY: at most the buffer's length is copied; the driver checks the address.
+        let copy = || unsafe { result::memcpy_htod_sync(buffer.address, &bytes[..length]) };
+        self.with(|| check("cuMemcpyHtoD", copy()))
+    }
+
+    /// Waits for all work of the GPU and copies a buffer's contents to the host.
+    pub fn read(&self, buffer: Buffer) -> Result<Vec<u8>, AcceleratorError> {
+        let mut bytes = vec![0_u8; buffer.bytes as usize];
+        self.with(|| {
+            check("cuCtxSynchronize", result::ctx::synchronize())?;
+            // SAFETY: the vector has the buffer's length; the driver checks the address.
+            check("cuMemcpyDtoH", unsafe { result::memcpy_dtoh_sync(&mut bytes, buffer.address) })
+        })?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for CudaContext {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            release(self.device);
+        }
+    }
+}
