@@ -1,5 +1,6 @@
 """Paths and helpers of the tests."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 #: The kernels of other projects' compilers, with their references.
 CORPUS = Path(__file__).resolve().parents[2] / "corpus" / "ptx"
 sys.path.insert(0, str(CORPUS))
+
+# PyTorch is too large for the tests' environment. `python/tests/README.md` says how to run them with it.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["test_torch.py"]
 
 # Triton asks for a choice. Fused products are what its users have today.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")

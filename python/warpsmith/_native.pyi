@@ -38,3 +38,40 @@ def load(
 ) -> Code: ...
 def launch(code: Code, arguments: Sequence[dict[str, Any]], options: dict[str, Any]) -> dict[str, Any]: ...
 def device_properties(device: str) -> tuple[str, str, int, int]: ...
+
+Described = tuple[tuple[int, ...], tuple[int, ...]]
+
+class AttentionPlan:
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+    def launch(
+        self,
+        stream: int,
+        workspace: int,
+        q: int,
+        k: int,
+        v: int,
+        o: int,
+        lse: int = 0,
+        q_scale: int = 0,
+        k_scale: int = 0,
+        v_scale: int = 0,
+    ) -> None: ...
+
+class AttentionDevice:
+    def __init__(self, name: str, pack: str | PathLike[str] | None = None) -> None: ...
+    def describe(self) -> str: ...
+    def plan(
+        self, dtype: str, q: Described, k: Described, v: Described, o: Described, mask: str, scale: float | None
+    ) -> AttentionPlan: ...
+    def compute(
+        self,
+        dtype: str,
+        shapes: Sequence[tuple[int, ...]],
+        tensors: Sequence[bytes],
+        scales: Sequence[bytes | None],
+        mask: str,
+        scale: float | None,
+    ) -> tuple[bytes, bytes]: ...

@@ -5,6 +5,7 @@ mod model_rank;
 mod notices;
 mod occupancy_grid;
 mod oracle_speed;
+mod pack;
 mod space_construction;
 mod strategy_scores;
 mod wheel;
@@ -21,6 +22,7 @@ const TOOLS: &str = "tools:
                       occupancy over a grid of resources, as JSON
   oracle-speed [PROBLEM...]
                       the time of the float64 reference
+  pack FILE [GPU...]  compile all attention kernels that the dispatcher selects into one file
   space-construction  the time to build a space of ten million raw combinations
   strategy-scores STRATEGY,... SEEDS FILE...
                       scores of search strategies on recorded spaces, as CSV
@@ -45,6 +47,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some("notices") => notices::run(arguments),
         Some("occupancy-grid") => occupancy_grid::run(arguments),
         Some("oracle-speed") => oracle_speed::run(arguments),
+        Some("pack") => pack::run(arguments),
         Some("space-construction") => space_construction::run(),
         Some("strategy-scores") => strategy_scores::run(arguments),
         Some("wheel") => wheel::run(arguments),

@@ -76,7 +76,7 @@ pub fn launch<'py>(
 }
 
 /// Runs `work` on another thread and looks for signals until it ends. A signal stops it.
-fn interruptible<T: Send>(work: impl FnOnce() -> T + Send, stop: &AtomicBool) -> PyResult<T> {
+pub(crate) fn interruptible<T: Send>(work: impl FnOnce() -> T + Send, stop: &AtomicBool) -> PyResult<T> {
     let mut interrupted = None;
     let value = std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<()>(1);

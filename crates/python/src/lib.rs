@@ -1,11 +1,12 @@
-//! The native module of the Python package. It has two steps: `load` gets the code of a file, and `launch` runs
-//! one of its kernels on the virtual GPU. Everything that needs Python objects (arrays, names, reports) is in
+//! The native module of the Python package. `load` gets the code of a file, and `launch` runs one of its kernels on
+//! the virtual GPU. `attention` computes attention on a GPU or the virtual GPU. Everything that needs Python objects (arrays, names, reports) is in
 //! `python/warpsmith`; this module gets and returns plain values and bytes.
 
 // Python's values are extracted into owned ones.
 #![allow(clippy::needless_pass_by_value)]
 
 mod argument;
+mod attention;
 mod launch;
 
 use std::path::{Path, PathBuf};
@@ -132,15 +133,18 @@ fn chip(device: &str) -> PyResult<&'static chips::Chip> {
 
 /// The compiler. It is installed first if the machine has none.
 fn compiler(cuda: Option<&Path>) -> PyResult<Compiler> {
-    let toolchain = toolchain::ensure(cuda, &mut |_| ()).map_err(|error| {
-        let remedy = match &error {
-            toolchain::ToolchainError::Install(cause) => format!("\nhint: {}", cause.remedy()),
-            toolchain::ToolchainError::NamedUnusable { .. } => String::new(),
-        };
-        ToolchainError::new_err(format!("{error}{remedy}"))
-    })?;
+    let toolchain = toolchain::ensure(cuda, &mut |_| ())
+        .map_err(|error| ToolchainError::new_err(toolchain_text(&error)))?;
     Compiler::new(toolchain, &gpu::paths::cache_dir())
         .map_err(|error| ToolchainError::new_err(error.to_string()))
+}
+
+/// Why there is no compiler, and what helps.
+fn toolchain_text(error: &toolchain::ToolchainError) -> String {
+    match error {
+        toolchain::ToolchainError::Install(cause) => format!("{error}\nhint: {}", cause.remedy()),
+        toolchain::ToolchainError::NamedUnusable { .. } => error.to_string(),
+    }
 }
 
 /// The parameters of the selected kernel.
@@ -200,6 +204,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("UnsupportedError", py.get_type::<UnsupportedError>())?;
     module.add("ToolchainError", py.get_type::<ToolchainError>())?;
     module.add_class::<Code>()?;
+    module.add_class::<attention::AttentionDevice>()?;
+    module.add_class::<attention::AttentionPlan>()?;
     module.add_function(wrap_pyfunction!(load, module)?)?;
     module.add_function(wrap_pyfunction!(launch::launch, module)?)?;
     module.add_function(wrap_pyfunction!(device_properties, module)?)?;

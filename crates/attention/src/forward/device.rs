@@ -1,6 +1,7 @@
 //! A GPU or the virtual GPU, with the kernels that were loaded on it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chips::Chip;
@@ -90,7 +91,7 @@ impl Device {
             backend: Arc::new(backend),
             found,
             catalog,
-            pack: None,
+            pack: super::embedded_pack(),
             compiler: Mutex::default(),
             plans: Mutex::default(),
             modules: Mutex::default(),
@@ -108,6 +109,15 @@ impl Device {
     #[must_use]
     pub fn with_compiler(self, compiler: Compiler) -> Self {
         *lock(&self.compiler) = Some(Arc::new(compiler));
+        self
+    }
+
+    /// Lets the virtual GPU stop a kernel when the flag is set. A GPU cannot stop a kernel.
+    #[must_use]
+    pub fn with_stop(self, stop: Arc<AtomicBool>) -> Self {
+        if let Backend::Virtual(device) = &*self.backend {
+            lock(device).options.stop = Some(stop);
+        }
         self
     }
 
@@ -144,6 +154,12 @@ impl Device {
             return Ok(Plan::empty(self.backend.clone(), *problem));
         }
         let unsupported = |reason: String| ForwardError::Unsupported(reason);
+        let head_dims = head_dims(&self.catalog);
+        if !head_dims.contains(&problem.head_dim) {
+            let known: Vec<String> = head_dims.iter().map(ToString::to_string).collect();
+            let reason = format!("head_dim is {}, but must be one of {}", problem.head_dim, known.join(", "));
+            return Err(unsupported(format!("q: {reason}")));
+        }
         let (family, candidate) = op::tuned::choose(&Attention, &self.catalog, &self.found, problem)
             .map_err(|refusal| unsupported(refusal.to_string()))?;
         let request = family.request(&candidate, self.found.target());
@@ -315,11 +331,7 @@ pub fn tuned_requests(chip: &'static Chip) -> Result<Vec<Request>, ForwardError>
 
 /// Problems of every kind whose sizes grow by a factor of two. The dispatcher selects by kind and size.
 fn representative_problems(catalog: &Catalog) -> Vec<Problem> {
-    let families = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
-    let axes =
-        families.filter(|family| family.op == "attention").filter_map(|family| family.axis("head_dim"));
-    let values = axes.flat_map(|axis| axis.values.iter().filter_map(|value| value.to_string().parse().ok()));
-    let head_dims: BTreeSet<usize> = values.collect();
+    let head_dims = head_dims(catalog);
     let mut problems = Vec::new();
     for dtype in Dtype::ALL {
         for &head_dim in &head_dims {
@@ -334,4 +346,12 @@ fn representative_problems(catalog: &Catalog) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// The head dimensions that some family supports.
+fn head_dims(catalog: &Catalog) -> BTreeSet<usize> {
+    let families = catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+    let axes =
+        families.filter(|family| family.op == "attention").filter_map(|family| family.axis("head_dim"));
+    axes.flat_map(|axis| axis.values.iter().filter_map(|value| value.to_string().parse().ok())).collect()
 }

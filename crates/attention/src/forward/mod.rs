@@ -25,7 +25,9 @@
 //! ```
 //!
 //! The first call for a setting compiles its kernel, or takes it from the cache or from a [`Pack`]; the compiler is
-//! installed if the machine has none. Later calls take microseconds.
+//! installed if the machine has none. Later calls take microseconds. With the feature `embedded-kernels` the program
+//! contains the kernels and needs no compiler: `cargo xtask pack FILE` writes them, and `WARPSMITH_PACK` names the file
+//! when the program is built.
 
 mod device;
 mod plan;
@@ -128,6 +130,18 @@ pub fn forward(
 ) -> Result<(), ForwardError> {
     let tensors = Tensors { q, k, v, o };
     device.plan_for(&tensors, options.mask)?.launch(&tensors, options)
+}
+
+/// The pack that was built into the program.
+#[cfg(feature = "embedded-kernels")]
+fn embedded_pack() -> Option<Pack> {
+    static BYTES: &[u8] = include_bytes!(env!("WARPSMITH_PACK", "name a file of `cargo xtask pack`"));
+    Pack::read(BYTES).ok()
+}
+
+#[cfg(not(feature = "embedded-kernels"))]
+fn embedded_pack() -> Option<Pack> {
+    None
 }
 
 pub(crate) fn wrong(argument: &'static str, reason: impl Into<String>) -> ForwardError {

@@ -19,7 +19,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("declared", &["family", "gpu", "op", "subprocess", "vgpu"]),
     ("lab", &["chips", "family", "gpu", "op", "search", "stats", "subprocess", "vgpu"]),
     ("sanitize", &["chips", "family", "gpu", "vgpu"]),
-    ("python", &["chips", "gpu", "sanitize", "vgpu"]),
+    ("python", &["attention", "chips", "gpu", "sanitize", "vgpu"]),
     (
         "warpsmith",
         &[

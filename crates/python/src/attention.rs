@@ -1,0 +1,266 @@
+//! Attention on tensors of a GPU, or on bytes of the host by the virtual GPU. `python/warpsmith/_attention.py` knows
+//! arrays and PyTorch; this module gets addresses, shapes and strides.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use attention::forward::{Device, ForwardError, Options, Pack, Plan, Scales, Stream, Tensors, View};
+use attention::tensor::Strides;
+use attention::{Dtype, Layout, Mask, Shape};
+use gpu::accelerator::Buffer;
+use gpu::device::Selector;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+use crate::launch::interruptible;
+use crate::{CompileError, ToolchainError, UnsupportedError, UsageError, WarpsmithError, toolchain_text};
+
+/// A GPU or a virtual GPU that computes attention.
+#[pyclass(frozen, module = "warpsmith._native")]
+#[derive(Debug)]
+pub struct AttentionDevice {
+    device: Device,
+    /// Stops the virtual GPU.
+    stop: Arc<AtomicBool>,
+}
+
+/// Attention for tensors of certain shapes and strides: the kernel is selected, compiled and loaded.
+#[pyclass(frozen, module = "warpsmith._native")]
+#[derive(Debug)]
+pub struct AttentionPlan {
+    plan: Arc<Plan>,
+    /// Tensors without addresses.
+    tensors: Tensors,
+    mask: Mask,
+    scale: Option<f32>,
+}
+
+/// A tensor without its address: the extents and the strides of batch, heads and sequence, and head_dim.
+type Described = ([usize; 4], [usize; 3]);
+
+/// The addresses of a launch: q, k, v, o, lse, q_scale, k_scale, v_scale. 0 for those that are absent.
+type Addresses = [u64; 8];
+
+fn mask_named(name: &str) -> PyResult<Mask> {
+    let known = Mask::ALL.into_iter().find(|mask| mask.name() == name);
+    known.ok_or_else(|| PyValueError::new_err(format!("causal: there is no mask `{name}`")))
+}
+
+fn dtype_named(name: &str) -> PyResult<Dtype> {
+    let known = Dtype::ALL.into_iter().find(|dtype| dtype.name() == name);
+    known.ok_or_else(|| PyValueError::new_err(format!("q: the type {name} is not supported")))
+}
+
+fn view(dtype: Dtype, ([batch, heads, seq, head_dim], [by_batch, head, sequence]): Described) -> View {
+    let shape = Shape { batch, heads, seq, head_dim };
+    View { address: 0, dtype, shape, strides: Strides { batch: by_batch, head, sequence } }
+}
+
+#[pymethods]
+impl AttentionDevice {
+    /// Opens `cuda:N` or `virtual:NAME`. `pack` is a file with compiled kernels.
+    #[new]
+    #[pyo3(signature = (name, pack=None))]
+    fn new(py: Python<'_>, name: &str, pack: Option<PathBuf>) -> PyResult<Self> {
+        let selector: Selector = name
+            .parse()
+            .map_err(|error: gpu::device::SelectorError| UsageError::new_err(format!("device: {error}")))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let opened = py.detach(|| match selector {
+            Selector::Auto => Device::open_default(),
+            Selector::Cuda(index) => Device::cuda(index),
+            Selector::Virtual(chip) => Device::virtual_gpu(chip.id),
+        });
+        let mut device = opened.map_err(|error| raised(&error))?.with_stop(stop.clone());
+        if let Some(path) = pack {
+            let broken = |reason: String| WarpsmithError::new_err(format!("{}: {reason}", path.display()));
+            let bytes = std::fs::read(&path).map_err(|error| broken(error.to_string()))?;
+            device = device.with_pack(Pack::read(bytes).map_err(|error| broken(error.to_string()))?);
+        }
+        Ok(AttentionDevice { device, stop })
+    }
+
+    /// A description for people.
+    fn describe(&self) -> String {
+        self.device.describe()
+    }
+
+    /// Selects, compiles and loads the kernel for tensors of these shapes and strides.
+    #[pyo3(signature = (dtype, q, k, v, o, mask, scale))]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a Python function")]
+    fn plan(
+        &self,
+        py: Python<'_>,
+        dtype: &str,
+        q: Described,
+        k: Described,
+        v: Described,
+        o: Described,
+        mask: &str,
+        scale: Option<f32>,
+    ) -> PyResult<AttentionPlan> {
+        let (dtype, mask) = (dtype_named(dtype)?, mask_named(mask)?);
+        let [q, k, v] = [q, k, v].map(|tensor| view(dtype, tensor));
+        let tensors = Tensors { q, k, v, o: view(dtype.output(), o) };
+        let plan = py.detach(|| self.device.plan_for(&tensors, mask)).map_err(|error| raised(&error))?;
+        Ok(AttentionPlan { plan, tensors, mask, scale })
+    }
+
+    /// Computes attention on the virtual GPU from the bytes of contiguous tensors `[batch, heads, seq, head_dim]`.
+    /// Returns the bytes of the output and of the log-sum-exp.
+    #[pyo3(signature = (dtype, shapes, tensors, scales, mask, scale))]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a Python function")]
+    fn compute<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: &str,
+        shapes: [[usize; 4]; 3],
+        tensors: [PyBackedBytes; 3],
+        scales: [Option<PyBackedBytes>; 3],
+        mask: &str,
+        scale: Option<f32>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let (dtype, mask) = (dtype_named(dtype)?, mask_named(mask)?);
+        let work = || self.compute_bytes(dtype, shapes, &tensors, &scales, mask, scale);
+        let done = py.detach(|| interruptible(work, &self.stop));
+        if done.is_err() {
+            // The next computation must not stop at once.
+            self.stop.store(false, Ordering::Relaxed);
+        }
+        let (output, lse) = done?.map_err(|error| raised(&error))?;
+        Ok((PyBytes::new(py, &output), PyBytes::new(py, &lse)))
+    }
+}
+
+impl AttentionDevice {
+    fn compute_bytes(
+        &self,
+        dtype: Dtype,
+        shapes: [[usize; 4]; 3],
+        contents: &[PyBackedBytes; 3],
+        scales: &[Option<PyBackedBytes>; 3],
+        mask: Mask,
+        scale: Option<f32>,
+    ) -> Result<(Vec<u8>, Vec<u8>), ForwardError> {
+        let mut buffers = Vec::new();
+        let done = self.compute_in(&mut buffers, dtype, shapes, contents, scales, mask, scale);
+        for buffer in buffers {
+            self.device.free(buffer)?;
+        }
+        done
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "as the function above, and the buffers to free")]
+    fn compute_in(
+        &self,
+        buffers: &mut Vec<Buffer>,
+        dtype: Dtype,
+        shapes: [[usize; 4]; 3],
+        contents: &[PyBackedBytes; 3],
+        scales: &[Option<PyBackedBytes>; 3],
+        mask: Mask,
+        scale: Option<f32>,
+    ) -> Result<(Vec<u8>, Vec<u8>), ForwardError> {
+        let mut upload = |label: &str, bytes: &[u8]| -> Result<u64, ForwardError> {
+            let buffer = self.device.upload(label, bytes)?;
+            buffers.push(buffer);
+            Ok(buffer.address)
+        };
+        let mut views = Vec::new();
+        for ((label, [batch, heads, seq, head_dim]), bytes) in
+            ["q", "k", "v"].into_iter().zip(shapes).zip(contents)
+        {
+            let shape = Shape { batch, heads, seq, head_dim };
+            let strides = Layout::Bhsd.strides(shape);
+            views.push(View { address: upload(label, bytes)?, dtype, shape, strides });
+        }
+        let mut addresses = [None; 3];
+        for ((label, bytes), address) in
+            ["q_scale", "k_scale", "v_scale"].into_iter().zip(scales).zip(&mut addresses)
+        {
+            *address = bytes.as_ref().map(|bytes| upload(label, bytes)).transpose()?;
+        }
+        let [q, k, v] = [views[0], views[1], views[2]];
+        let output = self.device.allocate("o", (q.shape.elements() * dtype.output().bytes()) as u64)?;
+        buffers.push(output);
+        let lse = self.device.allocate("lse", (q.shape.rows() * size_of::<f32>()) as u64)?;
+        buffers.push(lse);
+        let o = View { address: output.address, dtype: dtype.output(), ..q };
+        let [q_scale, k_scale, v_scale] = addresses;
+        let scales = Scales { q: q_scale, k: k_scale, v: v_scale };
+        let options = Options { mask, scale, lse: Some(lse.address), scales, ..Options::default() };
+        attention::forward::forward(&self.device, q, k, v, o, &options)?;
+        Ok((self.device.read(output)?, self.device.read(lse)?))
+    }
+}
+
+#[pymethods]
+impl AttentionPlan {
+    /// The family and the setting.
+    #[getter]
+    fn kernel(&self) -> &str {
+        self.plan.kernel()
+    }
+
+    /// The size of the workspace that a launch needs.
+    #[getter]
+    fn workspace_bytes(&self) -> u64 {
+        self.plan.workspace_bytes()
+    }
+
+    /// Enqueues the kernel on a stream.
+    #[pyo3(signature = (stream, workspace, q, k, v, o, lse=0, q_scale=0, k_scale=0, v_scale=0))]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "plain numbers are the fastest arguments of a call from Python"
+    )]
+    fn launch(
+        &self,
+        py: Python<'_>,
+        stream: u64,
+        workspace: u64,
+        q: u64,
+        k: u64,
+        v: u64,
+        o: u64,
+        lse: u64,
+        q_scale: u64,
+        k_scale: u64,
+        v_scale: u64,
+    ) -> PyResult<()> {
+        let addresses = [q, k, v, o, lse, q_scale, k_scale, v_scale];
+        py.detach(|| self.enqueue(stream, workspace, addresses)).map_err(|error| raised(&error))
+    }
+}
+
+impl AttentionPlan {
+    fn enqueue(&self, stream: u64, workspace: u64, addresses: Addresses) -> Result<(), ForwardError> {
+        let [q, k, v, o, lse, q_scale, k_scale, v_scale] = addresses;
+        let given = |address: u64| (address != 0).then_some(address);
+        let at = |view: View, address: u64| View { address, ..view };
+        let own = &self.tensors;
+        let tensors = Tensors { q: at(own.q, q), k: at(own.k, k), v: at(own.v, v), o: at(own.o, o) };
+        let options = Options {
+            mask: self.mask,
+            scale: self.scale,
+            lse: given(lse),
+            scales: Scales { q: given(q_scale), k: given(k_scale), v: given(v_scale) },
+            stream: Stream(stream),
+            workspace: given(workspace).map(|address| Buffer { address, bytes: self.plan.workspace_bytes() }),
+        };
+        self.plan.launch(&tensors, &options)
+    }
+}
+
+fn raised(error: &ForwardError) -> PyErr {
+    match error {
+        ForwardError::Argument { .. } => PyValueError::new_err(error.to_string()),
+        ForwardError::Unsupported(_) => UnsupportedError::new_err(error.to_string()),
+        ForwardError::Toolchain(cause) => ToolchainError::new_err(toolchain_text(cause)),
+        ForwardError::Build(_) => CompileError::new_err(error.to_string()),
+        ForwardError::Device(_) | ForwardError::Findings(_) => WarpsmithError::new_err(error.to_string()),
+    }
+}

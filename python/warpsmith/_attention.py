@@ -1,0 +1,206 @@
+"""Attention: ``softmax(scale * Q K^T) V``.
+
+On CUDA tensors of PyTorch the kernels run on the GPU. On arrays and tensors of the CPU they run on the virtual GPU,
+which checks them and is slow. PyTorch is imported only if the arguments are its tensors.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+from . import _native
+
+#: The GPU whose kernels run on the virtual GPU.
+_VIRTUAL = "virtual:h200"
+
+_devices: dict[str, _native.AttentionDevice] = {}
+_lock = threading.Lock()
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    causal: bool | str = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+    *,
+    layout: str = "bhsd",
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+) -> Any:
+    """Computes attention.
+
+    ``q``: ``[batch, heads, queries, head_dim]``; ``k`` and ``v``: ``[batch, kv_heads, keys, head_dim]``. With
+    ``layout="bshd"`` the second and the third axis are swapped, also in the result. Elements are fp16, bf16, or FP8
+    (E4M3); ``heads`` is a multiple of ``kv_heads``. CUDA tensors may have any strides; a tensor whose rows are not
+    contiguous or not aligned to 16 bytes is copied first.
+
+    ``causal=True`` hides the keys after a query; the last query sees all keys, as in FlashAttention.
+    ``causal="top-left"`` aligns the first query with the first key instead, as PyTorch's ``is_causal`` does. They
+    differ only if there are more keys than queries or fewer.
+
+    ``scale`` is the factor of the scores, ``1 / sqrt(head_dim)`` by default. ``q_scale``, ``k_scale``, ``v_scale``:
+    factors of FP8 tensors, fp32, one for each batch entry and head.
+
+    Returns the output, in the type of ``q`` (fp16 for FP8), or with ``return_lse=True`` the output and the natural
+    logarithm of the sum of the exponentials of each row's scores, fp32 ``[batch, heads, queries]``.
+
+    Runs on the current stream of PyTorch; CUDA graphs and ``torch.compile`` can contain it. Call it once before a
+    graph is captured, because the first call loads the kernel. Gradients are computed by PyTorch.
+    """
+    mask = _mask(causal)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(q, torch.Tensor):
+        from . import _torch
+
+        return _torch.attention(q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
+    return _on_host(q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
+
+
+def flash_attn_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """``flash_attn.flash_attn_func`` for tensors ``[batch, seq, heads, head_dim]``.
+
+    Dropout, windows, soft caps, ALiBi and ``return_attn_probs`` are not supported. The result is deterministic.
+    """
+    unsupported = {
+        "dropout_p": dropout_p != 0.0,
+        "window_size": tuple(window_size) != (-1, -1),
+        "softcap": softcap != 0.0,
+        "alibi_slopes": alibi_slopes is not None,
+        "return_attn_probs": bool(return_attn_probs),
+    }
+    for name, is_set in unsupported.items():
+        if is_set:
+            raise _native.UnsupportedError(f"{name}: not supported")
+    return attention(q, k, v, causal, softmax_scale, layout="bshd")
+
+
+def device(name: str) -> _native.AttentionDevice:
+    """The device ``cuda:N`` or ``virtual:NAME``, opened once."""
+    opened = _devices.get(name)
+    if opened is None:
+        with _lock:
+            opened = _devices.get(name)
+            if opened is None:
+                # Compiled kernels that a wheel contains.
+                pack = os.path.join(os.path.dirname(__file__), "kernels.pack")
+                opened = _native.AttentionDevice(name, pack if os.path.exists(pack) else None)
+                _devices[name] = opened
+    return opened
+
+
+def _mask(causal: bool | str) -> str:
+    masks = {False: "none", True: "causal", "bottom-right": "causal", "top-left": "causal-tl"}
+    # 0 and 1 are equal to False and True.
+    mask = masks.get(causal) if isinstance(causal, (bool, str)) else None
+    if mask is None:
+        raise ValueError(f'causal: {causal!r} is not False, True, "bottom-right" or "top-left"')
+    return mask
+
+
+def check_layout(layout: str) -> bool:
+    """Whether the sequence comes before the heads."""
+    if layout not in ("bhsd", "bshd"):
+        raise ValueError(f'layout: {layout!r} is not "bhsd" or "bshd"')
+    return layout == "bshd"
+
+
+def check_scale(scale: float | None) -> float | None:
+    """The scale as a number."""
+    if scale is None:
+        return None
+    try:
+        number = float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"scale: {scale!r} is not a number") from None
+    if not 0.0 < number < float("inf"):
+        raise ValueError(f"scale: it is {number}, but must be a finite number above 0")
+    return number
+
+
+def check_rank(label: str, shape: tuple[int, ...]) -> None:
+    """Refuses a tensor without four axes."""
+    if len(shape) != 4:
+        raise ValueError(f"{label}: it has {len(shape)} axes, but must have 4")
+
+
+# ---- Arrays of the host ----
+
+#: Names of element types by NumPy's names. NumPy itself has neither bf16 (ml_dtypes has) nor FP8 (codes are bytes).
+_DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "uint8": "e4m3"}
+
+
+def _on_host(
+    q: Any, k: Any, v: Any, mask: str, scale: float | None, return_lse: bool, layout: str, scales: tuple[Any, Any, Any]
+) -> Any:
+    """Computes attention of NumPy arrays on the virtual GPU."""
+    import numpy
+
+    is_bshd, scale = check_layout(layout), check_scale(scale)
+    arrays = []
+    for label, value in zip("qkv", (q, k, v)):
+        array = numpy.asarray(value)
+        check_rank(label, array.shape)
+        if array.dtype.name not in _DTYPES:
+            raise TypeError(f"{label}: its type is {array.dtype.name}, but must be fp16, bf16 or FP8 (E4M3)")
+        arrays.append(array.transpose(0, 2, 1, 3) if is_bshd else array)
+    dtypes = [_DTYPES[array.dtype.name] for array in arrays]
+    contents = [numpy.ascontiguousarray(array).tobytes() for array in arrays]
+    shapes = [array.shape for array in arrays]
+    factors = [
+        None if value is None else numpy.ascontiguousarray(value, dtype=numpy.float32) for value in scales
+    ]
+    output, lse = compute(dtypes, shapes, contents, factors, mask, scale)
+    kind = arrays[0].dtype if dtypes[0] == "bf16" else numpy.float16
+    array = numpy.frombuffer(output, kind).reshape(shapes[0])
+    if is_bshd:
+        array = array.transpose(0, 2, 1, 3)
+    # A copy: the bytes are read-only.
+    array = numpy.array(array, order="C")
+    if not return_lse:
+        return array
+    return array, numpy.frombuffer(lse, numpy.float32).reshape(shapes[0][:3]).copy()
+
+
+def compute(
+    dtypes: list[str],
+    shapes: list[tuple[int, ...]],
+    contents: list[bytes],
+    factors: list[Any],
+    mask: str,
+    scale: float | None,
+) -> tuple[bytes, bytes]:
+    """Computes attention of contiguous tensors ``[batch, heads, seq, head_dim]`` on the virtual GPU."""
+    for label, dtype in zip("kv", dtypes[1:]):
+        if dtype != dtypes[0]:
+            raise TypeError(f"{label}: its type is {dtype}, but that of q is {dtypes[0]}")
+    for name, factor, shape in zip(("q_scale", "k_scale", "v_scale"), factors, shapes):
+        if factor is not None:
+            check_factors(name, factor, dtypes[0], shape)
+    data = [None if factor is None else factor.tobytes() for factor in factors]
+    return device(_VIRTUAL).compute(dtypes[0], shapes, contents, data, mask, scale)
+
+
+def check_factors(name: str, factor: Any, dtype: str, shape: tuple[int, ...]) -> None:
+    """Refuses scales of a tensor that is not FP8, or that has another number of heads."""
+    if dtype != "e4m3":
+        raise ValueError(f"{name}: only FP8 tensors have scales")
+    if tuple(factor.shape) != tuple(shape[:2]):
+        raise ValueError(f"{name}: its shape is {tuple(factor.shape)}, but must be {tuple(shape[:2])} (batch, heads)")
