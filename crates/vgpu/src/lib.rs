@@ -46,6 +46,7 @@ pub mod num;
 mod program;
 mod ptx;
 pub mod tensor_map;
+pub mod texture;
 mod world;
 
 pub use check::{Finding, Kind, Place, Related, Severity};
@@ -58,4 +59,5 @@ pub use program::{
     Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, RefusedKernel, SourceFrame, load,
 };
 pub use tensor_map::TensorMap;
+pub use texture::Texture;
 pub use world::World;

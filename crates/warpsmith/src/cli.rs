@@ -373,10 +373,15 @@ Arguments, one per kernel parameter, in order:
   [NAME=]null                    null pointer
   [NAME=]bytes=HEX               struct passed by value
   [NAME=]tensor,BUFFER[box]=MAP  tensor map of another argument's buffer
+  [NAME=]texture,[OPTION,...]TEXEL[dims]=INIT
+                                 texture object (cudaTextureObject_t); also texture,FILE.npy
 DTYPE: f64 f32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64
 INIT: zeros ones const(V) iota normal(SEED) uniform(SEED) randint(SEED,LO,HI)
       {V,V,...} FILE.npy
 MAP: plain swizzle(32) swizzle(64) swizzle(128)
+OPTION: linear (filter; default point), border wrap mirror (outside; default clamp),
+        normalised (coordinates), float (read integers as floats), layered (first of dims)
+TEXEL: f32 f16 i8 u8 i16 u16 i32 u32, or with 2 or 4 channels: f32x2 u8x4
 
 Examples:
   warpsmith sanitize kernel.cu

@@ -180,6 +180,11 @@ pub trait Accelerator: fmt::Debug {
     /// Encodes a tensor map for the device: 128 bytes, to be passed as a parameter with an alignment of 64.
     fn encode_tensor_map(&mut self, map: &TensorMap) -> Result<Vec<u8>, AcceleratorError>;
 
+    /// Creates a texture object whose texels are in a buffer. Returns its handle, the value of the kernel's parameter.
+    fn create_texture(&mut self, _texture: &vgpu::Texture, _texels: Buffer) -> Result<u64, AcceleratorError> {
+        Err(AcceleratorError::Arguments("textures are supported on the virtual GPU only".to_owned()))
+    }
+
     /// Runs a kernel and waits for its end. `parameters` holds the bytes of each parameter, in order.
     fn launch(
         &mut self,

@@ -211,6 +211,11 @@ impl Accelerator for VirtualDevice {
         map.encode().map(|bytes| bytes.to_vec()).map_err(|error| super::invalid_map(&error))
     }
 
+    fn create_texture(&mut self, texture: &vgpu::Texture, texels: Buffer) -> Result<u64, AcceleratorError> {
+        let created = self.memory.create_texture(*texture, vgpu::Buffer(texels.address));
+        created.map_err(|error| AcceleratorError::Arguments(error.to_string()))
+    }
+
     fn launch(
         &mut self,
         module: ModuleId,

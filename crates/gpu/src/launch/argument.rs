@@ -12,6 +12,7 @@
 //! [NAME=]FILE.npy                  input buffer with the type, shape and contents of the file; also inout,FILE.npy
 //! [NAME=]same,BUFFER[+N]           the buffer of another argument, from its element N on
 //! [NAME=]tensor,BUFFER[box]=plain  a tensor map of another argument's buffer, copied in boxes; =swizzle(128), (64) or (32)
+//! [NAME=]texture,DTYPE[dims]=INIT  a texture object; see [`TextureArgument`] for its options
 //! ```
 
 use std::fmt;
@@ -20,7 +21,8 @@ use std::str::FromStr;
 
 use vgpu::tensor_map::Swizzle;
 
-use super::{Dtype, Init, npy};
+use super::literal::{float_of, initial, integer_of, is_npy, scalar_bytes, shape_dims};
+use super::{Dtype, Init, TextureArgument, npy};
 
 /// A kernel parameter with its optional name.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +108,8 @@ pub enum Role {
         /// How a box is permuted in shared memory.
         swizzle: Swizzle,
     },
+    /// A texture object.
+    Texture(TextureArgument),
 }
 
 /// Why an argument cannot be parsed.
@@ -117,9 +121,6 @@ pub struct ArgumentError {
     /// What is wrong with it.
     pub reason: String,
 }
-
-/// More elements than any kernel under test needs. A size typed by mistake is refused, not allocated.
-const MOST_ELEMENTS: usize = 1 << 31;
 
 impl FromStr for Argument {
     type Err = ArgumentError;
@@ -144,6 +145,9 @@ fn parse<'a>(text: &'a str) -> Result<Argument, String> {
     }
     if let Some(tensor) = spec.strip_prefix("tensor,") {
         return Ok(Argument { name, role: tensor_role(tensor)? });
+    }
+    if let Some(texture) = spec.strip_prefix("texture,") {
+        return Ok(Argument { name, role: Role::Texture(TextureArgument::parse(texture)?) });
     }
     if let Some(other) = spec.strip_prefix("same,") {
         return Ok(Argument { name, role: same_role(other)? });
@@ -175,10 +179,7 @@ fn parse<'a>(text: &'a str) -> Result<Argument, String> {
         rest => {
             let text =
                 rest.strip_prefix('=').ok_or_else(|| format!("unexpected `{rest}` after the shape"))?;
-            Some(match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
-                Some(list) => listed(dtype, list, dims.iter().product())?,
-                None => text.parse()?,
-            })
+            Some(initial(dtype, text, dims.iter().product())?)
         }
     };
     let role = match (kind, init) {
@@ -192,32 +193,6 @@ fn parse<'a>(text: &'a str) -> Result<Argument, String> {
         _ => return Err("has no contents; add =zeros, =iota, =normal(SEED) ...".to_owned()),
     };
     Ok(Argument { name, role })
-}
-
-/// The extents in `text`, separated by commas.
-fn shape_dims(text: &str) -> Result<Vec<usize>, String> {
-    let extent = |text: &str| text.trim().parse().map_err(|_| format!("`{text}` is not a size"));
-    let dims = text.split(',').map(extent).collect::<Result<Vec<usize>, String>>()?;
-    let elements = dims.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
-    if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
-        return Err(format!("has more than {MOST_ELEMENTS} elements"));
-    }
-    Ok(dims)
-}
-
-/// `V,V,...`: as many values as the buffer has elements.
-fn listed(dtype: Dtype, list: &str, count: usize) -> Result<Init, String> {
-    let values: Vec<&str> = list.split(',').map(str::trim).filter(|value| !value.is_empty()).collect();
-    if values.len() != count {
-        return Err(format!("has {} values for {count} elements", values.len()));
-    }
-    let elements: Result<Vec<Vec<u8>>, String> =
-        values.iter().map(|value| scalar_bytes(dtype, value)).collect();
-    Ok(Init::Elements(elements?.concat().into()))
-}
-
-fn is_npy(text: &str) -> bool {
-    Path::new(text).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
 }
 
 /// `FILE.npy` or `DTYPE[dims]=FILE.npy`.
@@ -245,17 +220,6 @@ fn same_role(text: &str) -> Result<Role, String> {
 fn is_number(text: &str) -> bool {
     let digits = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
     digits && (float_of(text).is_some() || integer_of(text).is_some())
-}
-
-fn float_of(text: &str) -> Option<f64> {
-    text.strip_suffix(['f', 'F']).filter(|_| !text.starts_with("0x")).unwrap_or(text).parse().ok()
-}
-
-fn integer_of(text: &str) -> Option<i128> {
-    match text.strip_prefix("0x") {
-        Some(hex) => i128::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    }
 }
 
 /// `BUFFER[box]=plain` or `=swizzle(BYTES)`.
@@ -295,23 +259,6 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-fn scalar_bytes(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    if dtype.is_float() {
-        let value = float_of(text).ok_or_else(|| format!("`{text}` is not a number"))?;
-        dtype.push_float(value, &mut bytes);
-        return Ok(bytes);
-    }
-    let value = integer_of(text).ok_or_else(|| format!("`{text}` is not a whole number"))?;
-    let bits = dtype.bytes() * 8;
-    // Both notations of a bit pattern are accepted: -1 and 4294967295 are the same 32 bits.
-    if value < -(1_i128 << (bits - 1)) || value >= 1_i128 << bits {
-        return Err(format!("{value} does not fit {dtype}"));
-    }
-    dtype.push_integer(value as i64, &mut bytes);
-    Ok(bytes)
-}
-
 impl Argument {
     /// The buffer's element type and shape; `None` for a parameter that is passed by value.
     pub fn buffer(&self) -> Option<(Dtype, &[usize])> {
@@ -338,6 +285,11 @@ impl Argument {
 
     /// Reads the file of the argument, if it has one. A relative path starts in `folder`.
     pub fn with_file(self, folder: &Path) -> Result<Self, ArgumentError> {
+        if let Role::Texture(texture) = self.role {
+            let text = texture.to_string();
+            let texture = texture.with_file(folder).map_err(|reason| ArgumentError { text, reason })?;
+            return Ok(Argument { name: self.name, role: Role::Texture(texture) });
+        }
         let Role::File { path, dtype, dims, is_written } = &self.role else { return Ok(self) };
         let failed = |reason: String| ArgumentError { text: path.display().to_string(), reason };
         let file = npy::read(&folder.join(path)).map_err(|error| failed(error.to_string()))?;
@@ -404,6 +356,7 @@ impl fmt::Display for Argument {
             Role::Same { of, from: 0 } => write!(f, "buffer of {of}"),
             Role::Same { of, from } => write!(f, "buffer of {of} from element {from}"),
             Role::Tensor { of, extents, .. } => write!(f, "tensor map of {of}, boxes of {extents:?}"),
+            Role::Texture(texture) => texture.fmt(f),
             Role::Input { dtype, dims, .. } => write!(f, "{dtype}{dims:?}"),
             Role::InOut { dtype, dims, .. } => write!(f, "inout {dtype}{dims:?}"),
             Role::Out { dtype, dims } => write!(f, "out {dtype}{dims:?}"),

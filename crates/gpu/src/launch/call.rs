@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::Extent;
+use super::literal::is_npy;
 
 /// A launch as the user writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +82,10 @@ fn joined(parts: Vec<String>) -> Vec<String> {
         let role =
             arguments.last().map(|last| last.rsplit_once('=').map_or(last.as_str(), |(_, role)| role.trim()));
         match role {
-            Some("out" | "inout" | "scratch" | "same" | "tensor") => {
+            Some(role)
+                if matches!(role, "out" | "inout" | "scratch" | "same" | "tensor")
+                    || is_open_texture(role) =>
+            {
                 if let Some(last) = arguments.last_mut() {
                     *last += &format!(",{part}");
                 }
@@ -90,6 +94,13 @@ fn joined(parts: Vec<String>) -> Vec<String> {
         }
     }
     arguments
+}
+
+/// Whether the options of a texture, and not yet its type or its file, are in `role`.
+fn is_open_texture(role: &str) -> bool {
+    let options =
+        role.strip_prefix("texture").filter(|options| options.is_empty() || options.starts_with(','));
+    options.is_some_and(|options| !options.contains('[') && !is_npy(options))
 }
 
 #[cfg(test)]
@@ -105,6 +116,12 @@ mod tests {
         assert_eq!(call.kernel, "k<float, 7>");
         assert_eq!((call.grid, call.block, call.shared), (Extent([4, 2, 1]), Extent([256, 1, 1]), 1024));
         assert_eq!(call.arguments, ["x", "y = out,f32[3,4]", "i32[2]={1,2}", "-1.5f"]);
+        let textures =
+            "k<<<1,1>>>(texture, linear, f32[4,4]=zeros, t=texture,x.npy, texture,u8[3]={1,2,3}, 1)";
+        assert_eq!(
+            textures.parse::<Call>().unwrap().arguments,
+            ["texture,linear,f32[4,4]=zeros", "t=texture,x.npy", "texture,u8[3]={1,2,3}", "1"]
+        );
         assert_eq!("k<<<1,1>>>()".parse::<Call>().unwrap().arguments, Vec::<String>::new());
         for wrong in [
             "",

@@ -7,8 +7,10 @@ mod argument;
 mod call;
 mod dtype;
 mod init;
+mod literal;
 pub mod npy;
 mod placed;
+mod texture;
 
 pub use ::random::Random;
 pub use argument::{Argument, ArgumentError, Role};
@@ -16,6 +18,7 @@ pub use call::Call;
 pub use dtype::Dtype;
 pub use init::Init;
 pub use placed::{Placed, PlacedBuffer};
+pub use texture::{Contents, TextureArgument};
 
 use std::str::FromStr;
 

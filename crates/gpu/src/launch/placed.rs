@@ -3,7 +3,7 @@
 use vgpu::TensorMap;
 use vgpu::tensor_map::{Element, Swizzle};
 
-use super::{Argument, Dtype, Role};
+use super::{Argument, Dtype, Role, TextureArgument};
 use crate::accelerator::{Accelerator, AcceleratorError, Buffer};
 
 /// A launch's arguments on a device.
@@ -35,6 +35,11 @@ impl Placed {
     pub fn on(device: &mut dyn Accelerator, arguments: &[Argument]) -> Result<Self, AcceleratorError> {
         let mut placed = Placed { parameters: Vec::new(), buffers: Vec::new() };
         for (index, argument) in arguments.iter().enumerate() {
+            if let Role::Texture(texture) = &argument.role {
+                let name = argument.name.clone().unwrap_or_else(|| format!("argument {index}"));
+                placed.parameters.push(place_texture(device, &name, texture)?);
+                continue;
+            }
             let contents = argument.contents();
             let Some((dtype, dims)) = argument.buffer() else {
                 placed.parameters.push(contents.unwrap_or_default());
@@ -101,6 +106,20 @@ impl Placed {
     pub fn outputs(&self) -> Vec<Buffer> {
         self.buffers.iter().filter(|placed| placed.is_output).map(|placed| placed.buffer).collect()
     }
+}
+
+/// Creates a texture object with its texels. Returns the parameter.
+fn place_texture(
+    device: &mut dyn Accelerator,
+    name: &str,
+    texture: &TextureArgument,
+) -> Result<Vec<u8>, AcceleratorError> {
+    let wrong = |reason: String| refused(format!("{name}: {reason}"));
+    let description = texture.description().map_err(wrong)?;
+    let bytes = texture.bytes().ok_or_else(|| wrong("the file of the texture was not read".to_owned()))?;
+    let texels = device.allocate(name, bytes.len() as u64)?;
+    device.write(texels, &bytes)?;
+    Ok(device.create_texture(&description, texels)?.to_le_bytes().to_vec())
 }
 
 /// The error for arguments that do not fit together.

@@ -28,6 +28,8 @@ pub enum Kind {
     /// The operand that a bulk copy uses as a tensor map is not a tensor map, or is not in memory where a tensor map
     /// may be.
     TensorMap,
+    /// A texture fetch whose operand is not a texture, or not one of the kind that the fetch expects.
+    Texture,
     /// A `setmaxnreg` that requests registers that the block does not have.
     Registers,
     /// A barrier that not all threads of the warp or block reach.
@@ -58,7 +60,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 23] = [
         Kind::OutOfBounds,
         Kind::Misaligned,
         Kind::Uninitialised,
@@ -68,6 +70,7 @@ impl Kind {
         Kind::BarrierPhase,
         Kind::Layout,
         Kind::TensorMap,
+        Kind::Texture,
         Kind::Registers,
         Kind::BarrierDivergence,
         Kind::BarrierCount,
@@ -95,6 +98,7 @@ impl Kind {
             Kind::BarrierPhase => "barrier-phase",
             Kind::Layout => "layout",
             Kind::TensorMap => "tensor-map",
+            Kind::Texture => "texture",
             Kind::Registers => "registers",
             Kind::BarrierDivergence => "barrier-divergence",
             Kind::BarrierCount => "barrier-count",

@@ -82,6 +82,9 @@ impl ChunkOrigins {
     /// Checks the chunks of an operand, which has `width` chunks per line. `copied` tells whether the chunk at an address
     /// came from a copy.
     pub fn walk(&self, addresses: &[u32], width: usize, copied: impl Fn(u32) -> bool) -> Option<Fault> {
+        if self.is_plain(addresses, width, &copied) {
+            return None;
+        }
         let origin = |at: u32| self.at(at).filter(|_| copied(at));
         let mut above: Vec<Option<ChunkOrigin>> = vec![None; width];
         for (line, addresses) in addresses.chunks_exact(width).enumerate() {
@@ -108,6 +111,26 @@ impl ChunkOrigins {
             }
         }
         None
+    }
+
+    /// The usual operand: every chunk came from a copy, and every line is a part of one row of a box. Then only the first
+    /// chunks of lines must follow each other. False means that the operand needs the full check.
+    fn is_plain(&self, addresses: &[u32], width: usize, copied: impl Fn(u32) -> bool) -> bool {
+        let mut above: Option<ChunkOrigin> = None;
+        for line in addresses.chunks_exact(width) {
+            let Some(here) = line.first().and_then(|at| self.at(*at)) else { return false };
+            for (column, at) in (here.column..).zip(line) {
+                let expected = ChunkOrigin { column, ..here };
+                if self.chunks.get((at / 16) as usize) != Some(&expected) || !copied(*at) {
+                    return false;
+                }
+            }
+            if above.is_some_and(|before| !self.follows_below(before, here)) {
+                return false;
+            }
+            above = Some(here);
+        }
+        true
     }
 
     /// Whether `next` is the next chunk of the row, in the same box or at the start of the row of another box.

@@ -198,6 +198,7 @@ fn latency(op: &Op, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
     };
     match op {
         Op::Load(access) => memory(access.space, 0),
+        Op::Texture(_) => memory(Space::Global, 0),
         Op::Atom { access, .. } => memory(access.space, SHARED_CLOCKS),
         // No warp waits for a store. Code that must see a store waits at a barrier.
         Op::Store(_) | Op::StoreMatrix { .. } | Op::WmmaStore(_) => (1, ARITHMETIC),

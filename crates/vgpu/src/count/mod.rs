@@ -241,7 +241,7 @@ pub enum Class {
 impl Class {
     fn from_op(op: &Op, pipe: Pipe) -> Class {
         match op {
-            Op::Load(_) | Op::LoadParam { .. } => Class::Load,
+            Op::Load(_) | Op::LoadParam { .. } | Op::Texture(_) => Class::Load,
             Op::Store(_) => Class::Store,
             Op::Atom { .. } => Class::Atomic,
             Op::CopyAsync { .. }

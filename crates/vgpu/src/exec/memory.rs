@@ -534,7 +534,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Sets lanes whose access failed to zero, and marks the value as already reported.
-    fn load_failed(&mut self, inst: &Inst, failed: u32) {
+    pub fn load_failed(&mut self, inst: &Inst, failed: u32) {
         let origin = Origin::new(Source::Reported, self.at());
         for d in inst.results() {
             match d.class() {

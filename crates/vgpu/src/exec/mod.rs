@@ -24,6 +24,7 @@ mod survey;
 mod taint;
 mod tensor;
 mod tensor_copy;
+mod texture;
 mod warp_ops;
 mod wgmma;
 

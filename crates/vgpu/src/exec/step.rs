@@ -340,6 +340,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 Next::Continue
             }
             Op::Prefetch => Next::Continue,
+            Op::Texture(fetch) => self.texture_fetch(inst, *fetch, mask),
             Op::Fence { scope } => {
                 std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
                 if P::CHECK {

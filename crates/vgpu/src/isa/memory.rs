@@ -43,8 +43,10 @@ impl<'a> Decoder<'a, '_> {
             }
             "createpolicy" => self.create_policy(i, m)?,
             "discard" => return reject("instruction is not supported"),
-            "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
-                return reject("textures and surfaces are not supported");
+            "tex" => self.texture(i, m)?,
+            "tld4" => self.gather(i, m)?,
+            "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
+                return reject("surfaces and texture queries are not supported");
             }
             "membar" | "fence" => self.fence(i, m)?,
             "isspacep" => {

@@ -20,6 +20,7 @@ mod memory;
 pub mod op;
 mod sync;
 mod tensor;
+mod texture;
 pub mod types;
 mod video;
 mod wgmma;

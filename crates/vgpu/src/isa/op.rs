@@ -325,6 +325,20 @@ pub struct TensorAccess {
     pub barrier_offset: i32,
 }
 
+/// What a texture fetch expects of its texture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextureFetch {
+    pub shape: crate::texture::Shape,
+    /// The results are f32, not integers.
+    pub returns_floats: bool,
+    /// The coordinates are f32. Integer coordinates are those of `tex1Dfetch`.
+    pub float_coordinates: bool,
+    /// The component that a gather (`tld4`) returns of four texels.
+    pub gather: Option<u8>,
+    /// The last source is the level of a mipmap.
+    pub has_level: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MbarrierOp {
     Init,
@@ -429,6 +443,8 @@ pub enum Op {
         space: Space,
     },
     Prefetch,
+    /// `tex` and `tld4`. Results: four values. Sources: the texture, (layer), coordinates, (level).
+    Texture(TextureFetch),
     /// A fence of any order. All fences run as `fence.sc`.
     Fence {
         scope: Scope,

@@ -7,6 +7,7 @@ use super::region::{ALIGN, Bytes, Region};
 use super::shadow;
 use super::window::{self, Windows};
 use crate::program::Module;
+use crate::texture::{Texture, TextureError};
 use crate::world::{PAGE, World, mix};
 
 /// A device address, in the form that a kernel argument holds.
@@ -50,6 +51,10 @@ const VERY_LARGE: u64 = 32 << 20;
 /// Device addresses lie between `LOWEST` and `HIGHEST`.
 const LOWEST: u64 = 1 << 40;
 const HIGHEST: u64 = 0x7fff_0000_0000;
+/// The first handle of a texture, and the distance between two. No address and no small number is a handle, so that a
+/// wrong argument is found.
+const FIRST_TEXTURE: u64 = 0x5445_0000_0000_0000;
+const BETWEEN_TEXTURES: u64 = 1 << 32;
 
 #[derive(Debug)]
 struct Allocation {
@@ -88,6 +93,8 @@ pub struct Device {
     freed: Vec<(u64, u64, String)>,
     /// The heap of device-side `malloc`, once a kernel has used it.
     heap: Option<Heap>,
+    /// The textures with the buffers of their texels. [`FIRST_TEXTURE`] is the handle of the first one.
+    textures: Vec<(Texture, Buffer)>,
     /// Memory that a cooperative grid uses to synchronise its blocks.
     workspace: Option<Buffer>,
 }
@@ -123,6 +130,7 @@ impl Device {
             modules: HashMap::new(),
             freed: Vec::new(),
             heap: None,
+            textures: Vec::new(),
             workspace: None,
         }
     }
@@ -362,6 +370,30 @@ impl Device {
         Ok(())
     }
 
+    /// Creates a texture object whose texels are in a buffer, packed, with x innermost. Returns its handle: the value of
+    /// a `cudaTextureObject_t` parameter.
+    pub fn create_texture(&mut self, texture: Texture, texels: Buffer) -> Result<u64, TextureError> {
+        texture.validate()?;
+        let (wanted, given) = (texture.bytes(), self.size_of(texels)?);
+        if wanted != given {
+            return Err(TextureError::Buffer { wanted, given });
+        }
+        self.textures.push((texture, texels));
+        Ok(FIRST_TEXTURE + (self.textures.len() as u64 - 1) * BETWEEN_TEXTURES)
+    }
+
+    /// The texture of a handle, and the address of its texels.
+    pub(crate) fn texture(&self, handle: u64) -> Option<(Texture, u64)> {
+        let distance = handle.checked_sub(FIRST_TEXTURE)?;
+        self.near_texture(handle).filter(|_| distance.is_multiple_of(BETWEEN_TEXTURES))
+    }
+
+    /// The texture whose handle is at or less than 4 GiB before an address: the kernel has used it as a pointer.
+    fn near_texture(&self, address: u64) -> Option<(Texture, u64)> {
+        let number = address.checked_sub(FIRST_TEXTURE)? / BETWEEN_TEXTURES;
+        self.textures.get(usize::try_from(number).ok()?).map(|(texture, texels)| (*texture, texels.0))
+    }
+
     /// Returns the size in bytes of the allocation that contains `buffer`.
     pub fn size_of(&self, buffer: Buffer) -> Result<u64, MemoryError> {
         self.find(buffer.0, 0).map(|a| a.bytes)
@@ -480,6 +512,12 @@ impl Device {
 
     /// Describes what is at or near an address, for a finding.
     pub(crate) fn describe(&self, address: u64) -> (Option<String>, String) {
+        if let Some((_, texels)) = self.near_texture(address) {
+            let label = self.label_at(texels).map(|(label, _)| label.to_string()).unwrap_or_default();
+            let text =
+                format!("the pointer is the handle of the texture `{label}`, which only fetches can read");
+            return (Some(label), text);
+        }
         if let Some(heap) = self.heap.as_ref().filter(|heap| heap.contains(address)) {
             return (Some("malloc".to_string()), heap.describe(address));
         }

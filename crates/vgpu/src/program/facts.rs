@@ -336,6 +336,7 @@ impl<'a> Analysis<'a> {
             | Op::LocalAddress { .. }
             | Op::IsSpace { .. } => everything,
             Op::Load(access) => self.loaded(access.space, access.order, everything),
+            Op::Texture(_) => self.loaded(Space::Global, Order::Weak, everything),
             Op::Shuffle { mode } if number == 0 => match mode {
                 ShflMode::Idx if self.source(sources[1]).same_lanes == ALL_LANES => {
                     Value { same_lanes: ALL_LANES, ..everything }

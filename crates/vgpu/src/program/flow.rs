@@ -43,6 +43,7 @@ fn touches(op: &Op) -> bool {
         | Op::StoreBulk { .. }
         | Op::TensorLoad(_)
         | Op::TensorStore(_)
+        | Op::Texture(_)
         | Op::Printf => Space::Global,
         _ => return false,
     };

@@ -201,11 +201,11 @@ fn common_host_headers_can_be_included() {
 
 #[test]
 fn an_unsupported_instruction_is_refused_with_its_line() {
-    let texture = "    asm volatile(\"{.reg .f32 a, b, c, d; tex.1d.v4.f32.f32 {a, b, c, d}, [%0, {%1}];}\" :: \"l\"(0ull), \"f\"(1.0f));\n";
+    let texture = "    asm volatile(\"{.reg .f32 a, b, c, d; tex.cube.v4.f32.f32 {a, b, c, d}, [%0, {%1, %1, %1, %1}];}\" :: \"l\"(0ull), \"f\"(1.0f));\n";
     let source = SCALE.replace("    int i =", &format!("{texture}    int i ="));
     let outcome = sanitize(&source, &["--arch", "sm_90"]);
     assert_eq!(outcome.code, 3, "{outcome}");
-    assert!(outcome.stderr.contains("tex.1d"), "{outcome}");
+    assert!(outcome.stderr.contains("tex.cube"), "{outcome}");
     assert!(outcome.stderr.contains("kernel.cu:5"), "{outcome}");
 }
 

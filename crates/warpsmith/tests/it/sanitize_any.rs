@@ -205,14 +205,49 @@ fn arrays_come_from_files_and_are_compared_with_files() {
 #[test]
 fn a_kernel_that_cannot_run_does_not_stop_the_others() {
     let source = "\
-__global__ void lookup(cudaTextureObject_t texture, float* y) {
-    y[threadIdx.x] = tex1Dfetch<float>(texture, threadIdx.x);
+__global__ void lookup(cudaSurfaceObject_t surface, float* y) {
+    y[threadIdx.x] = surf1Dread<float>(surface, threadIdx.x * 4);
 }
 __global__ void ones(float* y) { y[threadIdx.x] = 1; }
 ";
     let refused = sanitize("k.cu", source, &["--launch", "lookup<<<1, 32>>>(0, y=out,f32[32])"]);
-    contains(&refused, 3, &["tex.1d", "nothing was run"]);
+    contains(&refused, 3, &["suld.b.1d", "nothing was run"]);
     contains(&sanitize("k.cu", source, &["--launch", "ones<<<1, 32>>>(y=out,f32[32])"]), 0, &["clean"]);
+}
+
+#[test]
+fn textures_are_fetched_as_their_options_say() {
+    let source = "\
+__global__ void fetch(cudaTextureObject_t line, cudaTextureObject_t colours, float* y) {
+    int i = threadIdx.x;
+    y[i] = tex1D<float>(line, 0.25f * i);
+    y[i + 4] = tex1Dfetch<uchar4>(colours, i).z;
+}
+";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("k.cu"), source).unwrap();
+    let bytes: Vec<u8> = (0..12).collect();
+    std::fs::write(folder.path().join("colours.npy"), npy::write(Dtype::U8, &[3, 4], &bytes)).unwrap();
+    let sanitize = |line: &str, colours: &str| {
+        let launch = format!("fetch<<<1, 4>>>({line}, {colours}, y=out,f32[8])");
+        let mut command = warpsmith();
+        command.current_dir(folder.path()).args(["sanitize", "k.cu", "--print", "y", "--launch", &launch]);
+        run(&mut command)
+    };
+    let colours = "texture,u8x4[3]=colours.npy";
+    let fetched = sanitize("line=texture,linear,wrap,normalised,f32[4]={10,20,40,80}", colours);
+    // At 0 the first and the last texel have the same weight. Index 3 is outside and gives 0.
+    contains(&fetched, 0, &["45.0 15.0 30.0 60.0 2.0 6.0 10.0 0.0", "clean"]);
+    let plain = sanitize("texture,f32[4]={10,20,40,80}", colours);
+    contains(&plain, 0, &["10.0 10.0 10.0 10.0"]);
+    let wrong = sanitize("line=texture,f32[2,2]=zeros", colours);
+    contains(&wrong, 1, &["texture", "a 1D fetch reads `line`, which is a 2D texture", "k.cu:3"]);
+    let pointer = sanitize("x=f32[4]=zeros", colours);
+    contains(&pointer, 1, &["the address of the buffer `x`, which is not a texture", "k.cu:3"]);
+    contains(&sanitize("texture,wrap,f32[4]=zeros", colours), 2, &["normalised coordinates"]);
+    contains(&sanitize("texture,soft,f32[4]=zeros", colours), 2, &["`soft` is not an option"]);
+    let short = "texture,u8x4[4]=colours.npy";
+    contains(&sanitize("texture,f32[4]=zeros", short), 2, &["12 elements, but the texture has 16"]);
 }
 
 #[test]

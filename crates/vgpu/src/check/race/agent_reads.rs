@@ -92,11 +92,14 @@ impl AgentReads {
     }
 
     pub fn insert(&mut self, stamp: Stamp, chunks: &Arc<ChunkReads>) {
-        let same = |(old, reads): &&mut (Stamp, Arc<ChunkReads>)| {
-            old.0 & WHO == stamp.0 & WHO && (Arc::ptr_eq(reads, chunks) || reads.set == chunks.set)
-        };
-        if let Some((old, _)) = self.reads.iter_mut().find(same) {
-            *old = stamp;
+        let is_own = |old: Stamp| old.0 & WHO == stamp.0 & WHO;
+        // Usually the same operand is read again, which needs no comparison of sets.
+        let found =
+            self.reads.iter().position(|(old, reads)| is_own(*old) && Arc::ptr_eq(reads, chunks)).or_else(
+                || self.reads.iter().position(|(old, reads)| is_own(*old) && reads.set == chunks.set),
+            );
+        if let Some(number) = found {
+            self.reads[number].0 = stamp;
         } else {
             if self.reads.len() >= MAX_SETS {
                 self.reads.remove(0);

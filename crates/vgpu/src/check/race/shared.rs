@@ -643,12 +643,15 @@ impl SharedShadow {
         let mut last = [Stamp::NONE; 2];
         for &at in addresses.iter().filter(|at| **at + 16 <= self.bytes) {
             let line = &self.lines[(at >> LINE) as usize];
-            let granules = line.range(at, 16);
-            // Most chunks were written by the same copy as the previous chunk.
-            let other = self.writes[granules.clone()].iter().fold(0, |m, word| m | word.0 ^ last[0].0);
-            if !line.also && other == 0 {
+            // Most chunks were written by the same copy as the previous chunk, and most lines have four granules per chunk.
+            if line.shift == 2
+                && !line.also
+                && let Some(words) = self.writes[line.granule(at)..].first_chunk::<4>()
+                && words.iter().fold(0, |m, word| m | word.0 ^ last[0].0) == 0
+            {
                 continue;
             }
+            let granules = line.range(at, 16);
             for (i, g) in granules.enumerate() {
                 let also = self.also.get(g).copied().unwrap_or_default();
                 for (last, first) in last.iter_mut().zip([self.writes[g], also]) {

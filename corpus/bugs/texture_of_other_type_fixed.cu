@@ -1,0 +1,10 @@
+// Brightens a picture of bytes, which the texture returns as floats from 0 to 1.
+// warpsmith: --arch sm_80 --kernel brighten --grid 1,4 --block 32
+// warpsmith: --arg picture=texture,float,u8[4,32]=randint(3,0,256) --arg bright=out,f32[4,32]
+
+extern "C" __global__ void brighten(cudaTextureObject_t picture, float* bright)
+{
+    const int x = threadIdx.x, y = blockIdx.y;
+    const float value = tex2D<float>(picture, x + 0.5f, y + 0.5f);
+    bright[y * 32 + x] = fminf(1.5f * value, 1.0f);
+}
