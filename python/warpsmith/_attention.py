@@ -53,13 +53,31 @@ def attention(
     Runs on the current stream of PyTorch; CUDA graphs and ``torch.compile`` can contain it. Call it once before a
     graph is captured, because the first call loads the kernel. Gradients are computed by PyTorch.
     """
-    mask = _mask(causal)
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(q, torch.Tensor):
+    mask = _MASKS.get(causal) if causal is False or causal is True or isinstance(causal, str) else None
+    if mask is None:
+        raise ValueError(f'causal: {causal!r} is not False, True, "bottom-right" or "top-left"')
+    of_torch = _of_torch or _find_torch()
+    if of_torch is not None and isinstance(q, of_torch[0]):
+        if q_scale is None and k_scale is None and v_scale is None:
+            return of_torch[1](q, k, v, mask, scale, return_lse, layout)
+        return of_torch[1](q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
+    return _on_host(q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
+
+
+_MASKS = {False: "none", True: "causal", "bottom-right": "causal", "top-left": "causal-tl"}
+
+#: PyTorch's type of tensors, and the function for them. Set when PyTorch is found.
+_of_torch: tuple[type, Any] | None = None
+
+
+def _find_torch() -> tuple[type, Any] | None:
+    """Looks for PyTorch among the imported modules: only then can an argument be its tensor."""
+    global _of_torch
+    if "torch" in sys.modules:
         from . import _torch
 
-        return _torch.attention(q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
-    return _on_host(q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
+        _of_torch = (_torch.torch.Tensor, _torch.attention)
+    return _of_torch
 
 
 def flash_attn_func(
@@ -104,15 +122,6 @@ def device(name: str) -> _native.AttentionDevice:
                 opened = _native.AttentionDevice(name, pack if os.path.exists(pack) else None)
                 _devices[name] = opened
     return opened
-
-
-def _mask(causal: bool | str) -> str:
-    masks = {False: "none", True: "causal", "bottom-right": "causal", "top-left": "causal-tl"}
-    # 0 and 1 are equal to False and True.
-    mask = masks.get(causal) if isinstance(causal, (bool, str)) else None
-    if mask is None:
-        raise ValueError(f'causal: {causal!r} is not False, True, "bottom-right" or "top-left"')
-    return mask
 
 
 def check_layout(layout: str) -> bool:

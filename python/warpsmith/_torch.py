@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ._attention import check_factors, check_layout, check_rank, check_scale, compute, device
-from ._native import AttentionPlan, UnsupportedError
+from ._native import AttentionDevice, AttentionExchange, AttentionPlan, UnsupportedError
 
 Scales = tuple[Any, Any, Any]
 
@@ -24,6 +24,18 @@ _OUTPUTS = {torch.float16: torch.float16, torch.bfloat16: torch.bfloat16, torch.
 _ALIGNMENT = 16
 
 
+#: The fast way to the native module, of a PyTorch that has DLPack's exchange table (2.10 and later).
+_exchange = None
+with contextlib.suppress(AttributeError, ValueError):
+    _exchange = AttentionExchange(torch.Tensor.__dlpack_c_exchange_api__)
+
+_NO_SCALES: Scales = (None, None, None)
+
+# Global names are found faster than attributes, and a call takes microseconds.
+_tensor, _empty_like = torch.Tensor, torch.empty_like
+_is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+
+
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -32,9 +44,17 @@ def attention(
     scale: float | None,
     return_lse: bool,
     layout: str,
-    scales: Scales,
+    scales: Scales = _NO_SCALES,
 ) -> Any:
     """See ``warpsmith.attention``."""
+    is_operator = _is_compiling() or type(q) is not _tensor or _needs_gradient(q, k, v)
+    if (
+        not is_operator and _exchange is not None and scales is _NO_SCALES and q.is_cuda and not return_lse
+        and type(k) is _tensor and type(v) is _tensor and (layout == "bhsd" or layout == "bshd")
+    ):  # fmt: skip
+        output = _empty_like(q)
+        if _exchange.launch(q, k, v, output, 0, mask, scale, layout == "bshd"):
+            return output
     is_bshd = check_layout(layout)
     if scale is not None:
         scale = check_scale(scale)
@@ -43,8 +63,7 @@ def attention(
             if isinstance(tensor, torch.Tensor):
                 check_rank(label, tuple(tensor.shape))
         q, k, v = (it.transpose(1, 2) if isinstance(it, torch.Tensor) else it for it in (q, k, v))
-    plain = type(q) is torch.Tensor or type(q) is torch.nn.Parameter
-    if torch.compiler.is_compiling() or not plain or _needs_gradient(q, k, v):
+    if is_operator:
         check(q, k, v, scales)
         output, lse = torch.ops.warpsmith.attention(q, k, v, mask, scale, *scales)
     elif q.is_cuda:
@@ -56,8 +75,14 @@ def attention(
     return (output, lse) if return_lse else output
 
 
-def _needs_gradient(*tensors: Any) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(it, torch.Tensor) and it.requires_grad for it in tensors)
+def _needs_gradient(q: Any, k: Any, v: Any) -> bool:
+    if not _is_grad_enabled():
+        return False
+    try:
+        return q.requires_grad or k.requires_grad or v.requires_grad
+    except AttributeError:
+        # Not tensors. The checks will say so.
+        return False
 
 
 def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scales: Scales) -> None:
@@ -119,9 +144,18 @@ class Planned:
         self.shape, self.strides, self.dtype = output.shape, output.stride(), output.dtype
         self.lse_shape = q.shape[:3]
         described = [(tuple(it.shape), it.stride()[:3]) for it in (q, k, v, output)]
-        owner = device(f"cuda:{q.get_device()}")
+        owner = _opened(q.get_device())
         self.plan: AttentionPlan = owner.plan(_DTYPES[q.dtype], *described, mask, scale)
         self.launch, self.workspace = self.plan.launch, self.plan.workspace_bytes
+
+
+@functools.cache
+def _opened(index: int) -> AttentionDevice:
+    """The GPU with this number. The fast way serves it from now on."""
+    owner = device(f"cuda:{index}")
+    if _exchange is not None:
+        _exchange.add(index, owner)
+    return owner
 
 
 def _is_usable(tensor: torch.Tensor) -> bool:
@@ -357,7 +391,7 @@ def _sdpa(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     ):
         if _serves(query, key, value, attn_mask, dropout_p, scale, enable_gqa):
             mask = "causal-tl" if is_causal else "none"
-            return attention(query, key, value, mask, scale, False, "bhsd", (None, None, None))
+            return attention(query, key, value, mask, scale, False, "bhsd")
         return original(
             query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
             enable_gqa=enable_gqa,
@@ -377,7 +411,7 @@ def attention_for_transformers(
     if _serves(query, key, value, attention_mask, dropout, scale, True):
         # One mask for prompts with and without cached keys: the last query sees all keys.
         mask = "causal" if is_causal else "none"
-        output = attention(query, key, value, mask, scale, False, "bhsd", (None, None, None))
+        output = attention(query, key, value, mask, scale, False, "bhsd")
     else:
         if is_causal and query.shape[2] != key.shape[2]:
             attention_mask, is_causal = ~hidden_keys("causal", query.shape[2], key.shape[2], query.device), False

@@ -26,7 +26,9 @@ const TOOLS: &str = "tools:
   space-construction  the time to build a space of ten million raw combinations
   strategy-scores STRATEGY,... SEEDS FILE...
                       scores of search strategies on recorded spaces, as CSV
-  wheel [--try]       build the Python wheel and the source distribution into target/wheels;
+  wheel [--kernels] [--try]
+                      build the Python wheel and the source distribution into target/wheels;
+                      --kernels: put compiled attention kernels into the wheel;
                       --try: install the wheel into a new virtual environment and run the quickstart";
 
 fn main() -> ExitCode {

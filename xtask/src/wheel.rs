@@ -10,20 +10,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use crate::pack;
+
 /// The version of maturin that builds the package.
 const MATURIN: &str = "maturin==1.16.0";
 
 /// What the quickstart needs besides the wheel.
 const QUICKSTART_NEEDS: [&str; 2] = ["numpy==2.4.6", "triton==3.9.0"];
 
-/// `wheel [--try]`: builds the package, and with `--try` also installs it and runs the quickstart.
+/// `wheel [--kernels] [--try]`: builds the package, with `--kernels` also the attention kernels. With `--try` it also
+/// installs the wheel and runs the quickstart.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = arguments.collect();
-    let is_tried = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [] => false,
-        ["--try"] => true,
-        _ => return Err("usage: wheel [--try]".into()),
-    };
+    let (mut is_tried, mut has_kernels) = (false, false);
+    for argument in arguments {
+        match argument.as_str() {
+            "--try" => is_tried = true,
+            "--kernels" => has_kernels = true,
+            _ => return Err("usage: wheel [--kernels] [--try]".into()),
+        }
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent folder")?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let wheels = target.join("wheels");
@@ -39,6 +44,13 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>
 
     let maturin = environment(&target.join("maturin"), &[MATURIN.as_ref()])?.with_file_name("maturin");
     let package = root.join("python");
+    let pack = package.join("warpsmith/kernels.pack");
+    if has_kernels {
+        fs::write(&pack, pack::build(&pack::GPUS.map(str::to_owned))?.1)?;
+    } else if pack.exists() {
+        // Kernels of older sources would never be found.
+        fs::remove_file(&pack)?;
+    }
     let licences = ["LICENSE-APACHE", "LICENSE-MIT"];
     for licence in licences {
         fs::copy(root.join(licence), package.join(licence))?;

@@ -2,8 +2,8 @@
 //! arrays and PyTorch; this module gets addresses, shapes and strides.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use attention::forward::{Device, ForwardError, Options, Pack, Plan, Scales, Stream, Tensors, View};
 use attention::tensor::Strides;
@@ -13,8 +13,9 @@ use gpu::device::Selector;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyCapsule};
 
+use crate::exchange::{CUDA, Exchange, ExchangedTensor};
 use crate::launch::interruptible;
 use crate::{CompileError, ToolchainError, UnsupportedError, UsageError, WarpsmithError, toolchain_text};
 
@@ -253,6 +254,96 @@ impl AttentionPlan {
         };
         self.plan.launch(&tensors, &options)
     }
+}
+
+/// The fast path for tensors of another package: one call from Python, with the tensors themselves.
+#[pyclass(frozen, module = "warpsmith._native")]
+#[derive(Debug)]
+pub struct AttentionExchange {
+    exchange: Exchange,
+    devices: Mutex<Vec<(i32, Py<AttentionDevice>)>>,
+}
+
+#[pymethods]
+impl AttentionExchange {
+    /// `capsule` is `__dlpack_c_exchange_api__` of the tensors' type.
+    #[new]
+    fn new(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
+        Ok(AttentionExchange { exchange: Exchange::new(capsule)?, devices: Mutex::default() })
+    }
+
+    /// Serves tensors of GPU number `index` from now on.
+    fn add(&self, index: i32, device: Py<AttentionDevice>) {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).push((index, device));
+    }
+
+    /// Enqueues attention on the package's current stream. Returns False, and does nothing, if it cannot serve these
+    /// tensors as they are; the caller then finds out why. All tensors must be of the type of the capsule.
+    #[pyo3(signature = (q, k, v, o, lse, mask, scale, is_bshd))]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a Python function")]
+    fn launch(
+        &self,
+        py: Python<'_>,
+        q: &Bound<'_, PyAny>,
+        k: &Bound<'_, PyAny>,
+        v: &Bound<'_, PyAny>,
+        o: &Bound<'_, PyAny>,
+        lse: u64,
+        mask: &str,
+        scale: Option<f32>,
+        is_bshd: bool,
+    ) -> PyResult<bool> {
+        let Some(first) = self.exchange.tensor(q)? else { return Ok(false) };
+        let mut views = [view_of(&first, is_bshd); 4];
+        for (view, value) in views[1..].iter_mut().zip([k, v, o]) {
+            let Some(tensor) = self.exchange.tensor(value)? else { return Ok(false) };
+            if (tensor.device, tensor.dtype) != (first.device, first.dtype) {
+                return Ok(false);
+            }
+            *view = view_of(&tensor, is_bshd);
+        }
+        let [Some(q), Some(k), Some(v), Some(o)] = views else { return Ok(false) };
+        let (kind, index) = first.device;
+        let device = {
+            let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+            devices.iter().find(|(known, _)| *known == index).map(|(_, device)| device.clone_ref(py))
+        };
+        let Some(device) = device.filter(|_| kind == CUDA) else { return Ok(false) };
+        let tensors = Tensors { q, k, v, o };
+        let options = Options {
+            mask: mask_named(mask)?,
+            scale,
+            lse: (lse != 0).then_some(lse),
+            stream: Stream(self.exchange.stream(py, index)?),
+            ..Options::default()
+        };
+        let device = &device.get().device;
+        let done = py.detach(|| device.plan_for(&tensors, options.mask)?.launch(&tensors, &options));
+        match done {
+            Ok(()) => Ok(true),
+            Err(ForwardError::Argument { .. } | ForwardError::Unsupported(_)) => Ok(false),
+            Err(other) => Err(raised(&other)),
+        }
+    }
+}
+
+/// The view of a tensor in fp16 or bf16 whose rows are contiguous.
+fn view_of(tensor: &ExchangedTensor, is_bshd: bool) -> Option<View> {
+    let dtype = match tensor.dtype {
+        (2, 16) => Dtype::Fp16,
+        (4, 16) => Dtype::Bf16,
+        _ => return None,
+    };
+    let (mut shape, mut strides) = (tensor.shape, tensor.strides);
+    if is_bshd {
+        shape.swap(1, 2);
+        strides.swap(1, 2);
+    }
+    let [batch, heads, seq, head_dim] = shape;
+    let [by_batch, head, sequence, element] = strides;
+    let shape = Shape { batch, heads, seq, head_dim };
+    let strides = Strides { batch: by_batch, head, sequence };
+    (element == 1).then_some(View { address: tensor.address, dtype, shape, strides })
 }
 
 fn raised(error: &ForwardError) -> PyErr {

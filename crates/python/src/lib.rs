@@ -7,6 +7,7 @@
 
 mod argument;
 mod attention;
+mod exchange;
 mod launch;
 
 use std::path::{Path, PathBuf};
@@ -206,6 +207,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Code>()?;
     module.add_class::<attention::AttentionDevice>()?;
     module.add_class::<attention::AttentionPlan>()?;
+    module.add_class::<attention::AttentionExchange>()?;
     module.add_function(wrap_pyfunction!(load, module)?)?;
     module.add_function(wrap_pyfunction!(launch::launch, module)?)?;
     module.add_function(wrap_pyfunction!(device_properties, module)?)?;

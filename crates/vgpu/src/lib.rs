@@ -1,16 +1,14 @@
 //! The virtual GPU runs PTX on the CPU, checks the kernel while it runs, and counts what hardware would count.
 //!
 //! ```no_run
-//! use warpsmith_vgpu::{Device, Launch, Options, load};
+//! use warpsmith_vgpu::{Device, Launch, load};
 //!
-//! let module = load(&std::fs::read_to_string("saxpy.ptx")?)?;
+//! let module = load(&std::fs::read_to_string("scale.ptx")?)?;
 //! let mut device = Device::default();
-//! let x = device.alloc(4 * 1024, "x")?;
-//! device.write(x, &[0; 4 * 1024])?;
-//! let launch = Launch {
-//!     module: &module, kernel: "saxpy", grid: [4, 1, 1], block: [256, 1, 1], shared: 0, args: &x.0.to_le_bytes(),
-//! };
-//! let report = device.launch(&launch, &Options { outputs: vec![x], ..Options::default() })?;
+//! let x = device.upload("x", &[1.0_f32; 1000])?;
+//! let y = device.uninitialised::<f32>("y", 1000)?;
+//! let report = Launch::of(&module, "scale").grid(4).block(256).arg(x).output(y).arg(1000).run(&mut device)?;
+//! let values: Vec<f32> = device.download(y)?;
 //! for finding in &report.findings {
 //!     println!("{}: {}", finding.kind, finding.message);
 //! }
@@ -47,6 +45,7 @@ mod program;
 mod ptx;
 pub mod tensor_map;
 pub mod texture;
+pub mod typed;
 mod world;
 
 pub use check::{Finding, Kind, Place, Related, Severity};

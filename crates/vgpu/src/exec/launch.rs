@@ -58,6 +58,28 @@ pub enum LaunchError {
         /// Number of bytes that were given.
         given: usize,
     },
+    /// There are more or fewer arguments than parameters.
+    #[error("kernel `{kernel}` has {wanted} parameters, {given} argument{} given", if *given == 1 { "" } else { "s" })]
+    ArgumentCount {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of parameters.
+        wanted: usize,
+        /// Number of arguments.
+        given: usize,
+    },
+    /// An argument has another type than its parameter.
+    #[error("argument {index} is {given}, but the parameter `{name}` is {wanted}")]
+    ArgumentType {
+        /// Index of the argument, from 0.
+        index: usize,
+        /// Name of the parameter.
+        name: String,
+        /// Type of the parameter.
+        wanted: String,
+        /// Type of the argument.
+        given: &'static str,
+    },
     /// The extents of the block are invalid.
     #[error("block of {0:?} threads: each extent must be at least 1 and the product at most 1024")]
     BlockShape(Dim3),
