@@ -12,6 +12,7 @@
 //! * [`run`]: runs a family's candidate on a device: capabilities, memory with guards, launch, results;
 //! * [`metrics`]: the error of an output, and whether it is acceptable;
 //! * [`error_map`]: shows where an output is wrong;
+//! * [`export`]: attention as a solution of other projects' benchmarks;
 //! * [`Attention`]: all of it as an op of the workbench.
 //!
 //! Nothing here times, searches or prints. To compute attention in a program, use [`forward`]. The other modules check
@@ -48,6 +49,7 @@
 
 pub mod arguments;
 pub mod error_map;
+pub mod export;
 pub mod forward;
 pub mod inputs;
 pub mod metrics;

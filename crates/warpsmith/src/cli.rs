@@ -154,6 +154,17 @@ Examples:
   warpsmith new rmsnorm
   warpsmith check rmsnorm --kernels kernels")]
     New(NewOptions),
+    /// Write attention as a solution of another project's benchmark
+    #[command(after_help = "\
+KernelBench gets a module in PyTorch (model.py) and one that replaces it (model_new.py). \
+FlashInfer-Bench gets a definition, a solution and a workload. The solutions call the Python \
+package `warpsmith`, which must be installed where they run. Files that exist are never \
+overwritten. `python/scripts/run_kernelbench.py` runs KernelBench's own evaluator on the files.
+
+Examples:
+  warpsmith export kernelbench --problem mission --out kernelbench
+  warpsmith export flashinfer-bench --problem b4h16s1024d128-causal-bf16 --out trace")]
+    Export(ExportOptions),
     /// Compile kernels; show registers, shared memory, spills and occupancy
     #[command(after_help = "\
 Examples:
@@ -450,6 +461,31 @@ pub struct SuitesOptions {
 pub struct NewOptions {
     /// Name of the op, in lower case
     pub name: String,
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct ExportOptions {
+    /// The project whose evaluator runs the files
+    #[arg(value_enum)]
+    pub evaluator: Evaluator,
+    /// Problem to export
+    #[arg(long, value_name = "PROBLEM", default_value = "mission")]
+    pub problem: String,
+    /// Folder for the files
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+}
+
+/// A project with its own evaluator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Evaluator {
+    /// KernelBench
+    #[value(name = "kernelbench")]
+    KernelBench,
+    /// FlashInfer-Bench
+    #[value(name = "flashinfer-bench")]
+    FlashInferBench,
 }
 
 /// Options of `kernels`.

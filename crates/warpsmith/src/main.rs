@@ -55,6 +55,7 @@ fn main() -> ExitCode {
     let outcome = match cli.selected() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
+        Command::Export(options) => commands::export::run(options, &cli.global, &printer),
         Command::Problems(options) => commands::problems::run(options, &cli.global, &printer),
         Command::Suites(options) => commands::suites::run(options, &cli.global, &printer),
         Command::Devices => commands::devices::run(&cli.global, &printer),

@@ -10,7 +10,7 @@ use op::{
     OpPeers, OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,
 };
 
-use crate::cli::Global;
+use crate::cli::{Evaluator, Global};
 use crate::error::CommandError;
 use crate::family_reference;
 
@@ -257,6 +257,22 @@ macro_rules! each {
             AnyOp::Declared($own) => $body,
         }
     };
+}
+
+impl AnyOp {
+    /// The files of a problem for another project's evaluator: path and text.
+    pub fn export(&self, evaluator: Evaluator, problem: &Problem) -> Result<Vec<(String, String)>, Refusal> {
+        let evaluator = match evaluator {
+            Evaluator::KernelBench => attention::export::Evaluator::KernelBench,
+            Evaluator::FlashInferBench => attention::export::Evaluator::FlashInferBench,
+        };
+        match problem {
+            Problem::Attention(problem) => attention::export::files(evaluator, problem),
+            Problem::Declared(_) => {
+                Err(Refusal::new("only attention can be exported; its kernels are in the Python package"))
+            }
+        }
+    }
 }
 
 impl OpProblems for AnyOp {

@@ -7,6 +7,7 @@ pub mod check;
 pub mod devices;
 pub mod doctor;
 pub mod evolve;
+pub mod export;
 pub mod gate;
 pub mod invert;
 pub mod kernels;

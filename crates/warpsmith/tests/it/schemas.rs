@@ -110,6 +110,7 @@ const PRINTED: [(&str, &str); 37] = [
     ("toolchain-install", "toolchain install"),
     ("toolchain-clean", "toolchain clean"),
     ("new", "new sixth"),
+    ("export", "export kernelbench --out exported"),
     ("problems", "problems"),
     ("problems", "problems mission-e4m3"),
     ("suites", "suites"),
