@@ -103,7 +103,9 @@ impl Device {
     /// Allocates an array with these values. `label` names it in findings.
     pub fn upload<T: Number>(&mut self, label: &str, values: &[T]) -> Result<Array<T>, MemoryError> {
         let mut bytes = Vec::with_capacity(size_of_val(values));
-        values.iter().for_each(|value| value.append(&mut bytes));
+        for value in values {
+            value.append(&mut bytes);
+        }
         let array = self.uninitialised(label, values.len())?;
         self.write(array.buffer, &bytes)?;
         Ok(array)
@@ -210,6 +212,7 @@ impl LaunchBuilder<'_> {
     }
 
     /// Adds the next argument.
+    #[allow(clippy::needless_pass_by_value, reason = "numbers and arrays are written without `&`")]
     pub fn arg(mut self, argument: impl Argument) -> Self {
         self.arguments.push(argument.value());
         self

@@ -42,7 +42,7 @@ pub struct Device {
 #[derive(Debug)]
 pub(super) enum Backend {
     Cuda(CudaContext),
-    Virtual(Mutex<VirtualDevice>),
+    Virtual(Box<Mutex<VirtualDevice>>),
 }
 
 /// A loaded kernel.
@@ -82,7 +82,10 @@ impl Device {
     /// A virtual GPU by name: `h200`, `l4`, ... It runs kernels on the CPU, checks them, and is slow.
     pub fn virtual_gpu(name: &str) -> Result<Self, ForwardError> {
         let chip = Chip::by_name(name).map_err(|error| wrong("device", error.to_string()))?;
-        Device::new(Backend::Virtual(Mutex::new(VirtualDevice::new(chip))), FoundDevice::Virtual { chip })
+        Device::new(
+            Backend::Virtual(Box::new(Mutex::new(VirtualDevice::new(chip)))),
+            FoundDevice::Virtual { chip },
+        )
     }
 
     fn new(backend: Backend, found: FoundDevice) -> Result<Self, ForwardError> {
@@ -217,10 +220,11 @@ impl Device {
 
     /// Copies bytes to memory of the device.
     pub fn write(&self, buffer: Buffer, bytes: &[u8]) -> Result<(), ForwardError> {
-        Ok(match &*self.backend {
+        match &*self.backend {
             Backend::Cuda(context) => context.write(buffer, bytes)?,
             Backend::Virtual(device) => lock(device).write(buffer, bytes)?,
-        })
+        }
+        Ok(())
     }
 
     /// Waits for the device and copies memory to the host.
@@ -233,10 +237,11 @@ impl Device {
 
     /// Frees memory that this device allocated.
     pub fn free(&self, buffer: Buffer) -> Result<(), ForwardError> {
-        Ok(match &*self.backend {
+        match &*self.backend {
             Backend::Cuda(context) => context.free(buffer)?,
             Backend::Virtual(device) => lock(device).free(buffer)?,
-        })
+        }
+        Ok(())
     }
 }
 

@@ -51,16 +51,16 @@ impl View {
     }
 
     /// The addresses from the first byte to the end of the last element.
-    fn span(&self) -> (u64, u64) {
+    fn span(&self) -> (u128, u128) {
+        let start = u128::from(self.address);
         if self.is_empty() {
-            return (self.address, self.address);
+            return (start, start);
         }
         let Shape { batch, heads, seq, head_dim } = self.shape;
         let Strides { batch: by_batch, head, sequence } = self.strides;
-        let last = (batch - 1) as u64 * by_batch as u64
-            + (heads - 1) as u64 * head as u64
-            + (seq - 1) as u64 * sequence as u64;
-        (self.address, self.address.saturating_add((last + head_dim as u64) * self.dtype.bytes() as u64))
+        let steps = [(batch, by_batch), (heads, head), (seq, sequence)];
+        let last: u128 = steps.iter().map(|&(extent, stride)| (extent - 1) as u128 * stride as u128).sum();
+        (start, start + (last + head_dim as u128) * self.dtype.bytes() as u128)
     }
 
     /// Whether two tensors may have common bytes.
@@ -111,12 +111,12 @@ impl View {
         let Strides { batch: by_batch, head, sequence } = self.used_strides();
         let mut axes = [(by_batch, batch), (head, heads), (sequence, seq)];
         axes.sort_unstable();
-        let mut reached = head_dim;
+        let mut reached = head_dim as u128;
         for (stride, extent) in axes.into_iter().filter(|(_, extent)| *extent > 1) {
-            if stride < reached {
+            if (stride as u128) < reached {
                 return Err(wrong(argument, "its elements overlap, so it cannot be an output"));
             }
-            reached = stride * (extent - 1) + reached;
+            reached += stride as u128 * (extent - 1) as u128;
         }
         Ok(())
     }
