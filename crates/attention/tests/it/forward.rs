@@ -1,5 +1,7 @@
 //! `forward` on the virtual GPU, against the oracle: strides, masks, types, empty tensors, wrong arguments.
 
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
+
 use warpsmith_attention::forward::{Device, ForwardError, Options, Scales, Stream, Tensors, View, forward};
 use warpsmith_attention::metrics::{Tolerance, Weights, compare};
 use warpsmith_attention::oracle::{self, Rows};
