@@ -122,7 +122,8 @@ def main():
             )
         own, other = middle["warpsmith.attention"], middle["SDPA"]
         ratios = ", ".join(f"{row} {other[row] / own[row]:.2f}x" for row in ("eager", "latency", "kernel"))
-        print(f"{name:14} speed of warpsmith.attention over SDPA ({best_backend(q, k, v, is_causal).name} is its best): {ratios}")
+        best = best_backend(q, k, v, is_causal).name
+        print(f"{name:14} speed of warpsmith.attention over SDPA ({best} is its best): {ratios}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import pytest
 CORPUS = Path(__file__).resolve().parents[2] / "corpus" / "ptx"
 sys.path.insert(0, str(CORPUS))
 
-# PyTorch is too large for the tests' environment. `python/tests/README.md` says how to run them with it.
+# PyTorch is too large for the environment of the tests. Where it is installed, `pytest tests/test_torch.py` runs these
+# tests; some of them need a GPU.
 collect_ignore = [] if importlib.util.find_spec("torch") else ["test_torch.py"]
 
 # Triton asks for a choice. Fused products are what its users have today.

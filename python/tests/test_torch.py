@@ -251,6 +251,31 @@ def test_sdpa_on_the_gpu():
 
 
 @needs_gpu
+def test_flash_backend():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    functional = torch.nn.functional
+    inputs = [it.requires_grad_() for it in draw(*[(2, 4, 100, 64)] * 3, device="cuda")]
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        before = functional.scaled_dot_product_attention(*inputs, is_causal=True)
+        with warpsmith.use_as_flash():
+            own = functional.scaled_dot_product_attention(*inputs, is_causal=True)
+            with torch.no_grad():
+                assert torch.equal(own, warpsmith.attention(*inputs, True))
+            gradients = torch.autograd.grad(own, inputs, torch.ones_like(own))
+            # Of head dimension 32 and with dropout by PyTorch's own kernel.
+            (narrow,) = draw((1, 2, 40, 32), device="cuda")
+            close(functional.scaled_dot_product_attention(narrow, narrow, narrow), reference(narrow, narrow, narrow)[0])
+            functional.scaled_dot_product_attention(*inputs, dropout_p=0.5)
+        again = functional.scaled_dot_product_attention(*inputs, is_causal=True)
+    assert torch.equal(before, again)
+    close(own, reference(*inputs, "causal")[0])
+    expected = torch.autograd.grad(reference(*inputs, "causal")[0], inputs, torch.ones_like(own).double())
+    for got, wanted in zip(gradients, expected):
+        assert (got.double() - wanted.double()).norm() / wanted.double().norm() < 2e-2
+
+
+@needs_gpu
 def test_transformers():
     transformers = pytest.importorskip("transformers")
     warpsmith.register_with_transformers()

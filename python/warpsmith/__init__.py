@@ -44,13 +44,14 @@ __all__ = [
     "run",
     "sanitize",
     "scratch",
+    "use_as_flash",
     "use_as_sdpa",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Imports what needs other packages when it is first used."""
-    if name in ("use_as_sdpa", "register_with_transformers"):
+    if name in ("use_as_flash", "use_as_sdpa", "register_with_transformers"):
         from . import _torch
 
         return getattr(_torch, name)

@@ -173,9 +173,7 @@ def _on_host(
     dtypes = [_DTYPES[array.dtype.name] for array in arrays]
     contents = [numpy.ascontiguousarray(array).tobytes() for array in arrays]
     shapes = [array.shape for array in arrays]
-    factors = [
-        None if value is None else numpy.ascontiguousarray(value, dtype=numpy.float32) for value in scales
-    ]
+    factors = [None if value is None else numpy.ascontiguousarray(value, dtype=numpy.float32) for value in scales]
     output, lse = compute(dtypes, shapes, contents, factors, mask, scale)
     kind = arrays[0].dtype if dtypes[0] == "bf16" else numpy.float16
     array = numpy.frombuffer(output, kind).reshape(shapes[0])

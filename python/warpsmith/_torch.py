@@ -143,9 +143,9 @@ class Planned:
             output = torch.empty(q.shape, dtype=output.dtype, device="meta")
         self.shape, self.strides, self.dtype = output.shape, output.stride(), output.dtype
         self.lse_shape = q.shape[:3]
-        described = [(tuple(it.shape), it.stride()[:3]) for it in (q, k, v, output)]
+        of_q, of_k, of_v, of_o = ((tuple(it.shape), it.stride()[:3]) for it in (q, k, v, output))
         owner = _opened(q.get_device())
-        self.plan: AttentionPlan = owner.plan(_DTYPES[q.dtype], *described, mask, scale)
+        self.plan: AttentionPlan = owner.plan(_DTYPES[q.dtype], of_q, of_k, of_v, of_o, mask, scale)
         self.launch, self.workspace = self.plan.launch, self.plan.workspace_bytes
 
 
@@ -198,8 +198,8 @@ def _on_gpu(
     if (q_address | k_address | v_address) % _ALIGNMENT:
         copies = tuple(copy or it.data_ptr() % _ALIGNMENT != 0 for copy, it in zip(copies, (q, k, v)))
     if True in copies:
-        tensors = [_copied(it) if copy else it for copy, it in zip(copies, (q, k, v))]
-        return _on_gpu(*tensors, mask, scale, want_lse, scales)
+        q, k, v = (_copied(it) if copy else it for copy, it in zip(copies, (q, k, v)))
+        return _on_gpu(q, k, v, mask, scale, want_lse, scales)
     index = key[9]
     output = torch.empty_strided(planned.shape, planned.strides, dtype=planned.dtype, device=q.device)
     lse, lse_address = None, 0
@@ -400,6 +400,71 @@ def _sdpa(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     return scaled_dot_product_attention
 
 
+# ---- PyTorch's operator for FlashAttention ----
+
+#: The name of the implementation in PyTorch's registry.
+_IMPLEMENTATION = "warpsmith"
+
+_FLASH = "_scaled_dot_product_flash_attention"
+
+
+class _FlashHandle:
+    """Keeps the registration of the operator. PyTorch calls ``remove`` to restore its own."""
+
+    def __init__(self, library: torch.library.Library) -> None:
+        self.library: torch.library.Library | None = library
+
+    def remove(self) -> None:
+        self.library = None
+
+
+def _register_flash() -> _FlashHandle:
+    own = torch.library.get_kernel(f"aten::{_FLASH}", "CUDA")
+
+    def flash(keys, query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):  # type: ignore[no-untyped-def]
+        is_square = query.shape[2] == key.shape[2]
+        served = _serves(query, key, value, None, dropout_p, scale, True)
+        if not served or return_debug_mask or (is_causal and not is_square):
+            return own.call_boxed(keys, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale)
+        mask = "causal" if is_causal else "none"
+        output, lse = _on_gpu(query, key, value, mask, scale, True, _NO_SCALES)
+        # Without dropout nothing reads the state of the random numbers.
+        seed = torch.empty(2, dtype=torch.uint64, device=query.device)
+        offset = torch.empty((), dtype=torch.uint64, device=query.device)
+        debug = torch.empty(0, dtype=query.dtype, device=query.device)
+        return output, lse, None, None, query.shape[2], key.shape[2], seed, offset, debug
+
+    library = torch.library.Library("aten", "IMPL", "CUDA")
+    library.impl(_FLASH, flash, "CUDA", with_keyset=True, allow_override=True)
+    return _FlashHandle(library)
+
+
+def use_as_flash() -> contextlib.AbstractContextManager[None]:
+    """Lets PyTorch's flash backend use these kernels, wherever it is called from, also in C++.
+
+    ``scaled_dot_product_attention`` takes the flash backend if PyTorch selects it, or inside
+    ``sdpa_kernel(SDPBackend.FLASH_ATTENTION)``. Calls that these kernels do not support use PyTorch's kernel.
+    ``torch.nn.attention.restore_flash_attention_impl()`` ends it, and so does the end of a ``with`` statement.
+    """
+    try:
+        from torch.nn.attention import activate_flash_attention_impl, register_flash_attention_impl
+    except ImportError:
+        raise UnsupportedError(f"PyTorch {torch.__version__} has no registry of flash implementations") from None
+    register_flash_attention_impl(_IMPLEMENTATION, register_fn=_register_flash)
+    activate_flash_attention_impl(_IMPLEMENTATION)
+    return _until_restored()
+
+
+@contextlib.contextmanager
+def _until_restored() -> Iterator[None]:
+    from torch.nn.attention import restore_flash_attention_impl
+
+    try:
+        yield
+    finally:
+        restore_flash_attention_impl()
+
+
 def attention_for_transformers(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **options: Any
 ) -> tuple[torch.Tensor, None]:
@@ -413,8 +478,9 @@ def attention_for_transformers(
         mask = "causal" if is_causal else "none"
         output = attention(query, key, value, mask, scale, False, "bhsd")
     else:
-        if is_causal and query.shape[2] != key.shape[2]:
-            attention_mask, is_causal = ~hidden_keys("causal", query.shape[2], key.shape[2], query.device), False
+        hidden = hidden_keys("causal", query.shape[2], key.shape[2], query.device)
+        if is_causal and hidden is not None and query.shape[2] != key.shape[2]:
+            attention_mask, is_causal = ~hidden, False
         output = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=attention_mask, dropout_p=dropout, is_causal=is_causal, scale=scale,
             enable_gqa=query.shape[1] != key.shape[1],
