@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -435,7 +436,10 @@ def _register_flash() -> _FlashHandle:
         return output, lse, None, None, query.shape[2], key.shape[2], seed, offset, debug
 
     library = torch.library.Library("aten", "IMPL", "CUDA")
-    library.impl(_FLASH, flash, "CUDA", with_keyset=True, allow_override=True)
+    with warnings.catch_warnings():
+        # The override is what the user asked for.
+        warnings.filterwarnings("ignore", message="(?s).*Overriding a previously registered kernel")
+        library.impl(_FLASH, flash, "CUDA", with_keyset=True, allow_override=True)
     return _FlashHandle(library)
 
 
