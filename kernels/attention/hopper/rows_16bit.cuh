@@ -88,6 +88,30 @@ struct Rows16Bit : ScoreRows {
         __syncwarp();  // every lane has read, before the next work tile is written
     }
 
+    // Writes of the lanes' rows number ROW (of two) COUNT columns from FIRST on: lines of 8 rows.
+    template <int ROW, int FIRST, int COUNT>
+    __device__ __forceinline__ void store_row(const OutputPlace& place) const {
+        constexpr int CHUNKS = COUNT / 8;  // of a row
+        const unsigned tile = store_tile();
+#pragma unroll
+        for (int i = 0; i < COUNT / 32; ++i) {
+            const float* d = output + FIRST / 2 + 16 * i + 2 * ROW;
+            const unsigned words[4] = {pack(d[0], d[1]), pack(d[4], d[5]), pack(d[8], d[9]), pack(d[12], d[13])};
+            wgmma::store_matrix_x4(
+                tile + i / 2 * 1024 + tma::chunk_offset(lane() % 8, i % 2 * 4 + lane() / 8), words);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < CHUNKS / 4; ++i) {
+            const int row = (32 * i + lane()) / CHUNKS, chunk = (32 * i + lane()) % CHUNKS;
+            unsigned words[4];
+            ptx::load16_shared(words, tile + chunk / 8 * 1024 + tma::chunk_offset(row, chunk % 8));
+            if (row + 8 * ROW < place.rows)
+                ptx::store16(place.first + static_cast<unsigned long long>(row + 8 * ROW) * place.stride + FIRST + 8 * chunk,
+                             words);
+        }
+    }
+
     // Writes COUNT columns of the output from FIRST on, at most 64. They take the way through shared memory, after which
     // a lane has 8 neighbouring columns, and neighbouring lanes the next.
     template <int FIRST, int COUNT>

@@ -47,9 +47,14 @@ __device__ inline unsigned queries_full() { return barrier(CONSUMERS * 4 * STAGE
 // Under a causal mask the longest tiles come first. The number of tiles comes from the arguments, because gridDim is in
 // another line of the constant cache.
 __device__ inline WorkTile split_tile(const Arguments& args) {
-    const int query_block = (args.seq_q + BLOCK_M - 1) / BLOCK_M - 1 - blockIdx.x;
+    const int query_block = (args.seq_q + BLOCK_M - 1) / BLOCK_M - 1 - blockIdx.x / CLUSTER;
     return WorkTile(args, query_block * BLOCK_M, args.seq_q, blockIdx.y, blockIdx.z);
 }
+
+// The blocks of a cluster split the keys like the warpgroups of a block: of all warpgroups of the cluster, this block's
+// first one has this number, and a warpgroup's next step is STRIDE later.
+constexpr int STRIDE = CONSUMERS * CLUSTER;
+__device__ inline int first_group() { return CLUSTER == 1 ? 0 : blockIdx.x % CLUSTER * CONSUMERS; }
 
 // ---- the producer, one thread ----
 
@@ -59,11 +64,15 @@ struct SplitProducer {
     const TensorMap& v_map;
     const WorkTile work;
     const int kv_head;
+    const int steps;  // of this block
 
     __device__ __forceinline__ SplitProducer(const Arguments& args, const TensorMap& q_map_, const TensorMap& k_map_,
                                              const TensorMap& v_map_)
         : q_map(q_map_), k_map(k_map_), v_map(v_map_), work(split_tile(args)),
-          kv_head(attention::kv_head_of(args, work.head)) {}
+          kv_head(attention::kv_head_of(args, work.head)),
+          steps(CLUSTER == 1 ? work.steps
+                             : work.steps / STRIDE * CONSUMERS +
+                                   min(max(work.steps % STRIDE - first_group(), 0), CONSUMERS)) {}
 
     // The barriers of the first copies, and then all others.
     __device__ __forceinline__ static void init_first_barriers() {
@@ -96,23 +105,26 @@ struct SplitProducer {
             tma::load(q_tile(0) + box * Q_BOX_BYTES, q_map, box * BOX_COLUMNS, work.first_query, work.head, work.batch,
                       queries_full());
     }
+    __device__ __forceinline__ int first_key(int step) const {
+        return work.first_key(CLUSTER == 1 ? step : step / CONSUMERS * STRIDE + first_group() + step % CONSUMERS);
+    }
     __device__ __forceinline__ void copy(const Ring& ring, const TensorMap& map, int stage, int step) const {
         tma::arrive_and_expect(ring.full(stage), KV_BYTES);
 #pragma unroll
         for (int box = 0; box < BOXES; ++box)
-            tma::load(ring.tile(stage) + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, work.first_key(step), kv_head,
+            tma::load(ring.tile(stage) + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, first_key(step), kv_head,
                       work.batch, ring.full(stage));
     }
     // The keys of every warpgroup's first step.
     __device__ __forceinline__ void copy_first_keys() const {
 #pragma unroll
         for (int group = 0; group < CONSUMERS; ++group) {
-            if (group < work.steps) copy(Ring::keys(group), k_map, 0, group);
+            if (group < steps) copy(Ring::keys(group), k_map, 0, group);
         }
     }
     // What else fits into the rings.
     __device__ __forceinline__ void fill_rings() const {
-        const int fitting = min(CONSUMERS * STAGES, work.steps);
+        const int fitting = min(CONSUMERS * STAGES, steps);
 #pragma unroll 1
         for (int step = CONSUMERS; step < fitting; ++step)
             copy(Ring::keys(step % CONSUMERS), k_map, step / CONSUMERS, step);
@@ -123,7 +135,7 @@ struct SplitProducer {
     // The tiles that do not fit into the rings at once.
     __device__ __forceinline__ void copy_rest() const {
 #pragma unroll 1
-        for (int step = CONSUMERS * STAGES; step < work.steps; ++step) {
+        for (int step = CONSUMERS * STAGES; step < steps; ++step) {
             jitter(work.first_query + step);
             const int group = step % CONSUMERS, t = step / CONSUMERS, stage = t % STAGES;
             const unsigned parity = t / STAGES % 2 ^ 1;
@@ -168,7 +180,7 @@ struct SplitGroup {
 
     __device__ __forceinline__ SplitGroup(const Arguments& args_, int group_)
         : args(args_), group(group_), work(split_tile(args)),
-          own_steps((work.steps - group + GROUPS - 1) / GROUPS), k(Ring::keys(group)), v(Ring::values(group)) {}
+          own_steps((work.steps - (first_group() + group) + STRIDE - 1) / STRIDE), k(Ring::keys(group)), v(Ring::values(group)) {}
 
     // Where the warp's rows of the output are. It is known before the loop, while the warp waits for the first copies.
     __device__ __forceinline__ OutputPlace output_place() const {
@@ -198,12 +210,12 @@ struct SplitGroup {
         wgmma::groups_wait<0>();
         wgmma::keep_below(rows.scores);
         for (int t = 0;; ++t) {
-            const int step = t * GROUPS + group;
+            const int step = t * STRIDE + first_group() + group;
             k.release(at);
             jitter(work.first_query + step);
             hide(rows, step);
             rows.choose_origins();
-            if (t > 0) rows.rescale_output(t);
+            if (t > 0) rows.rescale_output(t, [] { return OutputPlace(); });
             v.wait(at);
             rows.weigh_and_start_output(v.tile(at.stage));
             if (t == own_steps - 1) break;
@@ -232,7 +244,8 @@ struct SplitGroup {
         return HEAD_DIM / 16 * of_group / GROUPS * 16;
     }
     static constexpr int LEFT = smem::left_rows::dim2;  // float4 that one lane leaves for another
-    static_assert(LEFT == 2 * ((HEAD_DIM / 16 + GROUPS - 1) / GROUPS) + 1, "the output, then origins and sums");
+    static_assert(SHARE_ROWS || LEFT == 2 * ((HEAD_DIM / 16 + GROUPS - 1) / GROUPS) + 1,
+                  "the output, then origins and sums");
 
     // What a lane of one warpgroup leaves for the same lane of another, which has the same rows and columns.
     __device__ __forceinline__ static float4* left(int from, int to) {  // [LEFT], 32 apart
@@ -306,7 +319,104 @@ struct SplitGroup {
         rows.template store_columns<FIRST, COUNT>(place);
         if (GROUP == 0) Rows::store_statistics(args, work.batch, work.head, work.first_query, all);
     }
+
+    // SHARE rows: of the two rows of a lane a warpgroup adds up the one with its own number, and of the columns the part
+    // of its block in the cluster.
+    static constexpr int PART_COLUMNS = HEAD_DIM / CLUSTER;
+
+    // What a lane leaves for the same lane of warpgroup `to` of the cluster: an address in the shared memory of that
+    // block. Its own block reads it as what `from` has left for its warpgroup `to`.
+    __device__ __forceinline__ static unsigned left_row(int from, int to) {
+        const int pair = to % GROUPS * (STRIDE - 1) + (from < to ? from : from - 1);
+        return in_shared(smem::left_rows::offset) + (((pair * 4 + warp_of_group()) * LEFT) * 32 + lane()) * 16;
+    }
+    template <int GROUP>  // of the cluster
+    __device__ __forceinline__ void finish_rows_as(Rows& rows, const OutputPlace& place, float value_scale) const {
+        constexpr int ROW = GROUP % GROUPS, RANK = GROUP / GROUPS;
+        Rows::Statistics own = rows.restart();
+#pragma unroll
+        for (int row = 0; row < 2; ++row) own.sum[row] = group_sum<4>(own.sum[row]);
+        if constexpr (CLUSTER > 1) ptx::cluster_wait();  // the other block has begun
+#pragma unroll
+        for (int to = 0; to < STRIDE; ++to) {
+            if (to == GROUP) continue;
+            const int row = to % GROUPS, rank = to / GROUPS;
+            const bool here = rank == RANK;
+            const unsigned leave = here ? left_row(GROUP, to) : ptx::in_block(left_row(GROUP, to), rank);
+#pragma unroll
+            for (int i = 0; i < PART_COLUMNS / 16; ++i) {
+                const float* o = rows.output + (rank * PART_COLUMNS + 16 * i) / 2 + 2 * row;
+                if (here) ptx::store16_shared(leave + i * 512, o[0], o[1], o[4], o[5]);
+                else ptx::store16_cluster(leave + i * 512, o[0], o[1], o[4], o[5]);
+            }
+            if (here) ptx::store16_shared(leave + (LEFT - 1) * 512, own.origin[0], own.origin[1], own.sum[0], own.sum[1]);
+            else ptx::store16_cluster(leave + (LEFT - 1) * 512, own.origin[0], own.origin[1], own.sum[0], own.sum[1]);
+        }
+        if constexpr (CLUSTER > 1) {
+            ptx::cluster_arrive();
+            ptx::cluster_wait();
+        } else {
+            ptx::named_barrier_sync<GROUPS * 32>(1 + warp_of_group());
+        }
+        float origin[STRIDE][2], sum[STRIDE][2], factor[STRIDE];
+#pragma unroll
+        for (int from = 0; from < STRIDE; ++from) {
+            float theirs[4] = {own.origin[0], own.origin[1], own.sum[0], own.sum[1]};
+            if (from != GROUP) ptx::load16_shared(theirs, left_row(from, GROUP) + (LEFT - 1) * 512);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                origin[from][row] = theirs[row];
+                sum[from][row] = theirs[2 + row];
+            }
+        }
+        Rows::Statistics all;
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            float highest = origin[0][row], total = 0.0f;
+#pragma unroll
+            for (int g = 1; g < STRIDE; ++g) highest = fmaxf(highest, origin[g][row]);
+#pragma unroll
+            for (int g = 0; g < STRIDE; ++g) {
+                const float f = ptx::exp2_approx(origin[g][row] - highest);
+                if (row == ROW) factor[g] = f;
+                total = fmaf(f, sum[g][row], total);
+            }
+            all.origin[row] = highest;
+            all.sum[row] = total;
+        }
+        const float normal = all.sum[ROW] > 0.0f ? ptx::reciprocal_approx(all.sum[ROW]) * value_scale : 0.0f;
+#pragma unroll
+        for (int i = 0; i < PART_COLUMNS / 16; ++i) {
+            float* o = rows.output + (RANK * PART_COLUMNS + 16 * i) / 2 + 2 * ROW;
+            const float f = factor[GROUP] * normal;
+            o[0] *= f; o[1] *= f; o[4] *= f; o[5] *= f;
+#pragma unroll
+            for (int from = 0; from < STRIDE; ++from) {
+                if (from == GROUP) continue;
+                float theirs[4];
+                ptx::load16_shared(theirs, left_row(from, GROUP) + i * 512);
+                const float g = factor[from] * normal;
+                o[0] = fmaf(theirs[0], g, o[0]);
+                o[1] = fmaf(theirs[1], g, o[1]);
+                o[4] = fmaf(theirs[2], g, o[4]);
+                o[5] = fmaf(theirs[3], g, o[5]);
+            }
+        }
+        rows.template store_row<ROW, RANK * PART_COLUMNS, PART_COLUMNS>(place);
+        if (GROUP == 0) Rows::store_statistics(args, work.batch, work.head, work.first_query, all);
+    }
+
     __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale) const {
+        if constexpr (SHARE_ROWS) {
+            const int of_cluster = first_group() + group;
+            if (of_cluster == 0) finish_rows_as<0>(rows, place, value_scale);
+            if (of_cluster == 1) finish_rows_as<1>(rows, place, value_scale);
+            if constexpr (CLUSTER > 1) {
+                if (of_cluster == 2) finish_rows_as<2>(rows, place, value_scale);
+                if (of_cluster == 3) finish_rows_as<3>(rows, place, value_scale);
+            }
+            return;
+        }
         if (group == 0) finish_as<0>(rows, place, value_scale);
         if (group == 1) finish_as<1>(rows, place, value_scale);
     }
@@ -316,7 +426,8 @@ template <int GROUPS>
 __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_map, const TensorMap& k_map,
                                       const TensorMap& v_map) {
     // Parameters and maps are in no cache: different warps wait for different lines at the same time.
-    if (threadIdx.x == 0) {
+    if constexpr (CLUSTER > 1) ptx::cluster_arrive_relaxed();
+    if (threadIdx.x == prefetching_thread()) {
         tma::prefetch(k_map);
         tma::prefetch(q_map);
         tma::prefetch(v_map);
@@ -329,14 +440,20 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
         const SplitProducer producer(args, q_map, k_map, v_map);
         if (lane() == 0) {
             producer.init_first_barriers();
-            producer.queries();
+            if (!KEYS_FIRST) producer.queries();
             producer.copy_first_keys();
+            if (KEYS_FIRST) producer.queries();
             producer.init_other_barriers();
         }
         __syncthreads();
         if (lane() == 0) {
             producer.fill_rings();
             producer.copy_rest();
+        }
+        if constexpr (CLUSTER > 1) {
+            __syncwarp();
+            ptx::cluster_wait();
+            ptx::cluster_arrive();
         }
     } else {
         const SplitGroup<GROUPS> consumer(args, group);

@@ -110,8 +110,9 @@ struct Producer {
     __device__ __forceinline__ void run() {
         Schedule schedule(args);
         WorkTile work = schedule.next();
+        if (KEYS_FIRST) keys(work, 0);
         queries(work);
-        keys(work, 0);
+        if (!KEYS_FIRST) keys(work, 0);
         if (FP8) values(work, 0);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
@@ -250,6 +251,14 @@ struct Consumer {
         rows.store_output(args, of.batch, of.head, first, factors);
     }
 
+    // Where the warp's rows of the output are.
+    __device__ __forceinline__ OutputPlace output_place() const {
+        const int first = first_row(work, group) + warp_of_group() * 16;
+        return {attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
+                    static_cast<unsigned long long>(first) * args.o_strides.sequence,
+                args.o_strides.sequence, args.seq_q - first};
+    }
+
     // The first scores and weights after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         skip_keys(step);
@@ -285,7 +294,7 @@ struct Consumer {
         jitter(work.first_query - step);
         output_done();
         rows.pack_weights();
-        rows.rescale_output(step);
+        rows.rescale_output(step, [&] { return output_place(); });
     }
 
     // The last product of `before` and the first step, `step`, of `work`.
@@ -390,7 +399,7 @@ struct Consumer {
 
 __device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q_map, const TensorMap& k_map,
                                        const TensorMap& v_map) {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == prefetching_thread()) {
         tma::prefetch(q_map);
         tma::prefetch(k_map);
         tma::prefetch(v_map);
