@@ -117,11 +117,16 @@ __device__ inline unsigned k_full(int stage) { return barrier(stage); }
 __device__ inline unsigned v_full(int stage) { return barrier(STAGES + stage); }
 __device__ inline unsigned k_free(int stage) { return barrier(2 * STAGES + stage); }
 __device__ inline unsigned v_free(int stage) { return barrier(3 * STAGES + stage); }
-__device__ inline unsigned q_full(int stage) { return barrier(4 * STAGES + stage); }
-__device__ inline unsigned q_free(int stage) { return barrier(4 * STAGES + Q_STAGES + stage); }
-__device__ inline unsigned v_rows_full(int stage) { return barrier(4 * STAGES + 2 * Q_STAGES + stage); }
+// "Full" of a tile of queries, or of each warpgroup's part of it.
+constexpr bool Q_PARTS = knob::QUERIES == knob::Queries::parts;
+constexpr int Q_BARRIERS = Q_STAGES * (Q_PARTS ? 1 + CONSUMERS : 2);
+__device__ inline unsigned q_full(int stage, int group) {
+    return barrier(4 * STAGES + Q_STAGES + (Q_PARTS ? stage * CONSUMERS + group : stage));
+}
+__device__ inline unsigned q_free(int stage) { return barrier(4 * STAGES + stage); }
+__device__ inline unsigned v_rows_full(int stage) { return barrier(4 * STAGES + Q_BARRIERS + stage); }
 __device__ inline unsigned v_rows_free(int stage) {
-    return barrier(4 * STAGES + 2 * Q_STAGES + V_ROW_STAGES + stage);
+    return barrier(4 * STAGES + Q_BARRIERS + V_ROW_STAGES + stage);
 }
 
 // With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.

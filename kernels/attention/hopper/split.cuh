@@ -440,9 +440,9 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
         const SplitProducer producer(args, q_map, k_map, v_map);
         if (lane() == 0) {
             producer.init_first_barriers();
-            if (!KEYS_FIRST) producer.queries();
+            if (!KEYS_FIRST && producer.steps > 0) producer.queries();
             producer.copy_first_keys();
-            if (KEYS_FIRST) producer.queries();
+            if (KEYS_FIRST && producer.steps > 0) producer.queries();
             producer.init_other_barriers();
         }
         __syncthreads();
