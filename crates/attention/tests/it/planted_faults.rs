@@ -217,7 +217,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, split keys: the output is not rescaled when an origin moves",
-        right: "if (t > 0) rows.rescale_output(t);",
+        right: "if (t > 0) rows.rescale_output(t, [] { return OutputPlace(); });",
         wrong: "",
         class: "large",
         ..HOPPER_SPLIT
@@ -238,15 +238,15 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output(step);",
-        wrong: "rows.rescale_output(step);\n        output_done();\n        rows.pack_weights();",
+        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output(step, [&] { return output_place(); });",
+        wrong: "rows.rescale_output(step, [&] { return output_place(); });\n        output_done();\n        rows.pack_weights();",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..HOPPER
     },
     Fault {
         name: "hopper: the output is not rescaled when an origin moves",
-        right: "rows.rescale_output(step);",
+        right: "rows.rescale_output(step, [&] { return output_place(); });",
         wrong: "",
         class: "large",
         ..HOPPER
