@@ -131,22 +131,6 @@ __device__ void named_barrier_arrive(int id) {
     asm volatile("bar.arrive %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
 }
 
-// ---- clusters of blocks: a barrier of all their threads, and each other's shared memory ----
-
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ inline void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// The same place in the shared memory of another block.
-__device__ inline unsigned in_block(unsigned shared, unsigned rank) {
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
-    return there;
-}
-__device__ inline void store16_cluster(unsigned shared, float a, float b, float c, float d) {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};"
-                 :: "r"(shared), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-}
-
 // An mbarrier completes a phase when `arrivals` threads have arrived; phases count 0, 1, 0, 1, ...
 __device__ inline void mbarrier_init(unsigned barrier, unsigned arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");

@@ -42,9 +42,6 @@ constexpr int BLOCK_M = SPLIT ? 64 : 64 * CONSUMERS;
 constexpr int BLOCK_N = knob::BLOCK_N;
 constexpr int STAGES = knob::STAGES;
 constexpr int Q_STAGES = knob::Q_STAGES;
-constexpr int CLUSTER = knob::CLUSTER;    // blocks that split the keys of the same rows
-constexpr bool SHARE_ROWS = knob::SHARE == knob::Share::rows;
-constexpr bool KEYS_FIRST = knob::FIRST == knob::First::keys;
 constexpr int BLOCKS = knob::PERSISTENT;  // 0: one per work tile
 constexpr int THREADS = CONSUMERS * 128 + (SPLIT && !FP8 ? 32 : 128);
 constexpr bool TURNS = knob::TURNS;
@@ -81,8 +78,8 @@ constexpr float NOTHING_SEEN = -1e30f;
 // FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT.
 constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
 
-// FP8: steps after which the output is added to sums in shared memory, or 0. For many columns these are fp16, divided by
-// 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
+// FP8: steps after which the output is added to sums, or 0. For many columns, and in the memory of the output, these are
+// fp16, divided by 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
 constexpr int SUM_STEPS = knob::SUM_STEPS;
 constexpr bool SUMS_IN_OUTPUT = knob::SUMS == knob::Sums::output;
 constexpr bool HALF_SUMS = HEAD_DIM > 64 || SUMS_IN_OUTPUT;

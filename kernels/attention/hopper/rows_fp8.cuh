@@ -6,7 +6,7 @@
 //
 // The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
 // smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
-// shared memory now and then, and begins again at zero.
+// shared memory, or in the memory of the output, now and then, and begins again at zero.
 #pragma once
 
 #include "hopper/rows.cuh"
@@ -272,30 +272,27 @@ struct RowsFp8 : ScoreRows {
             }
 #pragma unroll
             for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];
-            store_16_columns(place, column);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) store_16_columns(place, column, row);
         }
     }
 
-    // Writes COUNT columns of the output from FIRST on.
-    template <int FIRST, int COUNT>
-    __device__ __forceinline__ void store_columns(const OutputPlace& place) const {
-        static_assert(FIRST % 16 == 0 && COUNT % 16 == 0, "even and odd columns");
+    // Writes row number ROW of the two rows of every lane.
+    template <int ROW>
+    __device__ __forceinline__ void store_row(const OutputPlace& place) const {
 #pragma unroll
-        for (int column = FIRST; column < FIRST + COUNT; column += 16) store_16_columns(place, column);
+        for (int column = 0; column < HEAD_DIM; column += 16) store_16_columns(place, column, ROW);
     }
 
     // Accumulators of 8 even columns are followed by those of the 8 odd columns between them, so a lane has 4 neighbours,
     // and 4 lanes have a sector of 32 bytes.
-    __device__ __forceinline__ void store_16_columns(const OutputPlace& place, int column) const {
+    __device__ __forceinline__ void store_16_columns(const OutputPlace& place, int column, int row) const {
         const int own = lane() / 4;
         Output* const out = place.first + static_cast<unsigned long long>(own) * place.stride + lane() % 4 * 4;
         const float* even = output + column / 2;
         const float* odd = even + 4;
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
-            if (own + 8 * row < place.rows) ptx::store8(out + 8ull * row * place.stride + column, words);
-        }
+        const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
+        if (own + 8 * row < place.rows) ptx::store8(out + 8ull * row * place.stride + column, words);
     }
 };
 

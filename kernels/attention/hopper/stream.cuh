@@ -3,7 +3,7 @@
 // A tile in shared memory is "full" when all its bytes have arrived, and "free" again when every computing warp has
 // released it.
 //
-//   producer    Q  K0  K1  V0  K2  V1  ...
+//   producer    Q  K0  K1  V0  K2  V1  ...        (with QUERIES parts K0 before Q)
 //   consumers   S0 = Q K0^T, weights of S0
 //               S1 = Q K1^T and O += P0 V0 on the tensor cores; meanwhile the weights of S1
 //               ...
@@ -115,9 +115,9 @@ struct Producer {
     __device__ __forceinline__ void run() {
         Schedule schedule(args);
         WorkTile work = schedule.next();
-        if (KEYS_FIRST) keys(work, 0);
+        if (Q_PARTS) keys(work, 0);
         queries(work);
-        if (!KEYS_FIRST) keys(work, 0);
+        if (!Q_PARTS) keys(work, 0);
         if (FP8) values(work, 0);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
@@ -404,7 +404,7 @@ struct Consumer {
 
 __device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q_map, const TensorMap& k_map,
                                        const TensorMap& v_map) {
-    if (threadIdx.x == prefetching_thread()) {
+    if (threadIdx.x == 0) {
         tma::prefetch(q_map);
         tma::prefetch(k_map);
         tma::prefetch(v_map);

@@ -5,11 +5,6 @@
 
 namespace hopper {
 
-// The thread that prefetches the tensor maps.
-__device__ constexpr int prefetching_thread() {
-    return knob::PREFETCH == knob::Prefetch::consumer ? 0 : knob::PREFETCH == knob::Prefetch::producer ? CONSUMERS * 128 + 1 : -1;
-}
-
 // Up to BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the
 // first. There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
 struct alignas(16) WorkTile {
