@@ -268,7 +268,10 @@ impl OpProblems for Attention {
         for layout in Layout::ALL {
             run::check(family, problem, layout, wants_lse(family)).map_err(Refusal::new)?;
         }
-        Ok(family.candidate(preset, knobs, &run::axes(family, problem))?)
+        let candidate = family.candidate(preset, knobs, &run::axes(family, problem))?;
+        run::check_keys(&candidate, problem)
+            .map_err(|error| Refusal::new(error).hint(Some("set SUM_STEPS".to_owned())))?;
+        Ok(candidate)
     }
 
     fn sizes(&self, problem: &Problem) -> Sizes {

@@ -78,10 +78,11 @@ constexpr float NOTHING_SEEN = -1e30f;
 // FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT.
 constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
 
-// FP8: steps after which the output is added to sums in shared memory, or 0. For many columns these are fp16, divided by
-// 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
+// FP8: steps after which the output is added to sums, or 0. For many columns, and in the memory of the output, these are
+// fp16, divided by 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
 constexpr int SUM_STEPS = knob::SUM_STEPS;
-constexpr bool HALF_SUMS = HEAD_DIM > 64;
+constexpr bool SUMS_IN_OUTPUT = knob::SUMS == knob::Sums::output;
+constexpr bool HALF_SUMS = HEAD_DIM > 64 || SUMS_IN_OUTPUT;
 constexpr float HALF_SUM_UNIT = 1048576.0f;
 
 // ---- where things are ----
@@ -113,11 +114,16 @@ __device__ inline unsigned k_full(int stage) { return barrier(stage); }
 __device__ inline unsigned v_full(int stage) { return barrier(STAGES + stage); }
 __device__ inline unsigned k_free(int stage) { return barrier(2 * STAGES + stage); }
 __device__ inline unsigned v_free(int stage) { return barrier(3 * STAGES + stage); }
-__device__ inline unsigned q_full(int stage) { return barrier(4 * STAGES + stage); }
-__device__ inline unsigned q_free(int stage) { return barrier(4 * STAGES + Q_STAGES + stage); }
-__device__ inline unsigned v_rows_full(int stage) { return barrier(4 * STAGES + 2 * Q_STAGES + stage); }
+// "Full" of a tile of queries, or of each warpgroup's part of it.
+constexpr bool Q_PARTS = knob::QUERIES == knob::Queries::parts;
+constexpr int Q_BARRIERS = Q_STAGES * (Q_PARTS ? 1 + CONSUMERS : 2);
+__device__ inline unsigned q_full(int stage, int group) {
+    return barrier(4 * STAGES + Q_STAGES + (Q_PARTS ? stage * CONSUMERS + group : stage));
+}
+__device__ inline unsigned q_free(int stage) { return barrier(4 * STAGES + stage); }
+__device__ inline unsigned v_rows_full(int stage) { return barrier(4 * STAGES + Q_BARRIERS + stage); }
 __device__ inline unsigned v_rows_free(int stage) {
-    return barrier(4 * STAGES + 2 * Q_STAGES + V_ROW_STAGES + stage);
+    return barrier(4 * STAGES + Q_BARRIERS + V_ROW_STAGES + stage);
 }
 
 // With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.

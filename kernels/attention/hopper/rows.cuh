@@ -143,7 +143,8 @@ struct ScoreRows {
     }
 
     // After a step: rescales the output if an origin has moved. No product may be in flight.
-    __device__ __forceinline__ void rescale_output(int) {
+    template <typename Where>
+    __device__ __forceinline__ void rescale_output(int, Where) {
         if (!moved) return;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= correction[i / 2 % 2];

@@ -88,28 +88,32 @@ struct Rows16Bit : ScoreRows {
         __syncwarp();  // every lane has read, before the next work tile is written
     }
 
-    // Writes COUNT columns of the output from FIRST on, at most 64. They take the way through shared memory, after which
-    // a lane has 8 neighbouring columns, and neighbouring lanes the next.
-    template <int FIRST, int COUNT>
-    __device__ __forceinline__ void store_columns(const OutputPlace& place) const {
-        static_assert(FIRST % 16 == 0 && COUNT % 16 == 0 && COUNT <= 64, "whole matrices of 8 columns, in pairs");
-        constexpr int CHUNKS = COUNT / 8;  // of a row
+    // Writes row number ROW of the two rows of every lane. The rows take the way through shared memory, after which a lane
+    // has 8 neighbouring columns, and neighbouring lanes the next.
+    template <int ROW>
+    __device__ __forceinline__ void store_row(const OutputPlace& place) const {
+        static_assert(ROW < 2 && HEAD_DIM <= 128, "the tile of a warp has room for 8 rows of 128 columns");
+        constexpr int CHUNKS = HEAD_DIM / 8;  // of a row
         const unsigned tile = store_tile();
-        const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
 #pragma unroll
-        for (int i = 0; i < COUNT / 16; ++i) {
-            const float* d = output + FIRST / 2 + 8 * i;
-            const unsigned words[4] = {pack(d[0], d[1]), pack(d[2], d[3]), pack(d[4], d[5]), pack(d[6], d[7])};
-            wgmma::store_matrix_x4(own_line + ((2 * i + lane() / 16) ^ (lane() % 8)) * 16, words);
+        for (int i = 0; i < (HEAD_DIM + 31) / 32; ++i) {
+            const float* d = output + 16 * i + 2 * ROW;
+            unsigned words[4] = {pack(d[0], d[1]), pack(d[4], d[5]), 0, 0};
+            if (32 * i + 16 < HEAD_DIM) {
+                words[2] = pack(d[8], d[9]);
+                words[3] = pack(d[12], d[13]);
+            }
+            wgmma::store_matrix_x4(tile + i / 2 * 1024 + tma::chunk_offset(lane() % 8, i % 2 * 4 + lane() / 8), words);
         }
         __syncwarp();
 #pragma unroll
-        for (int i = 0; i < CHUNKS / 2; ++i) {
-            const int row = (32 * i + lane()) / CHUNKS, chunk = (32 * i + lane()) % CHUNKS;
+        for (int i = 0; i < (CHUNKS + 3) / 4; ++i) {
+            const int at = 32 * i + lane(), row = at / CHUNKS, chunk = at % CHUNKS;
+            if (row >= 8) continue;
             unsigned words[4];
-            ptx::load16_shared(words, tile + tma::chunk_offset(row, chunk));
-            if (row < place.rows)
-                ptx::store16(place.first + static_cast<unsigned long long>(row) * place.stride + FIRST + 8 * chunk, words);
+            ptx::load16_shared(words, tile + chunk / 8 * 1024 + tma::chunk_offset(row, chunk % 8));
+            if (row + 8 * ROW < place.rows)
+                ptx::store16(place.first + static_cast<unsigned long long>(row + 8 * ROW) * place.stride + 8 * chunk, words);
         }
     }
 };

@@ -6,7 +6,7 @@
 //
 // The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
 // smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
-// shared memory now and then, and begins again at zero.
+// shared memory, or in the memory of the output, now and then, and begins again at zero.
 #pragma once
 
 #include "hopper/rows.cuh"
@@ -23,6 +23,7 @@ struct RowsFp8 : ScoreRows {
     unsigned weights[4 * STEPS];                     // packed, the left factors of the products
     unsigned lost[4 * REFINED];                      // their rounding errors
     unsigned rounded[4 * (STEPS - REFINED) + 1];     // weights of the next products, of the steps that are not refined
+    bool summed;                                     // SUMS output: whether the output's memory has sums
     int keep;                                        // SUM_STEPS: 0 if the next product replaces the output
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
@@ -92,12 +93,94 @@ struct RowsFp8 : ScoreRows {
                                 sums[3] * factor[1]);
         }
     }
+    // ---- sums in the memory of the output: fp16, in the lane's own rows, 16 bytes of each at a time ----
+
+    struct OwnRows {
+        char* first;  // the lane's part of its first row
+        unsigned long long eight_rows;
+        int rows;  // that exist, from its first on
+
+        __device__ __forceinline__ explicit OwnRows(const OutputPlace& place)
+            : first(reinterpret_cast<char*>(place.first + static_cast<unsigned long long>(lane() / 4) * place.stride) +
+                    lane() % 4 * 16),
+              eight_rows(16ull * place.stride), rows(place.rows - lane() / 4) {}
+        __device__ __forceinline__ char* part(int row, int index) const { return first + row * eight_rows + index * 64; }
+        __device__ __forceinline__ bool has(int row) const { return 8 * row < rows; }
+    };
+    static constexpr int PARTS = HEAD_DIM / 32;
+
+    __device__ __forceinline__ void add_to_sums(const OutputPlace& place) {
+        const OwnRows own(place);
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+#pragma unroll
+            for (int index = 0; index < PARTS; ++index) {
+                unsigned words[4];
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const float* o = output + 16 * index + 4 * i + 2 * row;
+                    const __half2 pair = __floats2half2_rn(o[0] * (1.0f / HALF_SUM_UNIT), o[1] * (1.0f / HALF_SUM_UNIT));
+                    words[i] = *reinterpret_cast<const unsigned*>(&pair);
+                }
+                if (own.has(row)) ptx::add_or_store16(own.part(row, index), words, summed);
+            }
+        }
+        summed = true;
+    }
+    __device__ __forceinline__ void rescale_sums(const OutputPlace& place) const {
+        const OwnRows own(place);
+#pragma unroll 1
+        for (int index = 0; index < PARTS; ++index) {
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                if (!own.has(row)) continue;
+                unsigned words[4];
+                ptx::load16_reduced(words, own.part(row, index));
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[i]));
+                    const __half2 after = __floats2half2_rn(pair.x * correction[row], pair.y * correction[row]);
+                    words[i] = *reinterpret_cast<const unsigned*>(&after);
+                }
+                ptx::add_or_store16(own.part(row, index), words, false);
+            }
+        }
+    }
+    // Adds the sums to the output. Then all lanes of the rows have read them.
+    __device__ __forceinline__ void take_sums(const OutputPlace& place) {
+        if (!summed) return;
+        const OwnRows own(place);
+#pragma unroll
+        for (int index = 0; index < PARTS; ++index) {
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                unsigned words[4] = {0, 0, 0, 0};
+                if (own.has(row)) ptx::load16_reduced(words, own.part(row, index));
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[i]));
+                    float* o = output + 16 * index + 4 * i + 2 * row;
+                    o[0] = fmaf(pair.x, HALF_SUM_UNIT, o[0]);
+                    o[1] = fmaf(pair.y, HALF_SUM_UNIT, o[1]);
+                }
+            }
+        }
+        __syncwarp();
+    }
+
     // After a step: rescales output and sums if an origin has moved, and adds the output to the sums after every SUM_STEPS
     // steps. Then the next product replaces the output: this is the same for all warps of the warpgroup. No product may
     // be in flight.
-    __device__ __forceinline__ void rescale_output(int step) {
-        ScoreRows::rescale_output(step);
-        if constexpr (SUM_STEPS > 0) {
+    template <typename Where>
+    __device__ __forceinline__ void rescale_output(int step, Where where) {
+        ScoreRows::rescale_output(step, where);
+        if constexpr (SUM_STEPS > 0 && SUMS_IN_OUTPUT) {
+            constexpr int PERIOD = SUM_STEPS > 0 ? SUM_STEPS : 1;
+            if (moved && summed) rescale_sums(where());
+            if (step % PERIOD != 0) return;
+            add_to_sums(where());
+            keep = 0;
+        } else if constexpr (SUM_STEPS > 0) {
             if (moved) {
 #pragma unroll
                 for (int index = 0; index < HEAD_DIM / 8; ++index) {
@@ -121,8 +204,11 @@ struct RowsFp8 : ScoreRows {
         }
     }
     __device__ __forceinline__ void clear_output() {
+        summed = false;
         if constexpr (SUM_STEPS == 0) {
             ScoreRows::clear_output();
+        } else if constexpr (SUMS_IN_OUTPUT) {
+            keep = 0;
         } else {
             const float zeros[4] = {}, factor[2] = {};
 #pragma unroll
@@ -174,10 +260,11 @@ struct RowsFp8 : ScoreRows {
         const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
                                     static_cast<unsigned long long>(first) * args.o_strides.sequence,
                                 args.o_strides.sequence, args.seq_q - first};
+        if constexpr (SUM_STEPS > 0 && SUMS_IN_OUTPUT) take_sums(place);
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 16) {
 #pragma unroll
-            for (int index = column / 8; SUM_STEPS > 0 && index < column / 8 + 2; ++index) {
+            for (int index = column / 8; SUM_STEPS > 0 && !SUMS_IN_OUTPUT && index < column / 8 + 2; ++index) {
                 float sums[4];
                 load_sums(index, sums);
 #pragma unroll
@@ -185,30 +272,27 @@ struct RowsFp8 : ScoreRows {
             }
 #pragma unroll
             for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];
-            store_16_columns(place, column);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) store_16_columns(place, column, row);
         }
     }
 
-    // Writes COUNT columns of the output from FIRST on.
-    template <int FIRST, int COUNT>
-    __device__ __forceinline__ void store_columns(const OutputPlace& place) const {
-        static_assert(FIRST % 16 == 0 && COUNT % 16 == 0, "even and odd columns");
+    // Writes row number ROW of the two rows of every lane.
+    template <int ROW>
+    __device__ __forceinline__ void store_row(const OutputPlace& place) const {
 #pragma unroll
-        for (int column = FIRST; column < FIRST + COUNT; column += 16) store_16_columns(place, column);
+        for (int column = 0; column < HEAD_DIM; column += 16) store_16_columns(place, column, ROW);
     }
 
     // Accumulators of 8 even columns are followed by those of the 8 odd columns between them, so a lane has 4 neighbours,
     // and 4 lanes have a sector of 32 bytes.
-    __device__ __forceinline__ void store_16_columns(const OutputPlace& place, int column) const {
+    __device__ __forceinline__ void store_16_columns(const OutputPlace& place, int column, int row) const {
         const int own = lane() / 4;
         Output* const out = place.first + static_cast<unsigned long long>(own) * place.stride + lane() % 4 * 4;
         const float* even = output + column / 2;
         const float* odd = even + 4;
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
-            if (own + 8 * row < place.rows) ptx::store8(out + 8ull * row * place.stride + column, words);
-        }
+        const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
+        if (own + 8 * row < place.rows) ptx::store8(out + 8ull * row * place.stride + column, words);
     }
 };
 

@@ -7,7 +7,7 @@
 //   producer     Q  K0 K1  K2 K3  V0 V1  V2 V3  ...
 //   warpgroup g  of the steps g, g + WARPGROUPS, ...:
 //                S = Q K^T, then the weights of S, beside them O += P V for the weights that are there
-//                at the end the warpgroups add their O, each for a share of the columns, divide and store
+//                at the end the warpgroups add their O, each for half of the rows, divide and store
 #pragma once
 
 #include "hopper/rows_of_dtype.cuh"
@@ -203,7 +203,7 @@ struct SplitGroup {
             jitter(work.first_query + step);
             hide(rows, step);
             rows.choose_origins();
-            if (t > 0) rows.rescale_output(t);
+            if (t > 0) rows.rescale_output(t, [] { return OutputPlace(); });
             v.wait(at);
             rows.weigh_and_start_output(v.tile(at.stage));
             if (t == own_steps - 1) break;
@@ -225,87 +225,60 @@ struct SplitGroup {
         rows.start_scores(rows.scores, q_tile(0), k.tile(at.stage));
     }
 
-    // ---- the end: every warpgroup adds the others' results for its share of the columns, and stores them ----
+    // ---- the end: of the two rows of a lane, each warpgroup adds up and stores the one with its own number ----
 
-    // The first column of a warpgroup's share.
-    __device__ __forceinline__ static constexpr int share(int of_group) {
-        return HEAD_DIM / 16 * of_group / GROUPS * 16;
-    }
     static constexpr int LEFT = smem::left_rows::dim2;  // float4 that one lane leaves for another
-    static_assert(LEFT == 2 * ((HEAD_DIM / 16 + GROUPS - 1) / GROUPS) + 1, "the output, then origins and sums");
+    static_assert(GROUPS == 2 && LEFT == HEAD_DIM / 16 + 1, "one of two rows of the output, then origins and sums");
 
-    // What a lane of one warpgroup leaves for the same lane of another, which has the same rows and columns.
-    __device__ __forceinline__ static float4* left(int from, int to) {  // [LEFT], 32 apart
-        const int pair = from * (GROUPS - 1) + (to < from ? to : to - 1);
-        return reinterpret_cast<float4*>(shared_memory + smem::left_rows::offset) +
-               (pair * 4 + warp_of_group()) * (LEFT * 32) + lane();
+    // What a lane leaves for the same lane of warpgroup `to`, which has the same rows and columns: LEFT times 16 bytes,
+    // 512 bytes apart.
+    __device__ __forceinline__ static unsigned left(int to) {
+        return in_shared(smem::left_rows::offset) + ((to * 4 + warp_of_group()) * LEFT * 32 + lane()) * 16;
     }
 
     template <int GROUP>
     __device__ __forceinline__ void finish_as(Rows& rows, const OutputPlace& place, float value_scale) const {
+        constexpr int OTHER = 1 - GROUP;
         Rows::Statistics own = rows.restart();
 #pragma unroll
         for (int row = 0; row < 2; ++row) own.sum[row] = group_sum<4>(own.sum[row]);
 #pragma unroll
-        for (int to = 0; to < GROUPS; ++to) {
-            if (to == GROUP) continue;
-            float4* const leave = left(GROUP, to);
-            leave[(LEFT - 1) * 32] = make_float4(own.origin[0], own.origin[1], own.sum[0], own.sum[1]);
-#pragma unroll
-            for (int column = share(to); column < share(to + 1); column += 8) {
-                const float* o = rows.output + column / 2;
-                leave[(column - share(to)) / 8 * 32] = make_float4(o[0], o[1], o[2], o[3]);
-            }
+        for (int i = 0; i < HEAD_DIM / 16; ++i) {
+            const float* o = rows.output + 8 * i + 2 * OTHER;
+            ptx::store16_shared(left(OTHER) + i * 512, o[0], o[1], o[4], o[5]);
         }
-        ptx::named_barrier_sync<GROUPS * 32>(1 + warp_of_group());  // a warp waits only for those with the same rows
-        float origin[GROUPS][2], sum[GROUPS][2];
-#pragma unroll
-        for (int from = 0; from < GROUPS; ++from) {
-            const float4 theirs = from == GROUP ? make_float4(own.origin[0], own.origin[1], own.sum[0], own.sum[1])
-                                                : left(from, GROUP)[(LEFT - 1) * 32];
-            origin[from][0] = theirs.x;
-            origin[from][1] = theirs.y;
-            sum[from][0] = theirs.z;
-            sum[from][1] = theirs.w;
-        }
-        // The factor of each warpgroup's rows: it brings them to a common origin and divides them by the total sum.
-        float factor[GROUPS][2];
+        ptx::store16_shared(left(OTHER) + (LEFT - 1) * 512, own.origin[0], own.origin[1], own.sum[0], own.sum[1]);
+        ptx::named_barrier_sync<GROUPS * 32>(1 + warp_of_group());  // a warp waits only for the one with the same rows
+        float theirs[4];
+        ptx::load16_shared(theirs, left(GROUP) + (LEFT - 1) * 512);
+        // The factor of each warpgroup's row: it brings them to a common origin and divides them by the total sum.
+        float own_factor = 0.0f, their_factor = 0.0f;
         Rows::Statistics all;
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            float highest = origin[0][row], total = 0.0f;
-#pragma unroll
-            for (int g = 1; g < GROUPS; ++g) highest = fmaxf(highest, origin[g][row]);
-#pragma unroll
-            for (int g = 0; g < GROUPS; ++g) {
-                factor[g][row] = ptx::exp2_approx(origin[g][row] - highest);
-                total = fmaf(factor[g][row], sum[g][row], total);
-            }
-            const float normal = total > 0.0f ? ptx::reciprocal_approx(total) * value_scale : 0.0f;
-#pragma unroll
-            for (int g = 0; g < GROUPS; ++g) factor[g][row] *= normal;
+            const float highest = fmaxf(own.origin[row], theirs[row]);
+            const float own_part = ptx::exp2_approx(own.origin[row] - highest);
+            const float their_part = ptx::exp2_approx(theirs[row] - highest);
             all.origin[row] = highest;
-            all.sum[row] = total;
+            all.sum[row] = fmaf(own_part, own.sum[row], their_part * theirs[2 + row]);
+            if (row != GROUP) continue;
+            const float normal = all.sum[row] > 0.0f ? ptx::reciprocal_approx(all.sum[row]) * value_scale : 0.0f;
+            own_factor = own_part * normal;
+            their_factor = their_part * normal;
         }
-        constexpr int FIRST = share(GROUP), COUNT = share(GROUP + 1) - share(GROUP);
 #pragma unroll
-        for (int column = FIRST; column < FIRST + COUNT; column += 8) {
-            float* o = rows.output + column / 2;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) o[i] *= factor[GROUP][i / 2];
-#pragma unroll
-            for (int from = 0; from < GROUPS; ++from) {
-                if (from == GROUP) continue;
-                const float4 theirs = left(from, GROUP)[(column - FIRST) / 8 * 32];
-                o[0] = fmaf(theirs.x, factor[from][0], o[0]);
-                o[1] = fmaf(theirs.y, factor[from][0], o[1]);
-                o[2] = fmaf(theirs.z, factor[from][1], o[2]);
-                o[3] = fmaf(theirs.w, factor[from][1], o[3]);
-            }
+        for (int i = 0; i < HEAD_DIM / 16; ++i) {
+            float* o = rows.output + 8 * i + 2 * GROUP;
+            ptx::load16_shared(theirs, left(GROUP) + i * 512);
+            o[0] = fmaf(theirs[0], their_factor, o[0] * own_factor);
+            o[1] = fmaf(theirs[1], their_factor, o[1] * own_factor);
+            o[4] = fmaf(theirs[2], their_factor, o[4] * own_factor);
+            o[5] = fmaf(theirs[3], their_factor, o[5] * own_factor);
         }
-        rows.template store_columns<FIRST, COUNT>(place);
+        rows.template store_row<GROUP>(place);
         if (GROUP == 0) Rows::store_statistics(args, work.batch, work.head, work.first_query, all);
     }
+
     __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale) const {
         if (group == 0) finish_as<0>(rows, place, value_scale);
         if (group == 1) finish_as<1>(rows, place, value_scale);

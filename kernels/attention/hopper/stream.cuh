@@ -3,7 +3,7 @@
 // A tile in shared memory is "full" when all its bytes have arrived, and "free" again when every computing warp has
 // released it.
 //
-//   producer    Q  K0  K1  V0  K2  V1  ...
+//   producer    Q  K0  K1  V0  K2  V1  ...        (with QUERIES parts K0 before Q)
 //   consumers   S0 = Q K0^T, weights of S0
 //               S1 = Q K1^T and O += P0 V0 on the tensor cores; meanwhile the weights of S1
 //               ...
@@ -38,7 +38,7 @@ __device__ inline void init_barriers() {
             ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; stage < Q_STAGES; ++stage) {
-            ptx::mbarrier_init(q_full(stage), 1);
+            for (int group = 0; group < (Q_PARTS ? CONSUMERS : 1); ++group) ptx::mbarrier_init(q_full(stage, group), 1);
             ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; FP8 && stage < V_ROW_STAGES; ++stage) {
@@ -69,17 +69,22 @@ struct Producer {
     }
     // Copies the queries of a work tile, and tells the consumers about the tile. A tile without steps ends their work.
     __device__ __forceinline__ void queries(const WorkTile& work) {
+        constexpr int PARTS = Q_PARTS ? CONSUMERS : 1;
         ptx::mbarrier_wait(q_free(q.stage), q.parity ^ 1);
         *work_of(q.stage) = work;
         if (work.steps == 0) {
-            ptx::mbarrier_arrive(q_full(q.stage));
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));
             return;
         }
-        tma::arrive_and_expect(q_full(q.stage), Q_BYTES);
 #pragma unroll
-        for (int box = 0; box < BOXES; ++box) {
-            tma::load(q_tile(q.stage) + box * Q_BOX_BYTES, q_map, box * BOX_COLUMNS, work.first_query, work.head, work.batch,
-                      q_full(q.stage));
+        for (int part = 0; part < PARTS; ++part) {
+            tma::arrive_and_expect(q_full(q.stage, part), Q_BYTES / PARTS);
+#pragma unroll
+            for (int box = 0; box < BOXES; ++box) {
+                tma::load(q_tile(q.stage) + box * Q_BOX_BYTES + part * WARPGROUP_ROW_BYTES, q_map, box * BOX_COLUMNS,
+                          work.first_query + part * 64, work.head, work.batch, q_full(q.stage, part));
+            }
         }
         q.advance<Q_STAGES>();
     }
@@ -110,8 +115,9 @@ struct Producer {
     __device__ __forceinline__ void run() {
         Schedule schedule(args);
         WorkTile work = schedule.next();
+        if (Q_PARTS) keys(work, 0);
         queries(work);
-        keys(work, 0);
+        if (!Q_PARTS) keys(work, 0);
         if (FP8) values(work, 0);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
@@ -250,6 +256,14 @@ struct Consumer {
         rows.store_output(args, of.batch, of.head, first, factors);
     }
 
+    // Where the warp's rows of the output are.
+    __device__ __forceinline__ OutputPlace output_place() const {
+        const int first = first_row(work, group) + warp_of_group() * 16;
+        return {attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
+                    static_cast<unsigned long long>(first) * args.o_strides.sequence,
+                args.o_strides.sequence, args.seq_q - first};
+    }
+
     // The first scores and weights after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         skip_keys(step);
@@ -285,7 +299,7 @@ struct Consumer {
         jitter(work.first_query - step);
         output_done();
         rows.pack_weights();
-        rows.rescale_output(step);
+        rows.rescale_output(step, [&] { return output_place(); });
     }
 
     // The last product of `before` and the first step, `step`, of `work`.
@@ -317,7 +331,7 @@ struct Consumer {
 
     // Waits for a work tile and its queries. Returns whether there is one.
     __device__ __forceinline__ bool receive() {
-        ptx::mbarrier_wait(q_full(q.stage), q.parity);
+        ptx::mbarrier_wait(q_full(q.stage, group), q.parity);
         // Only lane 0 reads, because lane 0 releases the tile later. The broadcasts tell the compiler that the numbers
         // are uniform (see `is_idle`).
         WorkTile here;

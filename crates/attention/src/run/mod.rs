@@ -9,7 +9,7 @@ use op::{
 };
 use vgpu::tensor_map::Element;
 
-pub use capability::{Unsupported, axes, check, check_candidate, sizes};
+pub use capability::{MOST_KEYS_OF_ONE_LEVEL, Unsupported, axes, check, check_candidate, check_keys, sizes};
 
 use crate::arguments::Arguments;
 use crate::inputs::Encoded;

@@ -238,7 +238,7 @@ type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [SettingCase; 17] = [
+    let cases: [SettingCase; 20] = [
         ("fp8-d64", &[], "b1h3sq700sk130d64-e4m3"),
         ("fp8-d64", &[("STAGES", "2"), ("V_ROW_STAGES", "1")], "b1h2s500d64-causal-e4m3"),
         ("fp8-d64-short", &[("V_ROW_STAGES", "2")], "b1h3s600d64-causal-e4m3"),
@@ -246,7 +246,10 @@ fn hopper_is_right_across_work_tiles() {
         ("fp8-d128", &[("EVEN_ROWS", "false"), ("SLACK", "0"), ("MAXIMUM", "floats")], "b1h3s300d128-e4m3"),
         ("fp8-d256", &[("Q_STAGES", "1"), ("STAGES", "3")], "b1h3sq300sk100d256-causal-e4m3"),
         ("fp8-d256", &[("BLOCK_N", "192"), ("REFINED", "2")], "b1h3sq200sk500d128-causal-tl-e4m3"),
+        ("fp8-d256", &[("BLOCK_N", "64"), ("SUM_STEPS", "4")], "b1h3s600d64-causal-e4m3"),
         ("d64", &[("EVEN_ROWS", "true")], "b1h3sq700sk130d64-fp16"),
+        ("d64-short", &[("QUERIES", "parts"), ("TURNS", "false")], "b1h3s600d64-fp16"),
+        ("d256", &[("QUERIES", "parts")], "b1h3sq300sk100d128-causal-bf16"),
         ("d64", &[], "b1h2s500d64-causal-fp16"),
         ("d64", &[("TURNS", "false")], "b1h3sq500sk300d64-causal-fp16"),
         ("d64-short", &[], "b1h3s600d64-causal-bf16"),
@@ -373,7 +376,11 @@ fn fp8_weights_are_better_than_plain_rounding() {
 // The tensor cores add FP8 products with 13 bits, so that small terms vanish in a large sum.
 #[test]
 fn long_fp8_sums_of_equal_values_need_a_second_level() {
-    for (preset, name) in [("fp8-d64", "b1h1sq64sk4096d64-e4m3"), ("fp8-d128", "b1h1sq64sk4096d128-e4m3")] {
+    for (preset, name) in [
+        ("fp8-d64", "b1h1sq64sk4096d64-e4m3"),
+        ("fp8-d128", "b1h1sq64sk4096d128-e4m3"),
+        ("fp8-d256", "b1h1sq64sk4096d256-e4m3"),
+    ] {
         let problem = problem(name);
         let inputs = Inputs::generate(&problem, Class::Constant, 1).encode(problem.dtype, Layout::Bhsd);
         let reference = oracle::attention(&problem, &inputs.decode(), Rows::all(&problem));
@@ -387,7 +394,10 @@ fn long_fp8_sums_of_equal_values_need_a_second_level() {
             let tolerance = Tolerance::new(problem.dtype, Weights::Fp8).with_fp8_sums();
             metrics::compare(&reference, &run.output, None, tolerance).relative_l2
         };
-        let single = error(&[("SUM_STEPS".to_owned(), "0".to_owned())]);
+        let single = error(
+            &[("SUM_STEPS", "0"), ("SUMS", "shared")]
+                .map(|(knob, value)| (knob.to_owned(), value.to_owned())),
+        );
         assert!((0.05..0.1).contains(&single), "{preset}: {single}");
         let double = error(&[]);
         assert!(double < 1e-3, "{preset}: {double}");

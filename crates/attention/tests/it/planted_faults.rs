@@ -97,6 +97,15 @@ const HOPPER_FP8: Fault = Fault {
     knobs: &[("BLOCK_N", "128"), ("V_ROW_STAGES", "1")],
     ..HOPPER
 };
+/// With several sums of two rows of a lane.
+const HOPPER_SUMS_IN_OUTPUT: Fault = Fault {
+    problem: "b1h1sq40sk700d64-e4m3",
+    knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "output")],
+    ..HOPPER_FP8
+};
+/// With rows for both warpgroups.
+const HOPPER_PARTS: Fault =
+    Fault { problem: "b1h1sq100sk300d64-fp16", knobs: &[("QUERIES", "parts")], ..HOPPER };
 const HOPPER_FP8_SPLIT: Fault = Fault {
     file: "hopper/split.cuh",
     preset: "fp8-split",
@@ -173,6 +182,50 @@ const FAULTS: &[Fault] = &[
         ..HOPPER_FP8
     },
     Fault {
+        name: "hopper, FP8, sums in the output: the first sums are added to what was there",
+        file: "hopper/rows_fp8.cuh",
+        right: "words, summed);",
+        wrong: "words, true);",
+        detected: Detected::Found(&[Kind::Uninitialised]),
+        ..HOPPER_SUMS_IN_OUTPUT
+    },
+    Fault {
+        name: "hopper, FP8, sums in the output: the last sums are not added",
+        file: "hopper/rows_fp8.cuh",
+        right: "if constexpr (SUM_STEPS > 0 && SUMS_IN_OUTPUT) take_sums(place);",
+        wrong: "",
+        ..HOPPER_SUMS_IN_OUTPUT
+    },
+    Fault {
+        name: "hopper, FP8, sums in the output: the second row of a lane has the sums of the first",
+        file: "hopper/rows_fp8.cuh",
+        right: "return first + row * eight_rows + index * 64;",
+        wrong: "return first + index * 64;",
+        ..HOPPER_SUMS_IN_OUTPUT
+    },
+    Fault {
+        name: "hopper, FP8, sums in the output: the sums are not rescaled when an origin moves",
+        file: "hopper/rows_fp8.cuh",
+        right: "if (moved && summed) rescale_sums(where());",
+        wrong: "",
+        class: "large",
+        ..HOPPER_SUMS_IN_OUTPUT
+    },
+    Fault {
+        name: "hopper, queries in parts: a warpgroup waits for the queries of the first",
+        right: "ptx::mbarrier_wait(q_full(q.stage, group), q.parity);",
+        wrong: "ptx::mbarrier_wait(q_full(q.stage, 0), q.parity);",
+        detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
+        ..HOPPER_PARTS
+    },
+    Fault {
+        name: "hopper, queries in parts: a part waits for the bytes of the whole tile",
+        right: "tma::arrive_and_expect(q_full(q.stage, part), Q_BYTES / PARTS);",
+        wrong: "tma::arrive_and_expect(q_full(q.stage, part), Q_BYTES);",
+        detected: Detected::Found(&[Kind::Deadlock]),
+        ..HOPPER_PARTS
+    },
+    Fault {
         name: "hopper, FP8, split keys: rows of V are overwritten before they are transposed",
         right: "            ptx::mbarrier_wait(Ring::copied_values(group).free(stage), parity);\n",
         wrong: "",
@@ -210,14 +263,14 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, split keys: the warpgroups' results keep their own origins",
-        right: "factor[g][row] = ptx::exp2_approx(origin[g][row] - highest);",
-        wrong: "factor[g][row] = 1.0f;",
+        right: "const float their_part = ptx::exp2_approx(theirs[row] - highest);",
+        wrong: "const float their_part = 1.0f;",
         class: "large",
         ..HOPPER_SPLIT
     },
     Fault {
         name: "hopper, split keys: the output is not rescaled when an origin moves",
-        right: "if (t > 0) rows.rescale_output(t);",
+        right: "if (t > 0) rows.rescale_output(t, [] { return OutputPlace(); });",
         wrong: "",
         class: "large",
         ..HOPPER_SPLIT
@@ -238,15 +291,15 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output(step);",
-        wrong: "rows.rescale_output(step);\n        output_done();\n        rows.pack_weights();",
+        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output(step, [&] { return output_place(); });",
+        wrong: "rows.rescale_output(step, [&] { return output_place(); });\n        output_done();\n        rows.pack_weights();",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..HOPPER
     },
     Fault {
         name: "hopper: the output is not rescaled when an origin moves",
-        right: "rows.rescale_output(step);",
+        right: "rows.rescale_output(step, [&] { return output_place(); });",
         wrong: "",
         class: "large",
         ..HOPPER

@@ -290,6 +290,34 @@ fn the_choice_on_an_h200_is_the_faster_family() {
     }
 }
 
+/// A pick for few keys may be the nearest in size to a problem with many, but would be wrong there.
+#[test]
+fn fp8_products_of_many_keys_are_never_added_in_one_level() {
+    let catalog = Catalog::load(None).unwrap();
+    let h200 = virtual_gpu("h200");
+    for head_dim in [64, 80, 96, 128, 256] {
+        for mask in ["", "-causal", "-causal-tl"] {
+            for shape in
+                ["b1h1s2049", "b1h8s3072", "b16h16s2500", "b1h1sq1sk8192", "b4h16s4096", "b1h8s16384"]
+            {
+                let problem = problem(&format!("{shape}d{head_dim}{mask}-e4m3"));
+                let (family, candidate) = tuned::choose(&Attention, &catalog, &h200, &problem).unwrap();
+                assert_eq!(family.name, "hopper", "{problem}");
+                assert_ne!(candidate.knobs["SUM_STEPS"].to_string(), "0", "{problem}");
+            }
+        }
+    }
+    let hopper = catalog.family("hopper").unwrap();
+    let steps = |name: &str| {
+        let place = (&problem(name), &h200);
+        let candidate = tuned::candidate(&Attention, hopper, Some("tuned"), &[], place);
+        candidate.map(|it| it.knobs["SUM_STEPS"].to_string())
+    };
+    assert_eq!(steps("fa_d128_s1024-e4m3").as_deref(), Ok("0"));
+    assert_eq!(steps("b16h16s1025d128-e4m3").as_deref(), Ok("0"));
+    assert_eq!(steps("b16h16sq64sk2049d128-e4m3").as_deref(), Ok("16"));
+}
+
 /// Two problems that become the same when reduced may have two settings; both must be checked.
 #[test]
 fn a_case_reduced_from_several_problems_is_checked_with_all_their_picks() {
