@@ -1,7 +1,7 @@
 //! Textures: the description of a texture object, and how a fetch reads it.
 //!
 //! A [`Texture`] says what `cudaCreateTextureObject` is told: the element type, the extents, and how coordinates become
-//! texels. The texels are in a buffer of the device, packed, with x innermost. [`sample`] computes which texels a fetch
+//! texels. The texels are in a buffer of the device, packed, with x innermost. `sample.rs` computes which texels a fetch
 //! reads and with which weights; `exec/texture.rs` reads them.
 
 pub(crate) mod sample;
