@@ -135,7 +135,8 @@ pub fn forward(
 /// The pack that was built into the program.
 #[cfg(feature = "embedded-kernels")]
 fn embedded_pack() -> Option<Pack> {
-    static BYTES: &[u8] = include_bytes!(env!("WARPSMITH_PACK", "name a file of `cargo xtask pack`"));
+    static BYTES: &[u8] =
+        include_bytes!(env!("WARPSMITH_PACK", "set WARPSMITH_PACK to a file that `cargo xtask pack` wrote"));
     Pack::read(BYTES).ok()
 }
 
