@@ -125,7 +125,8 @@ impl AttentionDevice {
         scale: Option<f32>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let (dtype, mask) = (dtype_named(dtype)?, mask_named(mask)?);
-        let work = || self.compute_bytes(dtype, shapes, &tensors, &scales, mask, scale);
+        let job = Job { dtype, shapes, tensors, scales, mask, scale };
+        let work = || self.compute_bytes(&job);
         let done = py.detach(|| interruptible(work, &self.stop));
         if done.is_err() {
             // The next computation must not stop at once.
@@ -136,35 +137,30 @@ impl AttentionDevice {
     }
 }
 
+/// Attention of contiguous tensors in the memory of the host.
+struct Job {
+    dtype: Dtype,
+    shapes: [[usize; 4]; 3],
+    tensors: [PyBackedBytes; 3],
+    scales: [Option<PyBackedBytes>; 3],
+    mask: Mask,
+    scale: Option<f32>,
+}
+
 impl AttentionDevice {
-    fn compute_bytes(
-        &self,
-        dtype: Dtype,
-        shapes: [[usize; 4]; 3],
-        contents: &[PyBackedBytes; 3],
-        scales: &[Option<PyBackedBytes>; 3],
-        mask: Mask,
-        scale: Option<f32>,
-    ) -> Result<(Vec<u8>, Vec<u8>), ForwardError> {
+    fn compute_bytes(&self, job: &Job) -> Result<(Vec<u8>, Vec<u8>), ForwardError> {
         let mut buffers = Vec::new();
-        let done = self.compute_in(&mut buffers, dtype, shapes, contents, scales, mask, scale);
+        let done = self.compute_in(&mut buffers, job);
         for buffer in buffers {
             self.device.free(buffer)?;
         }
         done
     }
 
-    #[allow(clippy::too_many_arguments, reason = "as the function above, and the buffers to free")]
-    fn compute_in(
-        &self,
-        buffers: &mut Vec<Buffer>,
-        dtype: Dtype,
-        shapes: [[usize; 4]; 3],
-        contents: &[PyBackedBytes; 3],
-        scales: &[Option<PyBackedBytes>; 3],
-        mask: Mask,
-        scale: Option<f32>,
-    ) -> Result<(Vec<u8>, Vec<u8>), ForwardError> {
+    /// Adds every buffer that it allocates to `buffers`.
+    fn compute_in(&self, buffers: &mut Vec<Buffer>, job: &Job) -> Result<(Vec<u8>, Vec<u8>), ForwardError> {
+        let Job { dtype, shapes, tensors: contents, scales, mask, scale } = job;
+        let dtype = *dtype;
         let mut upload = |label: &str, bytes: &[u8]| -> Result<u64, ForwardError> {
             let buffer = self.device.upload(label, bytes)?;
             buffers.push(buffer);
@@ -172,7 +168,7 @@ impl AttentionDevice {
         };
         let mut views = Vec::new();
         for ((label, [batch, heads, seq, head_dim]), bytes) in
-            ["q", "k", "v"].into_iter().zip(shapes).zip(contents)
+            ["q", "k", "v"].into_iter().zip(*shapes).zip(contents)
         {
             let shape = Shape { batch, heads, seq, head_dim };
             let strides = Layout::Bhsd.strides(shape);
@@ -192,7 +188,8 @@ impl AttentionDevice {
         let o = View { address: output.address, dtype: dtype.output(), ..q };
         let [q_scale, k_scale, v_scale] = addresses;
         let scales = Scales { q: q_scale, k: k_scale, v: v_scale };
-        let options = Options { mask, scale, lse: Some(lse.address), scales, ..Options::default() };
+        let options =
+            Options { mask: *mask, scale: *scale, lse: Some(lse.address), scales, ..Options::default() };
         attention::forward::forward(&self.device, q, k, v, o, &options)?;
         Ok((self.device.read(output)?, self.device.read(lse)?))
     }

@@ -2,20 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use chips::Chip;
 use family::Catalog;
-use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, Buffer, Call, CudaContext, CudaModule, Image, LaunchStep, ModuleId,
-    VirtualDevice,
-};
+use gpu::accelerator::{Accelerator as _, AcceleratorError, Buffer, CudaContext, Image, VirtualDevice};
 use gpu::build::{Build, Compiler, Pack, Request};
 use gpu::device::Device as FoundDevice;
-use vgpu::{Finding, TensorMap};
 
+use super::backend::{Backend, Module, lock};
+use super::error::{ForwardError, wrong};
 use super::plan::{Plan, Tensors};
-use super::{ForwardError, Stream, wrong};
 use crate::op::Attention;
 use crate::problem::{Dtype, MAX_HEADS, Mask, Problem};
 
@@ -28,7 +25,7 @@ const MOST_PLANS: usize = 4096;
 /// A GPU, or the virtual GPU, that computes attention. Any thread may use it; keep one for the whole program.
 #[derive(Debug)]
 pub struct Device {
-    pub(super) backend: Arc<Backend>,
+    backend: Arc<Backend>,
     found: FoundDevice,
     catalog: Catalog,
     pack: Option<Pack>,
@@ -36,25 +33,6 @@ pub struct Device {
     plans: Mutex<HashMap<Problem, Arc<Plan>>>,
     /// Loaded kernels, by the hash of their compile request.
     modules: Mutex<HashMap<String, Arc<Module>>>,
-}
-
-/// What runs the kernels.
-#[derive(Debug)]
-pub(super) enum Backend {
-    Cuda(CudaContext),
-    Virtual(Box<Mutex<VirtualDevice>>),
-}
-
-/// A loaded kernel.
-#[derive(Debug)]
-pub(super) enum Module {
-    Cuda(CudaModule),
-    Virtual(ModuleId),
-}
-
-/// Locks a mutex. A thread that panicked while it held the lock left a valid value: all changes are single calls.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Device {
@@ -94,7 +72,7 @@ impl Device {
             backend: Arc::new(backend),
             found,
             catalog,
-            pack: super::embedded_pack(),
+            pack: embedded_pack(),
             compiler: Mutex::default(),
             plans: Mutex::default(),
             modules: Mutex::default(),
@@ -265,56 +243,6 @@ fn check_limits(problem: &Problem) -> Result<(), ForwardError> {
     problem.limit().map_err(|limit| ForwardError::Unsupported(format!("a tensor has more than {limit}")))
 }
 
-impl Backend {
-    pub(super) fn encode_tensor_map(&self, map: &TensorMap) -> Result<Vec<u8>, AcceleratorError> {
-        match self {
-            Backend::Cuda(context) => context.encode_tensor_map(map),
-            Backend::Virtual(device) => lock(device).encode_tensor_map(map),
-        }
-    }
-
-    /// Resolves launches for a GPU; the virtual GPU has nothing to resolve.
-    pub(super) fn call<'l>(
-        &self,
-        module: &Module,
-        launches: impl IntoIterator<Item = LaunchStep<'l>>,
-    ) -> Result<Option<Call>, AcceleratorError> {
-        match (self, module) {
-            (Backend::Cuda(context), Module::Cuda(module)) => context.call(module, launches).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    pub(super) fn enqueue(&self, call: &Call, stream: Stream) -> Result<(), AcceleratorError> {
-        match self {
-            Backend::Cuda(context) => context.enqueue(call, stream),
-            Backend::Virtual(_) => Ok(()),
-        }
-    }
-
-    /// Runs launches on the virtual GPU. A mistake that it finds is an error.
-    pub(super) fn run_virtual<'l>(
-        &self,
-        module: &Module,
-        launches: impl IntoIterator<Item = LaunchStep<'l>>,
-    ) -> Result<(), ForwardError> {
-        let (Backend::Virtual(device), Module::Virtual(module)) = (self, module) else { return Ok(()) };
-        let mut device = lock(device);
-        for LaunchStep { entry, geometry, parameters } in launches {
-            let report = device.run(*module, entry, geometry, parameters)?;
-            if !report.is_clean() || !report.stats.completed {
-                let line = |finding: &Finding| match finding.place.frames.first() {
-                    Some(frame) => format!("{}:{}: {}", frame.file, frame.line, finding.message),
-                    None => format!("PTX line {}: {}", finding.place.ptx_line, finding.message),
-                };
-                let lines: Vec<String> = report.findings.iter().map(line).collect();
-                return Err(ForwardError::Findings(lines.join("\n")));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The compile requests of all kernels that the dispatcher selects on a GPU, each once: for every dtype, head
 /// dimension and mask, and for sizes over the whole range. They are what a [`Pack`] should have.
 pub fn tuned_requests(chip: &'static Chip) -> Result<Vec<Request>, ForwardError> {
@@ -359,4 +287,17 @@ fn head_dims(catalog: &Catalog) -> BTreeSet<usize> {
     let axes =
         families.filter(|family| family.op == "attention").filter_map(|family| family.axis("head_dim"));
     axes.flat_map(|axis| axis.values.iter().filter_map(|value| value.to_string().parse().ok())).collect()
+}
+
+/// The pack that was built into the program.
+#[cfg(feature = "embedded-kernels")]
+fn embedded_pack() -> Option<Pack> {
+    static BYTES: &[u8] =
+        include_bytes!(env!("WARPSMITH_PACK", "set WARPSMITH_PACK to a file that `cargo xtask pack` wrote"));
+    Pack::read(BYTES).ok()
+}
+
+#[cfg(not(feature = "embedded-kernels"))]
+fn embedded_pack() -> Option<Pack> {
+    None
 }

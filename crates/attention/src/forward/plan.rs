@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use family::{Candidate, Family, TensorBox};
 use gpu::accelerator::{Call, Geometry, LaunchStep};
 
-use super::device::{Backend, Module, lock};
-use super::{ForwardError, Options, View, wrong};
+use super::backend::{Backend, Module, lock};
+use super::error::{ForwardError, wrong};
+use super::options::Options;
+use super::view::View;
 use crate::arguments::Arguments;
 use crate::problem::{Mask, Problem};
 use crate::run;

@@ -1,6 +1,6 @@
 //! A tensor in the memory of a device, as its address, shape and strides.
 
-use super::{ForwardError, wrong};
+use super::error::{ForwardError, wrong};
 use crate::problem::Dtype;
 use crate::tensor::{Layout, Shape, Strides};
 

@@ -1,0 +1,48 @@
+//! How to compute attention.
+
+use gpu::accelerator::{Buffer, CudaStream};
+
+use crate::problem::Mask;
+
+/// How to compute attention. The default has no mask, the usual scale and the default stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The keys that each query sees.
+    pub mask: Mask,
+    /// The factor of the scores, more than 0; `None` is `1 / sqrt(head_dim)`.
+    pub scale: Option<f32>,
+    /// The address of the log-sum-exp of each row, fp32 `[batch, heads, seq_q]`, if it is wanted.
+    pub lse: Option<u64>,
+    /// The scales of FP8 tensors.
+    pub scales: Scales,
+    /// The stream on which the kernel runs. The virtual GPU ignores it.
+    pub stream: CudaStream,
+    /// Memory that the kernel may overwrite, of [`super::Plan::workspace_bytes`] at least. Two launches that may run at the
+    /// same time must not share it. The tuned kernels need none.
+    pub workspace: Option<Buffer>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            mask: Mask::None,
+            scale: None,
+            lse: None,
+            scales: Scales::default(),
+            stream: CudaStream::default(),
+            workspace: None,
+        }
+    }
+}
+
+/// Addresses of the scales of FP8 tensors, fp32 and contiguous: a value is its code times the scale. `None`: every
+/// scale is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scales {
+    /// `[batch, heads]`.
+    pub q: Option<u64>,
+    /// `[batch, kv_heads]`.
+    pub k: Option<u64>,
+    /// `[batch, kv_heads]`.
+    pub v: Option<u64>,
+}
