@@ -72,7 +72,7 @@ impl Device {
             backend: Arc::new(backend),
             found,
             catalog,
-            pack: embedded_pack(),
+            pack: embedded_pack()?,
             compiler: Mutex::default(),
             plans: Mutex::default(),
             modules: Mutex::default(),
@@ -291,13 +291,16 @@ fn head_dims(catalog: &Catalog) -> BTreeSet<usize> {
 
 /// The pack that was built into the program.
 #[cfg(feature = "embedded-kernels")]
-fn embedded_pack() -> Option<Pack> {
+fn embedded_pack() -> Result<Option<Pack>, ForwardError> {
     static BYTES: &[u8] =
         include_bytes!(env!("WARPSMITH_PACK", "set WARPSMITH_PACK to a file that `cargo xtask pack` wrote"));
-    Pack::read(BYTES).ok()
+    let broken =
+        |error: gpu::build::PackError| ForwardError::Unsupported(format!("the built-in kernels: {error}"));
+    Pack::read(BYTES).map(Some).map_err(broken)
 }
 
 #[cfg(not(feature = "embedded-kernels"))]
-fn embedded_pack() -> Option<Pack> {
-    None
+#[allow(clippy::unnecessary_wraps, reason = "the other version of this function can fail")]
+fn embedded_pack() -> Result<Option<Pack>, ForwardError> {
+    Ok(None)
 }
