@@ -468,7 +468,7 @@ impl OpJudgement for Attention {
 
 impl OpPeers for Attention {
     fn peers(&self) -> Option<Peers> {
-        Some(peers::pytorch())
+        Some(peers::peers())
     }
 
     fn peer_problem(&self, problem: &Problem, inputs: &AttentionInputs) -> PeerProblem {
@@ -477,6 +477,7 @@ impl OpPeers for Attention {
 
     fn judge_peer(
         &self,
+        name: &str,
         inputs: &AttentionInputs,
         reference: &AttentionReference,
         outputs: Vec<Vec<u8>>,
@@ -484,7 +485,7 @@ impl OpPeers for Attention {
         let problem = &inputs.problem;
         // A peer's output is in the layout by head, whatever layout the kernels use.
         let (output, _) = run::answer(problem, Layout::Bhsd, outputs);
-        judgement(problem, reference, &output, None, Tolerance::new(problem.dtype, Weights::Half))
+        judgement(problem, reference, &output, None, peers::tolerance(name, problem.dtype))
     }
 }
 

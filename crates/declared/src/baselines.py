@@ -12,6 +12,8 @@ class Problem:
             sys.path.insert(0, fields["folder"])
         module = types.ModuleType("baselines")
         module.__file__ = own["file"]
+        # torch.compile imports the module of a function by its name.
+        sys.modules["baselines"] = module
         exec(compile(own["script"], own["file"], "exec"), module.__dict__)  # noqa: S102: the user's own script
         self.function = getattr(module, own["function"])
         values = dict(fields["values"])

@@ -5,6 +5,8 @@ use gpu::launch::Dtype;
 use indexmap::IndexMap;
 use op::Class;
 
+use crate::arrays::FileArray;
+
 /// Largest value of a size: kernels use 32-bit indices.
 pub(crate) const MOST_SIZE: i64 = i32::MAX as i64;
 
@@ -44,6 +46,8 @@ pub(crate) enum ReferenceSource {
     Python(Function),
     /// A family of the op, by name.
     Family(String),
+    /// Files with the expected outputs.
+    Files,
 }
 
 /// A Python function: `reference.py:rmsnorm`.
@@ -152,6 +156,10 @@ pub(crate) struct Argument {
     pub classes: Option<Vec<Class>>,
     /// The value of a scalar.
     pub value: ScalarValue,
+    /// The contents of an input, if they come from a file.
+    pub contents: Option<FileArray>,
+    /// The expected values of an output, if they come from a file.
+    pub expected: Option<FileArray>,
 }
 
 #[derive(Debug)]

@@ -1,16 +1,19 @@
 //! The type of a declared op: its files, its declaration, and the Python process of its reference.
 
+use std::path::PathBuf;
+
 use family::{Family, ManifestError, ManifestErrors, OpFiles, Value};
 use gpu::launch::Dtype;
 use op::Refusal;
 use serde_json::{Map, json};
 
-use crate::declaration::{Declaration, ElementType, Kind};
+use crate::arrays::{Arrays, FileArray};
+use crate::declaration::{Declaration, ElementType, GivenTolerance, Kind};
 use crate::inputs::DeclaredInputs;
 use crate::judge::OutputReference;
 use crate::problem::DeclaredProblem;
 use crate::python::Python;
-use crate::read;
+use crate::read::{self, Beside};
 
 /// Most tile sizes from which edge cases are derived.
 const MOST_TILES: usize = 3;
@@ -71,7 +74,12 @@ impl DeclaredOp {
             }
             error
         };
-        let declaration = read::read(&files.label, &files.manifest, scripts)
+        let beside = Beside {
+            scripts,
+            folder: files.folder.as_deref(),
+            has_expected: !files.arrays.expected.is_empty(),
+        };
+        let declaration = read::read(&files.label, &files.manifest, beside)
             .map_err(|errors| ManifestErrors(errors.into_iter().map(place).collect()))?;
         let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
         tiles.sort_unstable();
@@ -82,6 +90,44 @@ impl DeclaredOp {
         }
         let python = Python::default();
         Ok(DeclaredOp { files: files.clone(), declaration, python, tiles, family_reference: None })
+    }
+
+    /// Reads the arrays that the command line names, and checks that all arrays fit a problem of the op. A process that
+    /// computes no reference has no expected outputs.
+    pub fn read_arrays(&mut self) -> Result<(), Refusal> {
+        let family::NamedArrays { inputs, expected, rtol, atol } = &self.files.arrays;
+        let read = |flag: &str, named: &[(String, PathBuf)]| {
+            let one = |(name, path): &(String, PathBuf)| match FileArray::read(path) {
+                Ok(array) => Ok((name.clone(), array)),
+                Err(message) => Err(Refusal::new(format!("{flag} {name}: {message}"))),
+            };
+            named.iter().map(one).collect::<Result<Vec<_>, _>>()
+        };
+        let arrays = Arrays { inputs: read("--input", inputs)?, expected: read("--expect", expected)? };
+        for (output, _) in expected {
+            let tolerance = self.declaration.tolerances.entry(output.clone()).or_default();
+            *tolerance =
+                GivenTolerance { rtol: rtol.or(tolerance.rtol), atol: atol.or(tolerance.atol), ..*tolerance };
+        }
+        self.declaration.set_arrays(arrays)
+    }
+
+    /// Refuses files that are no complete reference, or that fit no problem.
+    pub fn check_arrays(&self) -> Result<(), Refusal> {
+        self.declaration.check_arrays()
+    }
+
+    /// A sentence about what the checks cannot show, if all inputs come from files.
+    pub fn limits_of_checks(&self) -> Option<&'static str> {
+        self.declaration.has_fixed_inputs().then_some(
+            "all inputs come from files, so there is only one set of inputs: a kernel that stores the answer would pass",
+        )
+    }
+
+    /// The problem that the files of the arguments fit; `None` if there are none.
+    pub(crate) fn problem_of_files(&self) -> Option<DeclaredProblem> {
+        // `check_arrays` has refused files that fit no problem.
+        self.declaration.has_files().then(|| self.declaration.problem_of_files().ok()).flatten()
     }
 
     /// The path of a Python file of the op, for messages.

@@ -49,10 +49,13 @@ impl Declaration {
         class: Class,
         (seed, index): (u64, usize),
     ) -> Result<InputTensor, op::Refusal> {
-        let numbers = self.numbers(problem, argument, class, (seed, index))?;
         let dtype = self.dtype(argument.dtype, problem);
         let dims = self.shape(argument, problem)?;
-        Ok(InputTensor { name: argument.name.clone(), dtype, dims, bytes: encode(dtype, &numbers) })
+        let bytes = match &argument.contents {
+            Some(file) => file.elements(&argument.name, dtype, &dims)?.to_vec(),
+            None => encode(dtype, &self.numbers(problem, argument, class, (seed, index))?),
+        };
+        Ok(InputTensor { name: argument.name.clone(), dtype, dims, bytes })
     }
 
     fn numbers(
@@ -88,7 +91,7 @@ impl Declaration {
     }
 
     /// Inputs of a class with the opposite signs of those in `inputs`. Arguments with a range have no opposite; they
-    /// are drawn again.
+    /// are drawn again. Those from files stay as they are.
     pub fn oppose(
         &self,
         inputs: &DeclaredInputs,
@@ -98,6 +101,10 @@ impl Declaration {
         let problem = &inputs.problem;
         let mut tensors = Vec::new();
         for (index, (argument, before)) in self.inputs().zip(&inputs.tensors).enumerate() {
+            if argument.contents.is_some() {
+                tensors.push(before.clone());
+                continue;
+            }
             let mut numbers = self.numbers(problem, argument, class, (seed, index))?;
             if argument.range.is_none() && before.dtype.is_float() {
                 let signs: Vec<f32> =

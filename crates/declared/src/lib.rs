@@ -41,6 +41,8 @@
 //! # Ok::<(), family::ManifestErrors>(())
 //! ```
 
+mod answer_cache;
+mod arrays;
 mod declaration;
 mod declared_op;
 mod error_map;

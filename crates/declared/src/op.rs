@@ -57,6 +57,9 @@ impl OpProblems for DeclaredOp {
 
     fn default_problems(&self) -> Vec<String> {
         let declaration = &self.declaration;
+        if let Some(problem) = self.problem_of_files() {
+            return vec![problem.to_string()];
+        }
         let values = declaration.axes.first().map_or(vec![None], |axis| {
             axis.values.iter().map(|value| crate::problem::axis_label(axis, value)).collect()
         });
@@ -71,19 +74,23 @@ impl OpProblems for DeclaredOp {
     }
 
     fn small_problem(&self) -> String {
-        self.declaration.small().to_string()
+        self.problem_of_files().unwrap_or_else(|| self.declaration.small()).to_string()
     }
 
     fn edge_problems(&self) -> Vec<String> {
+        if self.declaration.has_files() {
+            return Vec::new();
+        }
         self.declaration.edges(&self.tiles).iter().map(ToString::to_string).collect()
     }
 
     fn fuzzed(&self, draw: u64) -> DeclaredProblem {
-        self.declaration.fuzzed(draw)
+        self.problem_of_files().unwrap_or_else(|| self.declaration.fuzzed(draw))
     }
 
     fn cut(&self, problem: &DeclaredProblem, flops: f64) -> DeclaredProblem {
-        self.declaration.cut(problem, flops)
+        // A file has only its own size.
+        if self.declaration.has_files() { problem.clone() } else { self.declaration.cut(problem, flops) }
     }
 
     fn candidate(
@@ -143,6 +150,9 @@ impl OpInputs for DeclaredOp {
     type Inputs = DeclaredInputs;
 
     fn classes(&self) -> Vec<&str> {
+        if self.declaration.has_fixed_inputs() {
+            return vec![Class::Normal.name()];
+        }
         self.declaration.classes.iter().map(|class| class.name()).collect()
     }
 
@@ -209,7 +219,8 @@ impl OpInputs for DeclaredOp {
             let name = argument.name.clone();
             if argument.kind == Kind::In {
                 let bytes = given.map(|tensor| tensor.bytes.clone()).unwrap_or_default();
-                let sign_bits = if argument.range.is_some() { 0 } else { sign_bits };
+                let is_fixed = argument.range.is_some() || argument.contents.is_some();
+                let sign_bits = if is_fixed { 0 } else { sign_bits };
                 arrangement.inputs.push(Input { name, bytes, sign_bits });
             } else {
                 let blank = blank(dtype, declaration.bytes(argument, problem).unwrap_or(0) as usize);
@@ -382,6 +393,7 @@ impl OpPeers for DeclaredOp {
 
     fn judge_peer(
         &self,
+        _name: &str,
         _inputs: &DeclaredInputs,
         reference: &DeclaredReference,
         outputs: Vec<Vec<u8>>,

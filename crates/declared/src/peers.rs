@@ -1,6 +1,6 @@
 //! Baselines of a declared op: Python functions on PyTorch tensors.
 
-use op::{Input, OpProblems as _, PeerProblem, Peers};
+use op::{Input, OpProblems as _, Peer, PeerProblem, Peers};
 use serde_json::json;
 
 use crate::declaration::{Declaration, Kind};
@@ -9,12 +9,8 @@ use crate::inputs::DeclaredInputs;
 use crate::problem::DeclaredProblem;
 
 pub(crate) fn peers(op: &DeclaredOp) -> Option<Peers> {
-    let names: Vec<String> = op.declaration.baselines.keys().cloned().collect();
-    (!names.is_empty()).then(|| Peers {
-        package: "pytorch".to_owned(),
-        names,
-        script: op::pytorch_script(include_str!("baselines.py")),
-    })
+    let all: Vec<Peer> = op.declaration.baselines.keys().map(|name| Peer::of_pytorch(name)).collect();
+    (!all.is_empty()).then(|| Peers { all, script: op::pytorch_script(include_str!("baselines.py")) })
 }
 
 pub(crate) fn problem(op: &DeclaredOp, problem: &DeclaredProblem, inputs: &DeclaredInputs) -> PeerProblem {

@@ -1,11 +1,14 @@
 //! Reads `op.toml`. All mistakes are reported at once, each with its file, line and field.
 
+use std::path::Path;
+
 use family::{ManifestError, Reader, Value};
 use indexmap::IndexMap;
 use op::Class;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::arrays::FileArray;
 use crate::declaration::{
     Argument, Axis, Declaration, ElementType, Function, GivenTolerance, Kind, MOST_MAPPED, MOST_SIZE,
     ReferenceLimits, ReferenceSource, ScalarValue, Size, WorkRule, dtype,
@@ -23,12 +26,19 @@ const DEFAULT_MIB: i64 = 8192;
 /// Names that mean something else where sizes, axes and arguments are named.
 const RESERVED: [&str; 5] = ["workspace", "true", "false", "in", "tuned"];
 
-/// Reads the text of an `op.toml`. `scripts`: the names of the Python files in its folder; `None` if they do not matter.
-pub(crate) fn read(
-    file: &str,
-    text: &str,
-    scripts: Option<&[&str]>,
-) -> Result<Declaration, Vec<ManifestError>> {
+/// The other files of an op.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'a> {
+    /// The names of the Python files; `None` for a process that computes no reference.
+    pub scripts: Option<&'a [&'a str]>,
+    /// The folder of arrays; `None` for a built-in op.
+    pub folder: Option<&'a Path>,
+    /// Whether the command line names the expected outputs, so that the file need not have a reference.
+    pub has_expected: bool,
+}
+
+/// Reads the text of an `op.toml`.
+pub(crate) fn read(file: &str, text: &str, beside: Beside<'_>) -> Result<Declaration, Vec<ManifestError>> {
     let reader = Reader { file, text };
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -39,7 +49,7 @@ pub(crate) fn read(
         return Err(errors.iter().map(mistake).collect());
     }
     let mistakes = Mistakes::new(reader);
-    let declaration = declaration(&mistakes, &table, scripts);
+    let declaration = declaration(&mistakes, &table, beside);
     let found = mistakes.into_found();
     match declaration {
         Some(declaration) if found.is_empty() => Ok(declaration),
@@ -50,18 +60,19 @@ pub(crate) fn read(
 fn declaration<'t>(
     mistakes: &Mistakes<'t>,
     table: &Spanned<DeTable<'t>>,
-    scripts: Option<&[&str]>,
+    beside: Beside<'_>,
 ) -> Option<Declaration> {
+    let scripts = beside.scripts;
     let file = Fields::new(mistakes, "", table);
     let description = file.required_text("description");
-    let reference = reference(&file, scripts);
     let sizes = sizes(mistakes, &file);
     let axes = axes(mistakes, &file);
     let mut names: Vec<String> = sizes.iter().map(|size| size.name.clone()).collect();
     names.extend(axes.iter().map(|axis| axis.name.clone()));
     unique(&file, "axes", &names);
     axis_values_are_distinct(&file, &axes, &sizes);
-    let arguments = arguments(mistakes, &file, &axes, &names);
+    let arguments = arguments(mistakes, &file, (&axes, &names), beside);
+    let reference = reference(&file, &arguments, beside);
     let work = work(mistakes, &file, &axes, &names);
     let (reduction, tolerances) = tolerances(mistakes, &file, &arguments, &names);
     let aliases = aliases(mistakes, &file, &sizes, &axes);
@@ -134,8 +145,26 @@ fn function(text: &str, scripts: Option<&[&str]>) -> Result<Function, String> {
     Ok(Function { file: file.to_owned(), name: name.to_owned() })
 }
 
-fn reference(file: &Fields<'_, '_>, scripts: Option<&[&str]>) -> Option<ReferenceSource> {
-    let text = file.required_text("reference")?;
+fn reference(
+    file: &Fields<'_, '_>,
+    arguments: &[Argument],
+    Beside { scripts, has_expected, .. }: Beside<'_>,
+) -> Option<ReferenceSource> {
+    let has_files = arguments.iter().any(|argument| argument.expected.is_some());
+    if has_files && file.item("reference").is_some() {
+        file.mistake("reference", "an output has `expect`: the expected values are the reference");
+    }
+    // A process without scripts does not read the expected values.
+    if file.item("reference").is_none() && (has_files || has_expected || scripts.is_none()) {
+        return Some(ReferenceSource::Files);
+    }
+    if file.item("reference").is_none() {
+        file.mistake(
+            "reference",
+            "is missing: name a Python function, as in \"reference.py:function\", or give every output `expect`",
+        );
+    }
+    let text = file.text("reference")?;
     if let Some(family) = text.strip_prefix("family:") {
         return Some(ReferenceSource::Family(family.to_owned()));
     }
@@ -295,8 +324,8 @@ fn mapped_type(item: &DeTable<'_>, axes: &[Axis]) -> Result<ElementType, String>
 fn arguments(
     mistakes: &Mistakes<'_>,
     file: &Fields<'_, '_>,
-    axes: &[Axis],
-    names: &[String],
+    names: (&[Axis], &[String]),
+    beside: Beside<'_>,
 ) -> Vec<Argument> {
     let items = file.required("arguments").and_then(|_| file.items("arguments")).unwrap_or_default();
     if items.len() > MOST_ITEMS {
@@ -308,9 +337,9 @@ fn arguments(
         let Some(table) = Fields::of(mistakes, "arguments", item) else { continue };
         let Some(name) = table.required_text("name") else { continue };
         let table = Fields::of(mistakes, &format!("arguments.{name}"), item).unwrap_or(table);
-        if let Some(argument) = argument(mistakes, &table, name, axes, names) {
+        if let Some(argument) = argument(mistakes, &table, name, names, beside) {
             let taken = arguments.iter().any(|other| other.name == argument.name);
-            if taken || names.contains(&argument.name) {
+            if taken || names.1.contains(&argument.name) {
                 table.mistake(
                     "name",
                     format!("two arguments, sizes or axes have the name `{}`", argument.name),
@@ -330,8 +359,8 @@ fn argument(
     mistakes: &Mistakes<'_>,
     table: &Fields<'_, '_>,
     name: String,
-    axes: &[Axis],
-    names: &[String],
+    (axes, names): (&[Axis], &[String]),
+    beside: Beside<'_>,
 ) -> Option<Argument> {
     table.text("name");
     table.text("about");
@@ -375,12 +404,54 @@ fn argument(
         }
         None => false,
     };
-    if is_integer && range.is_none() && kind.is_some_and(Kind::is_read) {
+    let contents = array(table, "file", kind.is_none_or(Kind::is_read), beside.folder);
+    // A process that runs kernels must not know the expected values.
+    let expect_folder = beside.folder.filter(|_| beside.scripts.is_some());
+    let expected = match table.text("expect") {
+        Some(_) if beside.scripts.is_none() => None,
+        _ => array(table, "expect", kind.is_none_or(Kind::is_written), expect_folder),
+    };
+    if is_integer && range.is_none() && contents.is_none() && kind.is_some_and(Kind::is_read) {
         table.mistake("range", "is missing: integer inputs need a range, as in [0, 100]");
     }
     let scale = table.number("scale").unwrap_or(1.0);
     let classes = classes(mistakes, table, "classes");
-    Some(Argument { name, kind: kind?, dtype: dtype?, shape, scale, range, classes, value: value? })
+    let value = value?;
+    Some(Argument {
+        name,
+        kind: kind?,
+        dtype: dtype?,
+        shape,
+        scale,
+        range,
+        classes,
+        value,
+        contents,
+        expected,
+    })
+}
+
+/// The array of a file, if the field names one.
+fn array(
+    table: &Fields<'_, '_>,
+    field: &'static str,
+    is_allowed: bool,
+    folder: Option<&Path>,
+) -> Option<FileArray> {
+    let name = table.text(field)?;
+    if !is_allowed {
+        let message = match field {
+            "file" => "only an argument that the kernel reads has contents",
+            _ => "only an output has expected values",
+        };
+        table.mistake(field, message);
+        return None;
+    }
+    let Some(folder) = folder else {
+        table.mistake(field, "a built-in op has no arrays");
+        return None;
+    };
+    FileArray::read(&folder.join(name)).map_err(|message| table.mistake(field, message)).ok()
 }
 
 fn scalar_value(

@@ -1,10 +1,14 @@
 //! Computes the reference of a problem, or of some rows of it.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use gpu::launch::{Dtype, Random};
 use op::Refusal;
 
+use crate::answer_cache::CachedAnswer;
 use crate::declaration::{Argument, Function, Kind, ReferenceSource};
 use crate::declared_op::DeclaredOp;
 use crate::inputs::{DeclaredInputs, InputTensor};
@@ -80,6 +84,7 @@ impl DeclaredOp {
         let most_flops = match declaration.reference {
             ReferenceSource::Python(_) => MOST_FLOPS,
             ReferenceSource::Family(_) => MOST_VIRTUAL_FLOPS,
+            ReferenceSource::Files => return None,
         };
         let share =
             (most_flops / declaration.work(problem).flops.max(1.0)).min(MOST_ELEMENTS / elements.max(1.0));
@@ -99,6 +104,7 @@ impl DeclaredOp {
     /// Calls the reference on a whole problem.
     fn evaluate(&self, problem: &DeclaredProblem, tensors: &[InputTensor]) -> Result<Vec<Vec<f64>>, Refusal> {
         match &self.declaration.reference {
+            ReferenceSource::Files => self.declaration.expected_values(problem),
             ReferenceSource::Python(function) => self.call_python(function, problem, tensors),
             ReferenceSource::Family(family) => {
                 let class = op::Class::Normal;
@@ -146,8 +152,44 @@ impl DeclaredOp {
             mib: declaration.limits.mib,
         };
         let attachments: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
-        let answers = self.python.call(&call, &attachments, declaration.limits.seconds)?;
+        let cached = self.cached_answer(&call, &attachments);
+        let answers = if let Some(answers) = cached.as_ref().and_then(CachedAnswer::load) {
+            answers
+        } else {
+            let start = Instant::now();
+            let answers = self.python.call(&call, &attachments, declaration.limits.seconds)?;
+            if let Some(cached) = cached {
+                cached.store(&answers, start.elapsed());
+            }
+            answers
+        };
         Ok(answers.iter().map(|bytes| Dtype::F64.floats(bytes)).collect())
+    }
+
+    /// The place of a call's answer in the cache. It depends on the call, on all scripts of the op and on the inputs.
+    /// `None` for a single file beside scripts that it does not name: the reference may import them.
+    fn cached_answer(&self, call: &Call<'_>, tensors: &[&[u8]]) -> Option<CachedAnswer> {
+        if !self.files.lines.is_empty() && self.has_other_scripts() {
+            return None;
+        }
+        let call = serde_json::to_vec(call).ok()?;
+        let scripts = self.files.scripts.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
+        let parts = std::iter::once(call.as_slice()).chain(scripts).chain(tensors.iter().copied());
+        Some(CachedAnswer::new(&gpu::paths::cache_dir().join("answers"), parts))
+    }
+
+    fn has_other_scripts(&self) -> bool {
+        let folder = self.files.folder.as_deref().filter(|folder| !folder.as_os_str().is_empty());
+        let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut scripts = paths.filter(|path| path.extension().is_some_and(|extension| extension == "py"));
+        let is_named = |path: &PathBuf| {
+            self.files
+                .scripts
+                .iter()
+                .any(|(known, _)| path.file_name().is_some_and(|name| name == known.as_str()))
+        };
+        scripts.any(|path| !is_named(&path))
     }
 }
 

@@ -32,6 +32,19 @@ pub struct Catalog {
     ops: BTreeMap<String, OpFiles>,
 }
 
+/// The .npy files that the command line names for the arguments of an op.
+#[derive(Clone, Debug, Default)]
+pub struct NamedArrays {
+    /// The contents of inputs, as (argument, file).
+    pub inputs: Vec<(String, PathBuf)>,
+    /// The expected contents of outputs, as (argument, file).
+    pub expected: Vec<(String, PathBuf)>,
+    /// The relative tolerance of the expected contents.
+    pub rtol: Option<f64>,
+    /// The absolute tolerance of the expected contents.
+    pub atol: Option<f64>,
+}
+
 /// The files of an op that is declared by an `op.toml`.
 #[derive(Clone, Debug, Default)]
 pub struct OpFiles {
@@ -49,6 +62,8 @@ pub struct OpFiles {
     pub suites: Vec<(String, String)>,
     /// For an op in a single CUDA file: the line of that file for every line of the manifest. Otherwise empty.
     pub lines: Vec<usize>,
+    /// Arrays that the command line names.
+    pub arrays: NamedArrays,
 }
 
 /// The family of an op that is a single CUDA file.
@@ -178,6 +193,13 @@ impl Catalog {
         families.dedup();
         let entries = families.into_iter().map(|(op, name)| entry(op, name, &[&tree])).collect();
         Catalog { entries, ops: tree.ops() }
+    }
+
+    /// Adds arrays to the op of a single file.
+    pub fn add_arrays(&mut self, op: &str, arrays: NamedArrays) {
+        if let Some(files) = self.ops.get_mut(op) {
+            files.arrays = arrays;
+        }
     }
 
     /// The files of a declared op.
@@ -317,6 +339,7 @@ impl Tree {
                     manifest: text.clone(),
                     scripts: scripts.collect(),
                     suites: below("suites/", ".toml"),
+                    arrays: NamedArrays::default(),
                 },
             );
         }

@@ -31,7 +31,7 @@ pub mod tuned;
 mod value;
 
 pub use candidate::{Candidate, Launch, SettingError, Sizes, TensorBox, setting_name};
-pub use catalog::{Catalog, CatalogError, Entry, FILE_FAMILY, OP_FILE, OpFiles};
+pub use catalog::{Catalog, CatalogError, Entry, FILE_FAMILY, NamedArrays, OP_FILE, OpFiles};
 pub use expression::{EvalError, Expression, Scope};
 pub use layout::{Buffer, Layout};
 pub use manifest::{Axis, Constraint, Family, Knob, Limits, Parameter, Pathology, Preset, Weights};

@@ -11,7 +11,8 @@
 //! // warpsmith: n = "size"
 //! ```
 //!
-//! The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in memory.
+//! `x = "in fp32[n] = x.npy"` takes the contents of an input from a file, and `y = "out fp32[n] = y.npy"` the expected
+//! contents of an output, which replace the reference. The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in memory.
 //! Lines with `--flags` belong to `sanitize`.
 
 use std::collections::BTreeMap;
@@ -195,11 +196,13 @@ impl Header {
                     "[[arguments]]\nname = {name:?}\nkind = \"scalar\"\ndtype = {dtype:?}\nvalue = {value}"
                 )
             }
-            Argument::Tensor { kind, dtype, shape } => {
+            Argument::Tensor { kind, dtype, shape, file } => {
                 let is_integer = dtype.starts_with(['i', 'u']) && self.axes().all(|(axis, _)| axis != dtype);
                 let range = if is_integer && *kind != "out" { "\nrange = [0, 100]" } else { "" };
+                let field = if *kind == "out" { "expect" } else { "file" };
+                let file = file.as_ref().map(|file| format!("\n{field} = {file:?}")).unwrap_or_default();
                 format!(
-                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{range}"
+                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{range}{file}"
                 )
             }
         }
@@ -281,16 +284,16 @@ impl Header {
     }
 }
 
-/// One argument: `in fp16[rows, cols]`, `scalar fp32 = 1e-5`, `size`.
+/// One argument: `in fp16[rows, cols]`, `in fp16[rows, cols] = x.npy`, `scalar fp32 = 1e-5`, `size`.
 enum Argument {
     Size,
-    Tensor { kind: &'static str, dtype: String, shape: Vec<String> },
+    Tensor { kind: &'static str, dtype: String, shape: Vec<String>, file: Option<String> },
     Scalar { dtype: String, value: String },
 }
 
 impl Argument {
     fn read(text: &str) -> Result<Self, String> {
-        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `inout ...`, `scalar fp32 = 2.0` or `size`";
+        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `inout ...`, `in fp32[n] = x.npy`, `scalar fp32 = 2.0` or `size`";
         let text = text.trim();
         if text == "size" {
             return Ok(Argument::Size);
@@ -305,10 +308,20 @@ impl Argument {
             let value = if is_number { value.to_owned() } else { format!("{value:?}") };
             return Ok(Argument::Scalar { dtype: dtype.trim().to_owned(), value });
         }
+        let (rest, file) = match rest.rsplit_once(']') {
+            Some((before, after)) if !after.trim().is_empty() => {
+                let file = after.trim().strip_prefix('=').ok_or(help)?.trim();
+                if Path::new(file).extension().is_none_or(|extension| extension != "npy") {
+                    return Err(format!("`{file}` is not an .npy file"));
+                }
+                (format!("{before}]"), Some(file.to_owned()))
+            }
+            _ => (rest.to_owned(), None),
+        };
         let (dtype, shape) =
             rest.trim().strip_suffix(']').and_then(|rest| rest.split_once('[')).ok_or(help)?;
         let shape = split_extents(shape);
-        Ok(Argument::Tensor { kind, dtype: dtype.trim().to_owned(), shape })
+        Ok(Argument::Tensor { kind, dtype: dtype.trim().to_owned(), shape, file })
     }
 }
 

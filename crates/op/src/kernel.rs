@@ -516,6 +516,11 @@ pub struct SecondInputs<'a> {
 }
 
 impl<'a> SecondInputs<'a> {
+    /// The buffers of the inputs.
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.inputs
+    }
+
     /// Replaces the inputs in place.
     pub fn refill(
         &mut self,

@@ -29,7 +29,7 @@ pub mod values;
 pub use arrangement::{Addresses, Arrangement, Input, Output, TensorShape};
 pub use check_device::CheckDevice;
 pub use contract::{
-    Complaint, ExtraTolerance, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems, OpReference,
+    Complaint, ExtraTolerance, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems, OpReference, Peer,
     PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
 };
 pub use kernel::{

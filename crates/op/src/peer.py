@@ -8,7 +8,8 @@ events measure the second replay. Cold: a graph overwrites twice the L2 and then
 are nodes of the graph. Eager: a pair of events around one call. Before times are taken, many streams run a small
 kernel, which brings every process into the same state (crates/gpu/src/accelerator/cuda/timing.rs explains why).
 The op defines the class Problem, which replaces the line PROBLEM: `__init__(name, fields, inputs)`, a call,
-`outputs(result)` as a list of tensors, and `chosen()`, the context of every call.
+`outputs(result)` as a list of tensors, and `chosen()`, the context of every call. It may define `version(name)`, the
+version of a peer's own package. The arguments are the index of the GPU and the name of the peer.
 """
 
 import json
@@ -247,7 +248,11 @@ def answer(ask):
     kind = ask["ask"]
     if kind == "hello":
         cudnn = torch.backends.cudnn.version()
-        say(say="ready", version=f"torch {torch.__version__}, cuDNN {cudnn}")
+        versions = [f"torch {torch.__version__}, cuDNN {cudnn}"]
+        # An op whose peers are in other packages defines `version`.
+        own = globals().get("version")
+        versions += filter(None, [own(sys.argv[2])] if own else [])
+        say(say="ready", version=", ".join(versions))
     elif kind == "load":
         # The previous problem is freed first, with its graphs and their memory.
         problem = None

@@ -5,6 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use family::{Catalog, CatalogError, NamedArrays};
 use gpu::launch::{Argument, Call, Extent};
 
 use crate::error::CommandError;
@@ -61,6 +62,21 @@ impl Cli {
             *name = format!("{}/{}", family::op_of_file(&path), family::FILE_FAMILY);
             self.global.kernels = Some(path);
         }
+        self.global.arrays = match &self.command {
+            Some(Command::Check(options)) => options.arrays.named(),
+            Some(Command::Bench(options)) => options.arrays.named(),
+            Some(Command::Worker { array, .. }) => {
+                NamedArrays { inputs: paths(array), ..NamedArrays::default() }
+            }
+            _ => NamedArrays::default(),
+        };
+        let names_arrays = !self.global.arrays.inputs.is_empty() || !self.global.arrays.expected.is_empty();
+        if names_arrays && !self.global.kernels.as_ref().is_some_and(|path| path.is_file()) {
+            return Err(CommandError::usage(
+                "--input and --expect need a .cu or .ptx file that declares its op",
+            )
+            .hint("in an op's folder, name the arrays in op.toml: file = \"x.npy\", expect = \"y.npy\""));
+        }
         Ok(self)
     }
 }
@@ -97,9 +113,21 @@ pub struct Global {
     /// Op, if no family names it (default: attention)
     #[arg(long, global = true, value_name = "NAME", help_heading = DEVICE)]
     pub op: Option<String>,
+    /// The arrays of a single file.
+    #[arg(skip)]
+    pub arrays: NamedArrays,
 }
 
 impl Global {
+    /// The families and ops that are embedded in the program or named by `--kernels`, with the arrays of a single file.
+    pub fn catalog(&self) -> Result<Catalog, CatalogError> {
+        let mut catalog = Catalog::load(self.kernels.as_deref())?;
+        if let Some(path) = self.kernels.as_deref().filter(|path| path.is_file()) {
+            catalog.add_arrays(&family::op_of_file(path), self.arrays.clone());
+        }
+        Ok(catalog)
+    }
+
     /// The seed for inputs: `--input-seed`, or a secret random seed that is the same for the whole invocation.
     pub fn secret_seed(&self) -> u64 {
         // The seed is 1 if the system gives no randomness. A kernel could then know its inputs; no known kernel does.
@@ -359,6 +387,9 @@ Examples:
         /// File to read requests from, instead of the channel
         #[arg(long, value_name = "FILE")]
         asks: Option<PathBuf>,
+        /// Contents of an input of a single file
+        #[arg(long, value_name = "ARG=FILE", value_parser = assignment)]
+        array: Vec<(String, String)>,
     },
     /// Lend the GPU to the command that started this process
     #[command(hide = true)]
@@ -503,6 +534,34 @@ pub struct KnobOptions {
     pub set: Vec<(String, String)>,
 }
 
+/// Arrays in .npy files for the arguments of a single file.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ArrayOptions {
+    /// Take the contents of an input of a single file from an .npy file
+    #[arg(long, value_name = "ARG=FILE", value_parser = assignment)]
+    pub input: Vec<(String, String)>,
+    /// Compare an output of a single file with an .npy file instead of the reference; all inputs must come from files
+    #[arg(long, value_name = "ARG=FILE", value_parser = assignment)]
+    pub expect: Vec<(String, String)>,
+    /// Relative tolerance of --expect (default: by type and length of the sums)
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    pub rtol: Option<f64>,
+    /// Absolute tolerance of --expect
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    pub atol: Option<f64>,
+}
+
+impl ArrayOptions {
+    fn named(&self) -> NamedArrays {
+        let ArrayOptions { input, expect, rtol, atol } = self;
+        NamedArrays { inputs: paths(input), expected: paths(expect), rtol: *rtol, atol: *atol }
+    }
+}
+
+fn paths(assignments: &[(String, String)]) -> Vec<(String, PathBuf)> {
+    assignments.iter().map(|(name, path)| (name.clone(), PathBuf::from(path))).collect()
+}
+
 /// The kernels that a command works on.
 #[derive(Clone, Debug, Default, Args)]
 pub struct KernelOptions {
@@ -588,6 +647,9 @@ pub struct CheckOptions {
     /// The kernels.
     #[command(flatten)]
     pub kernels: KernelOptions,
+    /// The arrays of a single file.
+    #[command(flatten)]
+    pub arrays: ArrayOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,
@@ -629,6 +691,9 @@ pub struct BenchOptions {
     /// The kernels.
     #[command(flatten)]
     pub kernels: KernelOptions,
+    /// The arrays of a single file.
+    #[command(flatten)]
+    pub arrays: ArrayOptions,
     /// Problem or alias, such as mission or b2h8s2048d64-causal-e4m3
     #[arg(long, value_name = "NAME")]
     pub problem: Vec<String>,

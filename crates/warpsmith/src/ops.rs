@@ -13,6 +13,7 @@ use op::{
 use crate::cli::{Evaluator, Global};
 use crate::error::CommandError;
 use crate::family_reference;
+use crate::printer::Printer;
 
 /// The op of commands that name neither a family nor an op.
 pub const DEFAULT: &str = "attention";
@@ -68,8 +69,10 @@ impl AnyOp {
         if let Some(files) = catalog.op(name) {
             let own = catalog.entries().iter().filter(|entry| entry.op == name);
             let families = own.filter_map(|entry| entry.family.as_ref().ok());
-            let op =
+            let mut op =
                 DeclaredOp::new(files, families).map_err(|errors| CommandError::usage(errors.to_string()))?;
+            op.read_arrays()?;
+            op.check_arrays()?;
             return Ok(AnyOp::Declared(Box::new(op)));
         }
         if name == Attention.name() {
@@ -92,7 +95,9 @@ impl AnyOp {
         match catalog.op(name) {
             Some(files) => {
                 let op = DeclaredOp::without_scripts(files);
-                Ok(AnyOp::Declared(Box::new(op.map_err(|errors| CommandError::usage(errors.to_string()))?)))
+                let mut op = op.map_err(|errors| CommandError::usage(errors.to_string()))?;
+                op.read_arrays()?;
+                Ok(AnyOp::Declared(Box::new(op)))
             }
             None => Self::named(name, catalog),
         }
@@ -185,12 +190,13 @@ impl AnyOp {
         self.default_problems().into_iter().next().unwrap_or_default()
     }
 
-    /// Refuses to start if the machine lacks what the reference needs.
-    pub fn require_reference(&self) -> Result<(), CommandError> {
-        match self {
-            AnyOp::Declared(op) if op.needs_numpy() => Ok(declared::require_numpy()?),
-            _ => Ok(()),
+    /// Refuses to start if the machine lacks what the reference needs, and says what the reference cannot show.
+    pub fn require_reference(&self, printer: &Printer) -> Result<(), CommandError> {
+        let AnyOp::Declared(op) = self else { return Ok(()) };
+        if let Some(limits) = op.limits_of_checks() {
+            printer.message(&format!("note: {limits}"));
         }
+        if op.needs_numpy() { Ok(declared::require_numpy()?) } else { Ok(()) }
     }
 }
 
@@ -530,7 +536,14 @@ impl OpPeers for AnyOp {
         call_with!(self, problem, inputs, |op, problem, inputs| op.peer_problem(problem, inputs))
     }
 
-    fn judge_peer(&self, inputs: &Inputs, reference: &Reference, outputs: Vec<Vec<u8>>) -> Judgement {
-        judge!(self, inputs, reference, |op, inputs, reference| op.judge_peer(inputs, reference, outputs))
+    fn judge_peer(
+        &self,
+        name: &str,
+        inputs: &Inputs,
+        reference: &Reference,
+        outputs: Vec<Vec<u8>>,
+    ) -> Judgement {
+        judge!(self, inputs, reference, |op, inputs, reference| op
+            .judge_peer(name, inputs, reference, outputs))
     }
 }

@@ -1,23 +1,49 @@
 //! Attention implementations of other projects, which are measured as baselines.
 
-use op::{Input, PeerProblem, Peers};
+use op::{Input, Peer, PeerProblem, Peers};
 use serde_json::json;
 
 use crate::inputs::Encoded;
+use crate::metrics::{Tolerance, Weights};
 use crate::problem::{Dtype, Problem};
 use crate::tensor::{Layout, Tensor, Values};
 
-/// PyTorch's `scaled_dot_product_attention`, by backend; `auto` is PyTorch's own choice.
-pub(crate) fn pytorch() -> Peers {
-    let names = ["auto", "math", "flash", "mem_efficient", "cudnn"];
-    Peers {
-        package: "pytorch".to_owned(),
-        names: names.map(str::to_owned).to_vec(),
-        script: op::pytorch_script(include_str!("pytorch.py")),
-    }
+/// The peer that computes in FP8.
+const CUDNN_FP8: &str = "cudnn_fp8";
+
+/// PyTorch's `scaled_dot_product_attention`, by backend (`auto` is PyTorch's own choice), and implementations in other
+/// packages.
+pub(crate) fn peers() -> Peers {
+    let own = ["auto", "math", "flash", "mem_efficient", "cudnn"].map(Peer::of_pytorch);
+    let other = |package: &str, name: &str, distributions: &[&str]| Peer {
+        package: package.to_owned(),
+        name: name.to_owned(),
+        distributions: distributions.iter().map(ToString::to_string).collect(),
+    };
+    let others = [
+        other("flash-attn", "fa2", &["flash-attn"]),
+        other("flash-attn", "fa3", &["flash-attn-3", "flashattn-hopper"]),
+        other("xformers", "xformers", &["xformers"]),
+        other("flashinfer", "flashinfer", &["flashinfer-python"]),
+        other("cudnn", CUDNN_FP8, &["nvidia-cudnn-frontend"]),
+    ];
+    let script = op::pytorch_script(include_str!("pytorch.py"));
+    Peers { all: own.into_iter().chain(others).collect(), script }
 }
 
-/// The problem in the form of the script. PyTorch has no attention for E4M3, so it gets the decoded numbers in fp16.
+/// The tolerance of a peer's answer. cuDNN's FP8 attention gets inputs that are quantised again, because it has one scale
+/// per tensor, and rounds its output to E4M3, too: each is an error of half a unit in three bits.
+pub(crate) fn tolerance(name: &str, dtype: Dtype) -> Tolerance {
+    if name != CUDNN_FP8 {
+        return Tolerance::new(dtype, Weights::Half);
+    }
+    let fp8 = Tolerance::new(dtype, Weights::Fp8);
+    let rounding = 2.0_f64.powi(-4);
+    Tolerance { rtol: fp8.rtol + rounding, weight: fp8.weight + 3.0 * rounding, l2: 3.0 * fp8.l2, ..fp8 }
+        .with_fp8_sums()
+}
+
+/// The problem in the form of the script. PyTorch has no attention for E4M3, so peers get the decoded numbers in fp16.
 pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
     let dtype = problem.dtype.output();
     let fields = json!({
@@ -29,6 +55,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
         "head_dim": problem.head_dim,
         "mask": problem.mask.name(),
         "dtype": dtype.name(),
+        "fp8": problem.dtype == Dtype::E4m3,
         "scale": problem.softmax_scale(),
     });
     let tensors = [("q", &inputs.q), ("k", &inputs.k), ("v", &inputs.v)];

@@ -1,3 +1,5 @@
+import importlib.metadata
+
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -7,34 +9,202 @@ BACKENDS = {
     "mem_efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
+# The packages of the other peers, as their distributions are called.
+DISTRIBUTIONS = {
+    "fa2": ["flash-attn"],
+    "fa3": ["flash-attn-3", "flashattn-hopper"],
+    "xformers": ["xformers"],
+    "flashinfer": ["flashinfer-python"],
+    "cudnn_fp8": ["nvidia-cudnn-frontend"],
+}
+
+
+def version(name):
+    """The version of the package of a peer; empty for PyTorch's own peers."""
+    for distribution in DISTRIBUTIONS.get(name, []):
+        try:
+            return f"{distribution} {importlib.metadata.version(distribution)}"
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return ""
+
+
+def sdpa(problem):
+    options = {"scale": problem.scale}
+    if problem.kv_heads != problem.heads:
+        options["enable_gqa"] = True
+    # is_causal is aligned top-left; another alignment needs an explicit mask.
+    if problem.causal == "top-left":
+        options["is_causal"] = True
+    elif problem.causal == "bottom-right":
+        ones = torch.ones(problem.seq_q, problem.seq_k, dtype=torch.bool, device="cuda")
+        options["attn_mask"] = ones.tril(diagonal=problem.seq_k - problem.seq_q)
+    q, k, v = problem.tensors
+    return lambda: F.scaled_dot_product_attention(q, k, v, **options)
+
+
+def fa2(problem):
+    from flash_attn import flash_attn_func
+
+    return flash_attention(problem, flash_attn_func)
+
+
+def fa3(problem):
+    from flash_attn_interface import flash_attn_func
+
+    return flash_attention(problem, flash_attn_func)
+
+
+def flash_attention(problem, function):
+    q, k, v = problem.by_position()
+    causal = problem.bottom_right()
+
+    def call():
+        result = function(q, k, v, softmax_scale=problem.scale, causal=causal)
+        # Some versions return the log-sum-exp, too.
+        return result[0] if isinstance(result, tuple) else result
+
+    return call
+
+
+def xformers(problem):
+    import xformers.ops as ops
+
+    q, k, v = problem.by_position()
+    bias = ops.fmha.attn_bias.LowerTriangularFromBottomRightMask() if problem.bottom_right() else None
+    group = problem.heads // problem.kv_heads
+    if group > 1:
+        # Five dimensions: heads of the keys, then queries for each.
+        q = q.unflatten(2, (problem.kv_heads, group))
+        k, v = (each.unsqueeze(3).expand(-1, -1, -1, group, -1) for each in (k, v))
+    return lambda: ops.memory_efficient_attention(q, k, v, attn_bias=bias, scale=problem.scale)
+
+
+def flashinfer(problem):
+    import flashinfer
+
+    workspace = torch.empty(128 << 20, dtype=torch.uint8, device="cuda")
+    wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(workspace, "NHD")
+
+    def starts(length):
+        return torch.arange(problem.batch + 1, dtype=torch.int32, device="cuda") * length
+
+    q, k, v = (each.flatten(0, 1) for each in problem.by_position())
+    wrapper.plan(
+        starts(problem.seq_q),
+        starts(problem.seq_k),
+        problem.heads,
+        problem.kv_heads,
+        problem.head_dim,
+        causal=problem.bottom_right(),
+        sm_scale=problem.scale,
+        q_data_type=q.dtype,
+        kv_data_type=k.dtype,
+    )
+    return lambda: wrapper.run(q, k, v)
+
+
+# Weights are at most 1, and an output is at most as large as the largest value.
+E4M3_MOST = 448.0
+
+
+def cudnn_fp8(problem):
+    """cuDNN's FP8 attention. It has one scale per tensor, so the inputs are quantised again. Its output is E4M3."""
+    if not problem.is_fp8:
+        raise ValueError("cudnn_fp8 needs an E4M3 problem")
+    import cudnn
+
+    types = cudnn.data_type
+    handle = cudnn.create_handle()
+    graph = cudnn.pygraph(
+        io_data_type=types.FP8_E4M3,
+        intermediate_data_type=types.FLOAT,
+        compute_data_type=types.FLOAT,
+        handle=handle,
+    )
+    one = {"dim": [1, 1, 1, 1], "stride": [1, 1, 1, 1], "data_type": types.FLOAT}
+    given, values, scales = {}, {}, {}
+    for name, tensor in zip("qkv", problem.tensors):
+        scale = tensor.abs().max().float().clamp(min=1e-6) / E4M3_MOST
+        codes = (tensor.float() / scale).to(torch.float8_e4m3fn)
+        values[name], scales[name] = codes, scale
+        given[name] = graph.tensor(
+            dim=list(codes.shape), stride=list(codes.stride()), data_type=types.FP8_E4M3
+        )
+    numbers = {f"descale_{name}": float(scale) for name, scale in scales.items()}
+    output_scale = float(scales["v"])
+    numbers |= {"descale_s": 1 / 256, "scale_s": 256.0, "scale_o": 1 / output_scale}
+    factors = {name: graph.tensor(name=name, **one) for name in numbers}
+    masks = {"top-left": {"use_causal_mask": True}, "bottom-right": {"use_causal_mask_bottom_right": True}}
+    o, _, *maxima = graph.sdpa_fp8(
+        **given, **factors, is_inference=True, attn_scale=problem.scale, **masks.get(problem.causal, {})
+    )
+    output = torch.empty_like(values["q"])
+    o.set_output(True).set_dim(list(output.shape)).set_stride(list(output.stride()))
+    o.set_data_type(types.FP8_E4M3)
+    for each in maxima:
+        each.set_output(True).set_dim(one["dim"]).set_stride(one["stride"]).set_data_type(types.FLOAT)
+    graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+    workspace = torch.empty(max(1, graph.get_workspace_size()), dtype=torch.uint8, device="cuda")
+    memory = {given[name]: values[name] for name in given}
+    memory |= {factors[name]: torch.full((1, 1, 1, 1), value, device="cuda") for name, value in numbers.items()}
+    memory |= {each: torch.zeros(1, 1, 1, 1, device="cuda") for each in maxima}
+    memory[o] = output
+    problem.output_scale = output_scale
+
+    def call():
+        cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
+        graph.execute(memory, workspace, handle=handle)
+        return output
+
+    return call
+
+
+OTHERS = {"fa2": fa2, "fa3": fa3, "xformers": xformers, "flashinfer": flashinfer, "cudnn_fp8": cudnn_fp8}
+# Peers whose tensors are [batch, position, head, dimension].
+BY_POSITION = {"fa2", "fa3", "xformers", "flashinfer"}
 
 
 class Problem:
     """Inputs on the GPU, and the call."""
 
     def __init__(self, name, fields, inputs):
-        dtype = DTYPES[fields["dtype"]]
-        batch, heads, kv_heads = fields["batch"], fields["heads"], fields["kv_heads"]
-        seq_q, seq_k, dim = fields["seq_q"], fields["seq_k"], fields["head_dim"]
-        self.q = tensor(inputs["q"], dtype, (batch, heads, seq_q, dim))
-        self.k = tensor(inputs["k"], dtype, (batch, kv_heads, seq_k, dim))
-        self.v = tensor(inputs["v"], dtype, (batch, kv_heads, seq_k, dim))
-        self.options = {"scale": fields["scale"]}
-        if kv_heads != heads:
-            self.options["enable_gqa"] = True
-        # is_causal is aligned top-left; another alignment needs an explicit mask.
-        if fields["mask"] == "causal-tl" or (fields["mask"] == "causal" and seq_q == seq_k):
-            self.options["is_causal"] = True
-        elif fields["mask"] == "causal":
-            ones = torch.ones(seq_q, seq_k, dtype=torch.bool, device="cuda")
-            self.options["attn_mask"] = ones.tril(diagonal=seq_k - seq_q)
+        self.name = name
+        self.dtype = DTYPES[fields["dtype"]]
+        self.is_fp8, self.scale = fields["fp8"], fields["scale"]
+        self.batch, self.heads, self.kv_heads = fields["batch"], fields["heads"], fields["kv_heads"]
+        self.seq_q, self.seq_k, self.head_dim = fields["seq_q"], fields["seq_k"], fields["head_dim"]
+        self.causal = {"causal": "bottom-right", "causal-tl": "top-left"}.get(fields["mask"])
+        if self.causal and self.seq_q == self.seq_k:
+            self.causal = "top-left"
+        query, key = (self.heads, self.seq_q), (self.kv_heads, self.seq_k)
+        self.tensors = [
+            tensor(inputs[each], self.dtype, (self.batch, *shape, self.head_dim))
+            for each, shape in zip("qkv", (query, key, key))
+        ]
         self.backend = BACKENDS.get(name)
+        self.output_scale = 1.0
+        self.call = OTHERS.get(name, sdpa)(self)
         self.graphs = {}
 
+    def by_position(self):
+        return [each.transpose(1, 2).contiguous() for each in self.tensors]
+
+    def bottom_right(self):
+        """Whether the mask is causal and aligned bottom-right."""
+        if self.causal == "top-left" and self.seq_q != self.seq_k:
+            raise ValueError(f"{self.name} has no causal mask that is aligned top-left")
+        return self.causal is not None
+
     def __call__(self):
-        return F.scaled_dot_product_attention(self.q, self.k, self.v, **self.options)
+        return self.call()
 
     def outputs(self, result):
+        if self.name in BY_POSITION:
+            shape = (self.batch, self.seq_q, self.heads, self.head_dim)
+            result = result.reshape(shape).transpose(1, 2)
+        if result.dtype != self.dtype:
+            result = (result.float() * self.output_scale).to(self.dtype)
         return [result]
 
     def chosen(self):

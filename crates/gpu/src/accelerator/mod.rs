@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use cuda::{
-    Call, ColdReplay, CudaContext, CudaDevice, CudaModule, CudaStream, EventPair, FreshInputs, FreshReplay,
+    Call, ColdReplay, ControlReplay, CudaContext, CudaDevice, CudaModule, CudaStream, EventPair, FreshInputs,
     Replay, RetainedContext, SideStreams, driver_folder,
 };
 pub use process::{DevicePool, DeviceProcess, Lease, PooledDevice, ProcessLimits, serve};

@@ -80,7 +80,7 @@ impl<'f> Subject<'f> {
     /// Returns a peer, which is a baseline.
     pub fn peer(package: &str, name: &str) -> Self {
         let kind = SubjectKind::Peer { name: name.to_owned() };
-        let name = format!("{package} {name}");
+        let name = if package == name { name.to_owned() } else { format!("{package} {name}") };
         Subject { name, kind, is_baseline: true, is_candidate: false, check: SubjectCheck::Whole }
     }
 

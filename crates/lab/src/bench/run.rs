@@ -605,8 +605,8 @@ impl<O: Op> Bench<'_, O> {
                 other => return Err(unexpected_reply(&other)),
             };
             let launches = trial_launches(ran);
-            if let SubjectKind::Peer { .. } = subject.kind {
-                return self.judge_peer(given, launches);
+            if let SubjectKind::Peer { name } = &subject.kind {
+                return self.judge_peer(name, given, launches);
             }
             let references: Vec<_> = given.answers.iter().map(|it| (&it.inputs, &it.reference)).collect();
             trial::judge(
@@ -638,13 +638,14 @@ impl<O: Op> Bench<'_, O> {
     /// Judges a peer, which runs once, on the first inputs.
     fn judge_peer(
         &self,
+        name: &str,
         given: &ProblemInputs<'_, O>,
         launches: Vec<TrialLaunch>,
     ) -> Result<JudgedTrial, WorkerError> {
         let TrialLaunch { outputs, mut complaints } =
             launches.into_iter().next().ok_or_else(no_launch_error)?;
         let InputsWithAnswer { inputs, reference } = &*given.answers[0];
-        let judgement = self.op.judge_peer(inputs, reference, outputs);
+        let judgement = self.op.judge_peer(name, inputs, reference, outputs);
         complaints.extend(judgement.complaints.iter().cloned());
         let wrong = (!judgement.complaints.is_empty()).then_some(0);
         Ok(JudgedTrial { judgement, complaints, wrong, launches: 1 })

@@ -34,7 +34,7 @@ impl WorkerFactory<'_> {
             (SubjectKind::Kernel { .. } | SubjectKind::Chosen { .. }, _) => {
                 (self.start.kernel)(&subject.name)
             }
-            (SubjectKind::Peer { .. }, Ok(peer)) => peer(&self.script),
+            (SubjectKind::Peer { name }, Ok(peer)) => peer(&self.script, name),
             (SubjectKind::Peer { .. }, Err(reason)) => return Err(reason.clone()),
         };
         Worker::start(command, self.limits).map_err(|error| error.to_string())

@@ -351,8 +351,15 @@ pub struct CheckRecord {
 /// The time of a launch with inputs that earlier launches had, and with new inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// The time with repeated inputs.
+    /// The time with repeated inputs, one launch directly after the other.
     pub repeated_ns: f64,
+    /// The time with repeated inputs that were written again before the launch, so that the caches are in the same
+    /// state as before a launch on new inputs. `None` in old logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewritten_ns: Option<f64>,
+    /// The longest time by which the state of the caches may delay a launch whose inputs were written again.
+    #[serde(default)]
+    pub cache_ns: f64,
     /// The time with new inputs; `None` if the inputs cannot be changed.
     pub fresh_ns: Option<f64>,
 }

@@ -20,7 +20,7 @@ pub type KernelCommand<'a> = dyn Fn(&str) -> Command + Sync + 'a;
 /// Makes the command of an untrusted kernel's worker from its name, its family folder and the virtual GPU, if any.
 pub type UntrustedCommand<'a> = dyn Fn(&str, &Path, Option<&'static Chip>) -> Command + Sync + 'a;
 /// Makes the command of a peer's worker from the path of the script.
-pub type PeerCommand<'a> = dyn Fn(&Path) -> Command + Sync + 'a;
+pub type PeerCommand<'a> = dyn Fn(&Path, &str) -> Command + Sync + 'a;
 
 impl std::fmt::Debug for WorkerCommands<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use chips::Target;
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, FreshInputs,
-    Geometry, Image, LaunchStep, Replay, SideStreams,
+    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, ControlReplay, CudaDevice, EventPair,
+    FreshInputs, Geometry, Image, LaunchStep, Replay, SideStreams,
 };
 use gpu::build::{Compiler, Request, Source};
 
@@ -152,11 +152,13 @@ impl TimedGraphs {
         }
     }
 
-    /// Times a launch on inputs that it has just seen, and on fresh inputs.
+    /// Times a launch on inputs that it has just seen, on the same inputs written again, and on fresh inputs.
+    /// `buffers` are those of each set of inputs, with outputs and workspace; `flush` is larger than the L2.
     pub fn repeats(
         &self,
         device: &mut CudaDevice,
         fresh: &FreshInputs,
+        (buffers, flush): (&[Vec<Buffer>], Buffer),
         seed: u64,
     ) -> Result<Repeats, AcceleratorError> {
         self.side.stir()?;
@@ -168,17 +170,48 @@ impl TimedGraphs {
             &own
         };
         let repeated_ns = shortest(3, || device.time_hot(self.call(), hot))?;
+        let cache_ns = cache_delay_ns(device, buffers, flush)?;
+        let mut repeats = Repeats { repeated_ns, rewritten_ns: None, cache_ns, fresh_ns: None };
         if fresh.inputs.is_empty() {
-            return Ok(Repeats { repeated_ns, fresh_ns: None });
+            return Ok(repeats);
         }
-        let times = (FRESH_NS / repeated_ns).clamp(2.0, MAX_FRESH_LAUNCHES);
-        let replay = device.fresh_replay(self.call(), fresh, times as u32)?;
-        let mut seeds = (0..FRESH_REPEATS).map(|index| op::derive_seed(seed, index));
-        let fresh_ns = shortest(FRESH_REPEATS as usize, || {
-            device.time_fresh(self.call(), &replay, seeds.next().unwrap_or(seed))
-        })?;
-        Ok(Repeats { repeated_ns, fresh_ns: Some(fresh_ns) })
+        let times = (FRESH_NS / repeated_ns).clamp(2.0, MAX_FRESH_LAUNCHES) as u32;
+        // Every set of inputs is launched equally often.
+        let rewritten_times = times.next_multiple_of(self.calls.len() as u32);
+        let calls: Vec<_> = self.calls.iter().zip(buffers.iter().cloned()).collect();
+        let rewritten = device.rewritten_replay(&calls, rewritten_times)?;
+        let time = |device: &mut CudaDevice, replay: &ControlReplay| {
+            let mut seeds = (0..FRESH_REPEATS).map(|index| op::derive_seed(seed, index));
+            shortest(FRESH_REPEATS as usize, || {
+                device.time_control(self.call(), replay, seeds.next().unwrap_or(seed))
+            })
+        };
+        repeats.rewritten_ns = Some(time(device, &rewritten)?);
+        // The fresh launches are last: the answer of the last one is compared.
+        let fresh = device.fresh_replay(self.call(), fresh, times)?;
+        repeats.fresh_ns = Some(time(device, &fresh)?);
+        Ok(repeats)
     }
+}
+
+/// The longest time by which the state of the caches may delay a launch whose buffers were just written. Buffers that
+/// fill a small part of the L2 stay there and delay nothing. Larger ones leave changed lines behind, which must be
+/// written to memory, and inputs that must be read from memory. The time of a copy in the same run is the measure.
+fn cache_delay_ns(
+    device: &CudaDevice,
+    buffers: &[Vec<Buffer>],
+    flush: Buffer,
+) -> Result<f64, AcceleratorError> {
+    let l2_bytes = device.l2_bytes()?;
+    let all: u64 = buffers.iter().flatten().map(|buffer| buffer.bytes).sum();
+    if all <= l2_bytes / 4 {
+        return Ok(0.0);
+    }
+    // A copy reads and writes its bytes, so half of them move as many as are delayed at most.
+    let bytes = all.min(l2_bytes) / 2;
+    let from = Buffer { bytes, ..flush };
+    let to = Buffer { address: flush.address + flush.bytes / 2, ..from };
+    shortest(3, || device.time_copy(from, to, 4))
 }
 
 /// A graph or launch that was timed.

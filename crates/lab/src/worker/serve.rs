@@ -10,7 +10,7 @@ use std::{fs, process, thread};
 
 use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, CudaDevice, FreshInputs, Geometry, SideStreams, VirtualDevice,
+    Accelerator as _, AcceleratorError, Buffer, CudaDevice, FreshInputs, Geometry, SideStreams, VirtualDevice,
 };
 use gpu::build::{Compiler, Entry};
 use gpu::device::Device;
@@ -387,7 +387,8 @@ impl<O: Op> TimedKernel<'_, O> {
         };
         let input_sets = context.input_sets(kernel.family, problem, &draws)?;
         let input_sets = fresh.get_or_init(|| input_sets);
-        let repeats = armed.repeats(device, &fresh_contents(&prepared, seed), seed)?;
+        let buffers = launch_buffers(&prepared, second.as_ref());
+        let repeats = armed.repeats(device, &fresh_contents(&prepared, seed), (&buffers, flush), seed)?;
         let mut second = second;
         // The control flipped every sign twice, so its last launch had the same inputs as the very first launch.
         let mut last = kernel.observe_memory(device, &prepared, Vec::new())?;
@@ -469,6 +470,17 @@ fn fresh_contents(prepared: &PreparedLaunch<'_>, seed: u64) -> FreshInputs {
         inputs: inputs.map(|(input, buffer)| (buffer, input.sign_bits)).collect(),
         poisoned: prepared.poisoned(seed),
     }
+}
+
+/// The buffers of the launches on each set of inputs: the inputs, the outputs and the workspace.
+fn launch_buffers(prepared: &PreparedLaunch<'_>, second: Option<&SecondInputs<'_>>) -> Vec<Vec<Buffer>> {
+    let first: Vec<_> = prepared.inputs().map(|(_, buffer)| buffer).collect();
+    let mut sets = vec![first];
+    sets.extend(second.map(|second| second.buffers().to_vec()));
+    for set in &mut sets {
+        set.extend(prepared.poisoned(0).into_iter().map(|(buffer, _)| buffer));
+    }
+    sets
 }
 
 fn ensure_open<'m>(

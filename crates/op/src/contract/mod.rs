@@ -12,7 +12,7 @@ use family::SettingError;
 
 pub use inputs::OpInputs;
 pub use judgement::{Complaint, ExtraTolerance, Judgement, OpJudgement, Picture};
-pub use peers::{OpPeers, PeerProblem, Peers, pytorch_script};
+pub use peers::{OpPeers, Peer, PeerProblem, Peers, pytorch_script};
 pub use problems::{OpProblems, Similarity, SuiteText, Work};
 pub use reference::OpReference;
 

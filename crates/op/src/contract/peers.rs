@@ -6,12 +6,28 @@ use crate::contract::{Judgement, OpJudgement};
 /// Implementations of an op by other projects, to compare our kernels with.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// The project that provides them: `pytorch`.
-    pub package: String,
-    /// The names of the implementations: `flash`, `cudnn`.
-    pub names: Vec<String>,
+    /// The implementations.
+    pub all: Vec<Peer>,
     /// A Python program that runs any of them and uses the protocol of the workers (`lab::worker`).
     pub script: String,
+}
+
+/// One implementation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The project that provides it: `pytorch`.
+    pub package: String,
+    /// Its name: `flash`, `cudnn`.
+    pub name: String,
+    /// The Python distributions of which one must be installed in addition to PyTorch. Empty if PyTorch has it.
+    pub distributions: Vec<String>,
+}
+
+impl Peer {
+    /// An implementation that is part of PyTorch, or a function on its tensors.
+    pub fn of_pytorch(name: &str) -> Self {
+        Peer { package: "pytorch".to_owned(), name: name.to_owned(), distributions: Vec::new() }
+    }
 }
 
 /// The program that runs PyTorch functions as peers. `problem` is the op's own part of it: a class `Problem` in Python.
@@ -38,9 +54,11 @@ pub trait OpPeers: OpJudgement {
     /// Converts a problem and its inputs to the format of the peers.
     fn peer_problem(&self, problem: &Self::Problem, inputs: &Self::Inputs) -> PeerProblem;
 
-    /// Compares a peer's outputs with the reference. A peer with a wrong answer cannot be a baseline.
+    /// Compares the outputs of the peer with this name with the reference. A peer with a wrong answer cannot be a
+    /// baseline.
     fn judge_peer(
         &self,
+        name: &str,
         inputs: &Self::Inputs,
         reference: &Self::Reference,
         outputs: Vec<Vec<u8>>,

@@ -143,12 +143,16 @@ fn subjects<'w>(
 ) -> Result<Vec<Subject<'w>>, CommandError> {
     let virtual_device = workbench.is_virtual();
     let peers = workbench.op.peers();
-    let peer_names = peers.as_ref().map(|peers| peers.names.clone()).unwrap_or_default();
+    let peers = peers.map(|peers| peers.all).unwrap_or_default();
+    // Without a choice, peers in packages that are not installed are left out.
+    let usual =
+        peers.iter().filter(|it| it.distributions.is_empty() || workbench.has_one_of(&it.distributions));
+    let usual: Vec<String> = usual.map(|peer| peer.name.clone()).collect();
     // The family that is written to be obvious is a baseline everywhere.
     let plain = workbench.op.plain_family(&workbench.catalog);
     let plain_name = plain.map(|family| family.name.clone());
     let mut baselines: Vec<String> = match (options.baseline.as_slice(), suite_baselines) {
-        ([], []) => peer_names.iter().cloned().chain(plain_name.clone()).collect(),
+        ([], []) => usual.into_iter().chain(plain_name.clone()).collect(),
         ([], some) => some.iter().cloned().chain(plain_name.clone()).collect(),
         (some, _) => some.iter().filter(|name| *name != "none").cloned().collect(),
     };
@@ -158,13 +162,14 @@ fn subjects<'w>(
     for name in &baselines {
         if Some(name) == plain_name.as_ref() {
             reference = true;
-        } else if let (Some(peers), Some(name)) = (&peers, peer_names.iter().find(|known| *known == name)) {
-            let subject = Subject::peer(&peers.package, name);
+        } else if let Some(peer) = peers.iter().find(|peer| peer.name == *name) {
+            let subject = Subject::peer(&peer.package, name);
             if !virtual_device && subjects.iter().all(|known| known.name != subject.name) {
                 subjects.push(subject);
             }
         } else {
-            let known: Vec<String> = peer_names.iter().cloned().chain(plain_name.clone()).collect();
+            let known = peers.iter().map(|peer| peer.name.clone());
+            let known: Vec<String> = known.chain(plain_name.clone()).collect();
             let hint = format!("baselines: {}, none", known.join(", "));
             return Err(CommandError::usage(format!("there is no baseline `{name}`")).hint(hint));
         }

@@ -92,7 +92,7 @@ enum Fit {
 
 /// Builds one candidate, or with `--all` every preset.
 pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     let archs = options
         .arch
         .iter()

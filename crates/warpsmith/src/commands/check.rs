@@ -52,7 +52,7 @@ const MAX_LINES: usize = 40;
 /// Checks kernels on problems.
 pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ci_output::require_writable(&options.ci)?;
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     let op = &AnyOp::of_command(global, &options.kernels.families, &catalog)?;
     let device = super::device(global)?;
     let target = device.target();
@@ -60,7 +60,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     look_up_tuned(op, options, &plan, &problems, printer)?;
     let extent = plan.extent(op);
     require_supported(op, options, &plan, &extent)?;
-    op.require_reference()?;
+    op.require_reference(printer)?;
 
     let compiler = super::build::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
@@ -655,6 +655,7 @@ fn repeat(verdict: &CaseResult, options: &CheckOptions, global: &Global) -> Stri
         words.push(quote::flag("--device", &global.device));
     }
     words.extend(global.kernels.iter().map(|folder| quote::flag("--kernels", folder)));
+    words.extend(super::workbench::array_flags(&global.arrays));
     words.extend(is_flag.then(|| format!("-- {}", quote::word(&verdict.family))));
     words.join(" ")
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use family::Catalog;
 use op::OpProblems as _;
 use serde::Serialize;
 
@@ -21,7 +20,7 @@ struct Document {
 
 /// Writes the files. Nothing that exists is overwritten.
 pub fn run(options: &ExportOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     let op = AnyOp::of_command(global, &[], &catalog)?;
     let problems = op.problems(&options.problem)?;
     let [problem] = problems.as_slice() else {

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use family::Catalog;
 use lab::gate::{GateRequest, Leaderboard, LeaderboardError, judge, output, update};
 use lab::run::{RunOutcome, RunState, Timer};
 use lab::suite;
@@ -25,7 +24,7 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
         .map_err(|error| CommandError::usage(error.to_string()).hint("`warpsmith runs` lists the runs"))?;
     let mut problems = Vec::new();
     for name in &options.suite {
-        let catalog = Catalog::load(global.kernels.as_deref())?;
+        let catalog = global.catalog()?;
         let op = AnyOp::of_command(global, &[], &catalog)?;
         let suite = suite::find(&op, name)?;
         problems.extend(suite.problems.iter().map(ToString::to_string));

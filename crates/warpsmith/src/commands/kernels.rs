@@ -85,7 +85,7 @@ struct UnusablePickDocument<'a> {
 
 /// Lists the families, or shows one.
 pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     if let Some(name) = &options.family {
         let family = catalog.family(name)?;
         if printer.is_json() {

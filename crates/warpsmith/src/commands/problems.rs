@@ -1,6 +1,5 @@
 //! `problems`: lists the problems that have a short name, or explains one.
 
-use family::Catalog;
 use op::OpProblems as _;
 use serde::Serialize;
 
@@ -28,7 +27,7 @@ struct NamedProblem {
 
 /// Lists the aliases, or explains the problem that the user names.
 pub fn run(options: &ProblemsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     let op = AnyOp::of_command(global, &[], &catalog)?;
     let names = options.name.clone().map_or_else(|| op.aliases(), |name| vec![name]);
     let mut problems = Vec::new();

@@ -1,6 +1,5 @@
 //! `runs`: lists runs, or shows the times of one problem over runs.
 
-use family::Catalog;
 use lab::run::{RunSummary, TrendPoint, list, trend};
 use op::OpProblems as _;
 use serde::Serialize;
@@ -61,7 +60,7 @@ fn show_trend(
     global: &Global,
     printer: &Printer,
 ) -> Result<Exit, CommandError> {
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     let problems = AnyOp::of_command(global, &[], &catalog)?.problems(problem)?;
     let [one] = problems.as_slice() else {
         return Err(CommandError::usage(format!("`{problem}` names several problems; name one")));

@@ -1,6 +1,5 @@
 //! `suites`: lists the built-in suites, or shows one.
 
-use family::Catalog;
 use lab::suite::{self, Suite, Target};
 use lab::words::count;
 use op::OpProblems as _;
@@ -29,7 +28,7 @@ struct SuiteDocument {
 
 /// Lists the built-in suites, or shows the one that the user names.
 pub fn run(options: &SuitesOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     let op = AnyOp::of_command(global, &[], &catalog)?;
     let names: Vec<String> = match &options.name {
         Some(name) => vec![name.clone()],

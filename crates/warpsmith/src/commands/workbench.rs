@@ -10,7 +10,7 @@ use std::time::Duration;
 use chips::Chip;
 use clap::Parser as _;
 use family::tuned::is_tuned;
-use family::{Catalog, Family, SettingError};
+use family::{Catalog, Family, NamedArrays, SettingError};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::{machine, python};
@@ -51,7 +51,7 @@ pub struct Workbench<'g> {
 impl<'g> Workbench<'g> {
     /// Loads the families and the op of the command, and finds the device. `families`: those that the user named.
     pub fn open(global: &'g Global, families: &[String]) -> Result<Self, CommandError> {
-        let catalog = Catalog::load(global.kernels.as_deref())?;
+        let catalog = global.catalog()?;
         let op = AnyOp::of_command(global, families, &catalog)?;
         let device = super::device(global)?;
         Ok(Workbench { global, op, catalog, device, python: machine::python() })
@@ -65,6 +65,12 @@ impl<'g> Workbench<'g> {
     /// Whether PyTorch, which provides the peers, is installed.
     pub fn has_torch(&self) -> bool {
         self.python.as_ref().is_some_and(|python| python.package("torch").is_some())
+    }
+
+    /// Whether one of these Python distributions is installed.
+    pub fn has_one_of(&self, distributions: &[String]) -> bool {
+        let python = self.python.as_ref();
+        distributions.iter().any(|name| python.is_some_and(|python| python.package(name).is_some()))
     }
 
     /// The kernels that the user named: every preset of every family, or only the named families and presets. If knobs
@@ -175,6 +181,10 @@ impl<'g> Workbench<'g> {
             if let Some(folder) = kernels {
                 command.arg("--kernels").arg(folder);
             }
+            // Kernels get the inputs, but not the expected outputs.
+            for (name, file) in &self.global.arrays.inputs {
+                command.arg("--array").arg(format!("{name}={}", file.display()));
+            }
             command
         };
         let own = worker.clone();
@@ -184,9 +194,9 @@ impl<'g> Workbench<'g> {
             worker(name, &device, Some(kernels))
         };
         let gpu_index = if let Device::Cuda { index, .. } = self.device { index } else { 0 };
-        let peer = move |script: &Path| {
+        let peer = move |script: &Path, name: &str| {
             let mut command = Command::new(python::interpreter().unwrap_or_else(|| "python3".into()));
-            command.arg(script).arg(gpu_index.to_string());
+            command.arg(script).arg(gpu_index.to_string()).arg(name);
             command
         };
         let peer: Result<Box<PeerCommand<'_>>, String> = match (&self.python, self.has_torch()) {
@@ -203,7 +213,7 @@ impl<'g> Workbench<'g> {
         command: &str,
         Execution { printer, open, .. }: Execution<'_>,
     ) -> Result<StartedRun<'_>, CommandError> {
-        self.op.require_reference()?;
+        self.op.require_reference(printer)?;
         let compiler = super::build::compiler(self.global, printer)?;
         let opened = OpenRun::new(open(self.manifest(command, &compiler)), self.global, printer)?;
         let (start, stop) = (self.start()?, super::stop_on_interrupt());
@@ -439,6 +449,7 @@ pub fn run_or_resume<C: ResumableCommand>(
     let (mut logged_global, mut command) = command_line_of(folder)?.with_file_as_op()?.into_parts();
     override_flag("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
     override_flag("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
+    override_arrays(&global.arrays, &mut logged_global.arrays)?;
     let logged = C::in_command(&mut command).ok_or_else(|| {
         let (folder, name) = (folder.display(), C::NAME);
         CommandError::usage(format!("the run in {folder} was not started by `warpsmith {name}`"))
@@ -466,6 +477,24 @@ pub fn override_flag<T: AsRef<OsStr> + Clone>(
     Ok(())
 }
 
+/// Replaces the logged arrays with the current ones, which must be for the same arguments.
+fn override_arrays(current: &NamedArrays, logged: &mut NamedArrays) -> Result<(), CommandError> {
+    let lists =
+        [("--input", &current.inputs, &logged.inputs), ("--expect", &current.expected, &logged.expected)];
+    for (flag, current, logged) in lists {
+        let mut names = logged.iter().map(|(name, _)| name);
+        if let Some(name) = names.find(|name| current.iter().all(|(given, _)| given != *name)) {
+            return Err(CommandError::usage(format!(
+                "the run was started with {flag} {name}=FILE, and this flag is not read from the log, which is untrusted"
+            ))
+            .hint(format!("give {flag} {name}=FILE again")));
+        }
+    }
+    let (rtol, atol) = (logged.rtol, logged.atol);
+    *logged = NamedArrays { rtol, atol, ..current.clone() };
+    Ok(())
+}
+
 /// A message with the command line that resumes a stopped run. `repeated`: the command's own flags that must be given
 /// again.
 pub fn resume_command(
@@ -480,10 +509,23 @@ pub fn resume_command(
     let is_from_environment = |flag: &str| flag == "--cuda" && std::env::var_os("WARPSMITH_CUDA").is_some();
     let folders = folders.iter().filter(|(flag, _)| !is_from_environment(flag));
     words.extend(folders.filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))));
+    words.extend(array_flags(&global.arrays));
     words.extend(
         repeated.iter().filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))),
     );
     format!("incomplete; resume with: {}", words.join(" "))
+}
+
+/// The flags that name these arrays.
+pub fn array_flags(arrays: &NamedArrays) -> Vec<String> {
+    let flag = |flag: &str, named: &[(String, PathBuf)]| {
+        let words = named.iter().map(|(name, file)| quote::flag(flag, format!("{name}={}", file.display())));
+        words.collect::<Vec<_>>()
+    };
+    let mut flags = [flag("--input", &arrays.inputs), flag("--expect", &arrays.expected)].concat();
+    flags.extend(arrays.rtol.map(|value| format!("--rtol {value}")));
+    flags.extend(arrays.atol.map(|value| format!("--atol {value}")));
+    flags
 }
 
 /// The command line that the run in this folder was started with.

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use family::Catalog;
 use gpu::build::Compiler;
 use gpu::toolchain::{self, Toolchain};
 use subprocess::sandbox::Policy;
@@ -22,7 +21,7 @@ pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |_| ())?;
     let cache = gpu::paths::cache_dir();
     sandboxed::enter(global, policy(global, &toolchain, &cache, asks.is_some()));
-    let catalog = Catalog::load(global.kernels.as_deref())?;
+    let catalog = global.catalog()?;
     let device = super::device(global)?;
     let compiler = Compiler::new(toolchain, &cache)?;
     let op = AnyOp::for_worker(global.op.as_deref().unwrap_or(ops::DEFAULT), &catalog)?;
@@ -42,6 +41,7 @@ fn policy(global: &Global, toolchain: &Toolchain, cache: &Path, profiled: bool) 
     let mut read: Vec<PathBuf> = global.kernels.iter().cloned().collect();
     // The headers of a single file are beside it.
     read.extend(global.kernels.iter().filter(|path| path.is_file()).map(|path| folder_of(path)));
+    read.extend(global.arrays.inputs.iter().map(|(_, file)| file.clone()));
     let libraries = [Some(&toolchain.nvrtc), toolchain.builtins.as_ref()];
     // The libraries may be links to files in other folders.
     let resolved = libraries.into_iter().flatten().filter_map(|path| path.canonicalize().ok());

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use gpu::launch::{Dtype, npy};
 use tempfile::TempDir;
 
 use crate::common::{Run, run, warpsmith};
@@ -273,6 +274,84 @@ fn a_fault_in_a_single_file_is_reported_at_its_line() {
     let outcome = on_file(folder.path(), &["check", "scale.cu", "--problem", "n777", "--sanitize"]);
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(outcome.stdout.contains("scale.cu:11:"), "{outcome}");
+}
+
+/// A folder with `SCALE` and arrays of 300 numbers, of which `y` has the right ones.
+fn file_with_arrays(text: &str) -> TempDir {
+    let folder = single_file(text);
+    let x: Vec<f32> = (0..300).map(|index| index as f32 / 7.0).collect();
+    let y: Vec<f64> = x.iter().map(|x| 2.5 * f64::from(*x)).collect();
+    let wrong: Vec<f64> =
+        y.iter().enumerate().map(|(index, y)| if index == 7 { y + 1.0 } else { *y }).collect();
+    let singles: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let doubles = |values: &[f64]| values.iter().flat_map(|y| y.to_le_bytes()).collect::<Vec<u8>>();
+    let save = |name: &str, dtype, dims: &[usize], bytes: &[u8]| {
+        fs::write(folder.path().join(name), npy::write(dtype, dims, bytes)).unwrap();
+    };
+    save("x.npy", Dtype::F32, &[300], &singles);
+    save("square.npy", Dtype::F32, &[30, 10], &singles);
+    save("y.npy", Dtype::F64, &[300], &doubles(&y));
+    save("wrong.npy", Dtype::F64, &[300], &doubles(&wrong));
+    save("nan.npy", Dtype::F64, &[300], &doubles(&[f64::NAN; 300]));
+    save("short.npy", Dtype::F64, &[299], &doubles(&y[..299]));
+    folder
+}
+
+#[test]
+fn a_single_file_takes_inputs_and_answers_from_npy_files() {
+    let folder = file_with_arrays(&SCALE.replacen("// warpsmith: reference = \"scale.py:scale\"\n", "", 1));
+    let with = |arguments: &str| {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        on_file(folder.path(), &words)
+    };
+    for command in ["check", "bench"] {
+        let outcome = with(&format!("{command} scale.cu --input x=x.npy --expect y=y.npy"));
+        assert_eq!(outcome.code, 0, "{outcome}");
+        assert!(outcome.stdout.contains("n300"), "{outcome}");
+        assert!(outcome.stderr.contains("only one set of inputs"), "{outcome}");
+        let outcome = with(&format!("{command} scale.cu --input x=x.npy --expect y=wrong.npy"));
+        assert_eq!(outcome.code, 1, "{outcome}");
+        assert!(outcome.to_string().contains("1 of 300 elements are wrong"), "{outcome}");
+    }
+    let outcome = with("check scale.cu --input x=x.npy --expect y=wrong.npy --atol 2 --rtol 1");
+    assert!(outcome.stdout.contains("relative-l2"), "{outcome}");
+    for (arguments, message) in [
+        ("check scale.cu", "reference: is missing"),
+        ("check scale.cu --expect y=y.npy", "x must come from a file, too"),
+        ("check scale.cu --input x=x.npy --expect z=y.npy", "no output `z`"),
+        ("check scale.cu --input factor=x.npy --expect y=y.npy", "no input `factor`"),
+        ("check scale.cu --input x=none.npy --expect y=y.npy", "none.npy cannot be read"),
+        ("check scale.cu --input x=square.npy --expect y=y.npy", "has the shape [30, 10], but x has"),
+        ("check scale.cu --input x=y.npy --expect y=y.npy", "has the type f64, but x is f32"),
+        ("check scale.cu --input x=x.npy --expect y=short.npy", "has the shape [299], but y has [300]"),
+        ("check scale.cu --input x=x.npy --expect y=nan.npy", "element 0 is NaN"),
+        ("check scale.cu --problem n5 --input x=x.npy --expect y=y.npy", "x has [5]"),
+        ("check mma --input q=x.npy", "declares its op"),
+    ] {
+        let outcome = with(arguments);
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains(message), "{arguments}: {outcome}");
+    }
+}
+
+#[test]
+fn the_lines_of_a_single_file_can_name_arrays() {
+    let declared =
+        SCALE.replace("in fp32[n]", "in fp32[n] = x.npy").replace("out fp32[n]", "out fp32[n] = y.npy");
+    let without = declared.replacen("// warpsmith: reference = \"scale.py:scale\"\n", "", 1);
+    let folder = file_with_arrays(&without);
+    let outcome = on_file(folder.path(), &["check", "scale.cu"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    // Expected values and a reference contradict each other.
+    let folder = file_with_arrays(&declared);
+    let outcome = on_file(folder.path(), &["check", "scale.cu"]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("the expected values are the reference"), "{outcome}");
+    // An input from a file with a reference: only the kernel's answer to this input is compared.
+    let folder =
+        file_with_arrays(&SCALE.replace("in fp32[n]", "in fp32[n] = x.npy").replace("factor * x[i]", "i"));
+    let outcome = on_file(folder.path(), &["check", "scale.cu"]);
+    assert_eq!(outcome.code, 1, "{outcome}");
 }
 
 /// The kernel of `SCALE` in PTX.

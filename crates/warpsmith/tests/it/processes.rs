@@ -188,7 +188,7 @@ impl Scenario<'_> {
                 fake_worker(folder, name, if name.starts_with("wmma") { self.wmma } else { self.reference })
             }),
             untrusted: Box::new(|_, _, _| Command::new("false")),
-            peer: Ok(Box::new(|_| fake_worker(folder, "pytorch math", self.peer))),
+            peer: Ok(Box::new(|_, _| fake_worker(folder, "pytorch math", self.peer))),
         };
         let session = Session {
             op: &Attention,
@@ -209,7 +209,7 @@ fn the_script_of_the_peers_answers_requests() {
     let script = folder.path().join("peers.py");
     fs::write(&script, Attention.peers().unwrap().script).unwrap();
     let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
-    command.arg(script).arg("0");
+    command.arg(script).args(["0", "fa3"]);
     let timeout = Duration::from_mins(2);
     let limits = Limits { build: timeout, answer: timeout, resident_bytes: 1 << 40 };
     let mut worker = Worker::start(command, limits).unwrap();

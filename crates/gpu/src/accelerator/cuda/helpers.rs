@@ -49,11 +49,21 @@ impl Helpers {
         seed: Buffer,
         salt: u64,
     ) -> Result<Call, AcceleratorError> {
-        let mask: u32 = match sign_bits {
+        let mask = match sign_bits {
             8 => 0x8080_8080,
             16 => 0x8000_8000,
             _ => 0x8000_0000,
         };
+        self.flip(buffer, seed, salt, mask)
+    }
+
+    /// A call that reads and writes every word of a buffer without changing it.
+    pub fn rewrite(&self, buffer: Buffer, seed: Buffer) -> Result<Call, AcceleratorError> {
+        self.flip(buffer, seed, 0, 0)
+    }
+
+    /// A call that flips bits of `mask` in every word of a buffer.
+    fn flip(&self, buffer: Buffer, seed: Buffer, salt: u64, mask: u32) -> Result<Call, AcceleratorError> {
         let words = buffer.bytes / 4;
         let blocks = words.div_ceil(256).clamp(1, 4096) as u32;
         let geometry =

@@ -17,4 +17,4 @@ mod timing;
 pub use context::{CudaContext, CudaModule, CudaStream};
 pub use device::{CudaDevice, RetainedContext, driver_folder};
 pub use launch::Call;
-pub use timing::{ColdReplay, EventPair, FreshInputs, FreshReplay, Replay, SideStreams};
+pub use timing::{ColdReplay, ControlReplay, EventPair, FreshInputs, Replay, SideStreams};

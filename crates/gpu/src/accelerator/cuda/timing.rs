@@ -176,7 +176,7 @@ pub struct ColdReplay {
     events: EventPair,
 }
 
-/// The changes before every launch of a [`FreshReplay`].
+/// The changes before every launch of [`CudaDevice::fresh_replay`].
 #[derive(Clone, Debug)]
 pub struct FreshInputs {
     /// Inputs whose signs may be flipped, with the number of bits per element.
@@ -185,9 +185,9 @@ pub struct FreshInputs {
     pub poisoned: Vec<(Buffer, u32)>,
 }
 
-/// A graph of many launches in a row, each on different inputs.
+/// A graph of many launches in a row, with writes to their memory before each.
 #[derive(Debug)]
-pub struct FreshReplay {
+pub struct ControlReplay {
     with: Graph,
     without: Graph,
     times: u32,
@@ -196,6 +196,9 @@ pub struct FreshReplay {
     /// The graphs use the helpers' code, so it must stay loaded.
     _helpers: Rc<Helpers>,
 }
+
+/// A launch of a control, the changes of its memory before it, and the buffers that are filled with a word.
+type ControlledLaunch<'a> = (&'a Call, Vec<Call>, &'a [(Buffer, u32)]);
 
 impl CudaDevice {
     /// A graph of `times` launches that cycles through the calls.
@@ -206,29 +209,55 @@ impl CudaDevice {
         Ok(Replay { graph, times, events: EventPair::new()? })
     }
 
-    /// A graph of `times` launches, and the same graph without the launches. Before each launch the inputs change to
-    /// values that no earlier launch had, and the results of the previous launch are overwritten. The difference of
-    /// the two graphs is the time of the launches.
+    /// Launches on fresh inputs: before each of `times` launches the inputs change to values that no earlier launch
+    /// had, and the results of the previous launch are overwritten.
     pub fn fresh_replay(
         &mut self,
         call: &Call,
         fresh: &FreshInputs,
         times: u32,
-    ) -> Result<FreshReplay, AcceleratorError> {
+    ) -> Result<ControlReplay, AcceleratorError> {
+        self.control_replay(times, |launch, helpers, seed| {
+            let flip = |&(buffer, sign_bits): &(Buffer, u32)| {
+                helpers.turn_signs(buffer, sign_bits, seed, u64::from(launch))
+            };
+            let changes = fresh.inputs.iter().map(flip).collect::<Result<_, _>>()?;
+            Ok((call, changes, fresh.poisoned.as_slice()))
+        })
+    }
+
+    /// Launches on repeated inputs in the state of the caches that [`CudaDevice::fresh_replay`] leaves: before each of
+    /// `times` launches all its buffers are written again with their own contents. The launches cycle through the
+    /// calls, each of which comes with its buffers.
+    pub fn rewritten_replay(
+        &mut self,
+        calls: &[(&Call, Vec<Buffer>)],
+        times: u32,
+    ) -> Result<ControlReplay, AcceleratorError> {
+        self.control_replay(times, |launch, helpers, seed| {
+            let (call, buffers) = &calls[launch as usize % calls.len()];
+            let rewrites = buffers.iter().map(|&buffer| helpers.rewrite(buffer, seed));
+            Ok((*call, rewrites.collect::<Result<_, _>>()?, &[]))
+        })
+    }
+
+    /// A graph of `times` launches, each after its changes and fills, and the same graph without the launches. The
+    /// difference of the two graphs is the time of the launches.
+    fn control_replay<'a>(
+        &mut self,
+        times: u32,
+        launch: impl Fn(u32, &Helpers, Buffer) -> Result<ControlledLaunch<'a>, AcceleratorError>,
+    ) -> Result<ControlReplay, AcceleratorError> {
         let times = times.max(1);
         let seed = self.allocate("seed", 8)?;
         let helpers = self.helpers()?;
-        let mut changes: Vec<Vec<Call>> = Vec::new();
-        for salt in 0..u64::from(times) {
-            let flip =
-                |&(buffer, sign_bits): &(Buffer, u32)| helpers.turn_signs(buffer, sign_bits, seed, salt);
-            changes.push(fresh.inputs.iter().map(flip).collect::<Result<_, _>>()?);
-        }
+        let launches =
+            (0..times).map(|index| launch(index, &helpers, seed)).collect::<Result<Vec<_>, _>>()?;
         let graph = |with_launches: bool| {
             Graph::capture(self.stream, || {
-                for changes in &changes {
+                for (call, changes, fills) in &launches {
                     changes.iter().try_for_each(|change| change.enqueue(self.stream))?;
-                    self.enqueue_fills(&fresh.poisoned)?;
+                    self.enqueue_fills(fills)?;
                     if with_launches {
                         call.enqueue(self.stream)?;
                     }
@@ -237,14 +266,14 @@ impl CudaDevice {
             })
         };
         let (with, without) = (graph(true)?, graph(false)?);
-        Ok(FreshReplay { with, without, times, seed, events: EventPair::new()?, _helpers: helpers })
+        Ok(ControlReplay { with, without, times, seed, events: EventPair::new()?, _helpers: helpers })
     }
 
-    /// Nanoseconds of a launch on fresh inputs. Every value of `seed` gives other inputs.
-    pub fn time_fresh(
+    /// Nanoseconds of a launch of a control. Every value of `seed` gives other fresh inputs.
+    pub fn time_control(
         &mut self,
         call: &Call,
-        replay: &FreshReplay,
+        replay: &ControlReplay,
         seed: u64,
     ) -> Result<f64, AcceleratorError> {
         self.write(replay.seed, &seed.to_le_bytes())?;

@@ -28,7 +28,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         Some(problem) => op.problem(problem)?,
         None => op.problem(&op.small_problem())?,
     };
-    op.require_reference()?;
+    op.require_reference(printer)?;
     let chip = simulated::chip(global)?;
     let place = Device::Virtual { chip };
     if options.preset.as_deref().is_some_and(is_tuned) {

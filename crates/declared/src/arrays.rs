@@ -1,0 +1,181 @@
+//! Tensors in .npy files: inputs with fixed contents, and expected outputs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gpu::launch::{Dtype, npy};
+use op::Refusal;
+
+use crate::declaration::{Argument, Declaration, Kind, ReferenceSource};
+use crate::problem::DeclaredProblem;
+
+/// An array in a file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileArray {
+    /// The file, for messages.
+    file: String,
+    array: Arc<npy::Array>,
+}
+
+impl FileArray {
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let file = path.display().to_string();
+        let array = npy::read(path).map_err(|error| format!("{file} {error}"))?;
+        Ok(FileArray { file, array: Arc::new(array) })
+    }
+
+    /// The elements, if the array has this type and shape. A type that numpy lacks is stored as an integer of its width.
+    pub fn elements(&self, name: &str, dtype: Dtype, dims: &[usize]) -> Result<&[u8], Refusal> {
+        let FileArray { file, array } = self;
+        let is_lacking = matches!(dtype, Dtype::Bf16 | Dtype::E4m3 | Dtype::E5m2);
+        let stores_bits = is_lacking && !array.dtype.is_float() && array.dtype.bytes() == dtype.bytes();
+        if array.dtype != dtype && !stores_bits {
+            let (stored, wanted) = (array.dtype.name(), dtype.name());
+            return Err(Refusal::new(format!("{file} has the type {stored}, but {name} is {wanted}")));
+        }
+        self.check_shape(name, dims)?;
+        Ok(&array.elements)
+    }
+
+    fn check_shape(&self, name: &str, dims: &[usize]) -> Result<(), Refusal> {
+        let FileArray { file, array } = self;
+        if array.dims == dims {
+            return Ok(());
+        }
+        Err(Refusal::new(format!("{file} has the shape {:?}, but {name} has {dims:?}", array.dims)))
+    }
+
+    /// The expected numbers of an output. They may be more precise than the output.
+    fn numbers(&self, name: &str, dtype: Dtype, dims: &[usize]) -> Result<Vec<f64>, Refusal> {
+        let numbers = if self.array.dtype.is_float() && dtype.is_float() {
+            self.check_shape(name, dims)?;
+            self.array.dtype.floats(&self.array.elements)
+        } else {
+            dtype.floats(self.elements(name, dtype, dims)?)
+        };
+        match numbers.iter().position(|number| number.is_nan()) {
+            Some(index) => Err(Refusal::new(format!("{}: element {index} is NaN", self.file))),
+            None => Ok(numbers),
+        }
+    }
+}
+
+/// Arrays that the command line names, read.
+#[derive(Debug, Default)]
+pub(crate) struct Arrays {
+    pub inputs: Vec<(String, FileArray)>,
+    pub expected: Vec<(String, FileArray)>,
+}
+
+impl Declaration {
+    /// Whether the contents of an argument come from a file, so that the op has only one problem.
+    pub fn has_files(&self) -> bool {
+        self.arguments.iter().any(|argument| argument.contents.is_some() || argument.expected.is_some())
+    }
+
+    /// Whether all inputs come from files, so that the op has only one set of inputs.
+    pub fn has_fixed_inputs(&self) -> bool {
+        self.inputs().all(|argument| argument.contents.is_some())
+    }
+
+    /// Replaces contents and expected outputs by those of the command line.
+    pub fn set_arrays(&mut self, arrays: Arrays) -> Result<(), Refusal> {
+        for (flag, is_expected, named) in
+            [("--input", false, arrays.inputs), ("--expect", true, arrays.expected)]
+        {
+            if is_expected && !named.is_empty() {
+                // The files replace the reference.
+                self.reference = ReferenceSource::Files;
+            }
+            for (name, array) in named {
+                let fits = |argument: &Argument| {
+                    if is_expected { argument.kind.is_written() } else { argument.kind.is_read() }
+                };
+                let known: Vec<String> =
+                    self.arguments.iter().filter(|it| fits(it)).map(|it| it.name.clone()).collect();
+                let Some(argument) = self.arguments.iter_mut().find(|it| fits(it) && it.name == name) else {
+                    let what = if is_expected { "output" } else { "input" };
+                    return Err(Refusal::new(format!("{flag} {name}: the op has no {what} `{name}`"))
+                        .hint(Some(format!("{what}s: {}", known.join(", ")))));
+                };
+                if is_expected {
+                    argument.expected = Some(array);
+                } else {
+                    argument.contents = Some(array);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses files that are no complete reference, or that fit no problem.
+    pub fn check_arrays(&self) -> Result<(), Refusal> {
+        if self.reference == ReferenceSource::Files {
+            let missing = self.outputs().find(|output| output.expected.is_none());
+            if let Some(output) = missing {
+                let name = &output.name;
+                return Err(Refusal::new(format!(
+                    "there is no reference, and no file with the expected values of {name}"
+                ))
+                .hint(Some(format!(
+                    "add `reference = \"file.py:function\"`, or name a file: --expect {name}={name}.npy"
+                ))));
+            }
+            if let Some(input) = self.inputs().find(|input| input.contents.is_none()) {
+                let name = &input.name;
+                return Err(Refusal::new(format!(
+                    "the expected outputs come from files, so {name} must come from a file, too"
+                ))
+                .hint(Some(format!("name its file: --input {name}={name}.npy"))));
+            }
+        }
+        if self.has_files() { self.problem_of_files().map(drop) } else { Ok(()) }
+    }
+
+    /// The problem that the files fit: a size that is an extent by itself has the extent of the file.
+    pub fn problem_of_files(&self) -> Result<DeclaredProblem, Refusal> {
+        let mut fields = toml::Table::new();
+        for argument in &self.arguments {
+            for file in argument.contents.iter().chain(&argument.expected) {
+                for (extent, &length) in argument.shape.iter().zip(&file.array.dims) {
+                    let name = extent.text().trim();
+                    if self.sizes.iter().any(|size| size.name == name) {
+                        fields.entry(name).or_insert_with(|| {
+                            toml::Value::Integer(i64::try_from(length).unwrap_or(i64::MAX))
+                        });
+                    }
+                }
+            }
+        }
+        let problem = self.problem_from_fields(&fields)?;
+        self.check_files(&problem)?;
+        Ok(problem)
+    }
+
+    /// Refuses a problem that the files do not fit.
+    pub fn check_files(&self, problem: &DeclaredProblem) -> Result<(), Refusal> {
+        for argument in self.arguments.iter().filter(|argument| argument.kind != Kind::Scalar) {
+            let dtype = self.dtype(argument.dtype, problem);
+            let dims = self.shape(argument, problem)?;
+            if let Some(file) = &argument.contents {
+                file.elements(&argument.name, dtype, &dims)?;
+            }
+            if let Some(file) = &argument.expected {
+                file.numbers(&argument.name, dtype, &dims)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The expected outputs, from the files.
+    pub fn expected_values(&self, problem: &DeclaredProblem) -> Result<Vec<Vec<f64>>, Refusal> {
+        let values = self.outputs().map(|output| {
+            let dtype = self.dtype(output.dtype, problem);
+            let dims = self.shape(output, problem)?;
+            let file = output.expected.as_ref();
+            let file = file.ok_or_else(|| Refusal::new(format!("{} has no expected values", output.name)))?;
+            file.numbers(&output.name, dtype, &dims)
+        });
+        values.collect()
+    }
+}
