@@ -11,6 +11,7 @@ use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
+use lab::bench::CHOSEN;
 use lab::check::{
     self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckError, CheckGroup, CheckPlan, CheckSubject,
     Depth, PlanSize, cut_to_size,
@@ -23,7 +24,7 @@ use vgpu::Checks;
 
 use super::{lend_device, tuned, workbench};
 use crate::ci_output;
-use crate::cli::{CheckOptions, Global, MAX_CASES};
+use crate::cli::{CheckOptions, Global, KernelOptions, MAX_CASES};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::findings;
@@ -164,6 +165,15 @@ fn plan<'c>(
             groups.push(CheckGroup { subjects, cases: selection.cases(op, options, global, limit) });
         }
     }
+    if options.kernels.families.iter().any(|name| name == CHOSEN) {
+        for problem in &selection.problems {
+            let subject = chosen(op, options, catalog, (device, problem))?;
+            let limit = limit(if subject.family.plain { PLAIN_COST } else { 1.0 });
+            let own = Selection { problems: vec![problem.clone()], edges: Vec::new(), is_sweep: false };
+            own.require_bounded(op, options)?;
+            groups.push(CheckGroup { subjects: vec![subject], cases: own.cases(op, options, global, limit) });
+        }
+    }
     let problems = [selection.problems, selection.edges].concat();
     Ok((CheckPlan { device: device.clone(), groups }, problems))
 }
@@ -271,7 +281,12 @@ fn subjects<'c>(
     options: &CheckOptions,
     catalog: &'c Catalog,
 ) -> Result<Vec<CheckSubject<'c>>, CommandError> {
-    let families = op.named_families(&options.kernels.families, catalog)?;
+    let named = options.kernels.families.iter().filter(|name| *name != CHOSEN).cloned();
+    let named: Vec<String> = named.collect();
+    if named.is_empty() && !options.kernels.families.is_empty() {
+        return Ok(Vec::new());
+    }
+    let families = op.named_families(&named, catalog)?;
     let mut subjects = Vec::new();
     for &family in &families {
         if options.kernels.preset.is_empty() && !options.kernels.knobs.set.is_empty() {
@@ -301,6 +316,23 @@ fn subjects<'c>(
         }
     }
     Ok(subjects)
+}
+
+/// The kernel that the dispatcher chooses for a problem.
+fn chosen<'c>(
+    op: &AnyOp,
+    options: &CheckOptions,
+    catalog: &'c Catalog,
+    (device, problem): (&Device, &Problem),
+) -> Result<CheckSubject<'c>, CommandError> {
+    let KernelOptions { preset, knobs, .. } = &options.kernels;
+    if !preset.is_empty() || !knobs.set.is_empty() {
+        return Err(CommandError::usage(format!("`{CHOSEN}` chooses the setting itself"))
+            .hint("name a family to set its preset or knobs"));
+    }
+    let (family, candidate) = op::tuned::choose(op, catalog, device, problem)?;
+    let knobs = candidate.knobs.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+    Ok(CheckSubject { family, preset: candidate.preset, knobs })
 }
 
 /// Returns an error if a named kernel does not support a named problem. A sweep only counts unsupported combinations.
