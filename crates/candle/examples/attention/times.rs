@@ -37,7 +37,7 @@ pub fn print(device: &Device) -> Result<()> {
             our_times.push(times(device, calls, ours)?);
             candle_times.push(times(device, calls, candle)?);
         }
-        let ([row, waited], [candle_row, candle_waited]) = (medians(our_times), medians(candle_times));
+        let ([row, waited], [candle_row, candle_waited]) = (medians(&our_times), medians(&candle_times));
         println!(
             "{name}: flash_attn {row:.1} and {waited:.1}, candle's operations {candle_row:.1} and \
              {candle_waited:.1}, {:.2}x and {:.2}x",
@@ -64,7 +64,7 @@ fn times(device: &Device, calls: usize, call: impl Fn() -> Result<Tensor>) -> Re
 }
 
 /// The medians, without the first round, which loads kernels.
-fn medians(rounds: Vec<[f64; 2]>) -> [f64; 2] {
+fn medians(rounds: &[[f64; 2]]) -> [f64; 2] {
     [0, 1].map(|which| {
         let mut times: Vec<f64> = rounds[1..].iter().map(|round| round[which]).collect();
         times.sort_by(f64::total_cmp);
