@@ -187,7 +187,8 @@ Examples:
 KernelBench gets a module in PyTorch (model.py) and one that replaces it (model_new.py). \
 FlashInfer-Bench gets a definition, a solution and a workload. The solutions call the Python \
 package `warpsmith`, which must be installed where they run. Files that exist are never \
-overwritten. `python/scripts/run_kernelbench.py` runs KernelBench's own evaluator on the files.
+overwritten. `run_kernelbench.py` and `run_flashinfer_bench.py` in `python/scripts` run these \
+projects' own evaluators on the files.
 
 Examples:
   warpsmith export kernelbench --problem mission --out kernelbench

@@ -110,6 +110,14 @@ impl Device {
         }
     }
 
+    /// The number of the GPU; `None` for the virtual GPU.
+    pub fn gpu(&self) -> Option<u32> {
+        match &self.found {
+            FoundDevice::Cuda { index, .. } => Some(*index),
+            FoundDevice::Virtual { .. } => None,
+        }
+    }
+
     /// Selects, compiles and loads the kernel for a problem. Later calls for the same problem return the same plan.
     pub fn plan(&self, problem: &Problem) -> Result<Arc<Plan>, ForwardError> {
         if let Some(plan) = lock(&self.plans).get(problem) {

@@ -38,7 +38,7 @@ mod view;
 
 pub use device::{Device, tuned_requests};
 pub use error::ForwardError;
-pub use gpu::accelerator::CudaStream as Stream;
+pub use gpu::accelerator::{Buffer, CudaStream as Stream};
 pub use gpu::build::Pack;
 pub use options::{Options, Scales};
 pub use plan::{Plan, Tensors};

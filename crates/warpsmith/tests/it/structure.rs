@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each crate may depend on.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("random", &[]),
     ("chips", &[]),
     ("subprocess", &[]),
@@ -19,6 +19,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("declared", &["family", "gpu", "op", "subprocess", "vgpu"]),
     ("lab", &["chips", "family", "gpu", "op", "search", "stats", "subprocess", "vgpu"]),
     ("sanitize", &["chips", "family", "gpu", "vgpu"]),
+    ("candle", &["attention"]),
     ("python", &["attention", "chips", "gpu", "sanitize", "vgpu"]),
     (
         "warpsmith",

@@ -5,8 +5,10 @@ use std::ffi::{CString, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use cudarc::driver::{result, sys};
+use libloading::Library;
 
 use super::helpers::Helpers;
 use super::launch::Call;
@@ -57,11 +59,14 @@ struct World {
 /// How long SMs are kept busy. This is longer than a small kernel runs and longer than a launch takes.
 const BUSY_NS: u64 = 100_000;
 
-/// Whether the driver library can be loaded. Check this before any other driver call: cudarc panics without the
-/// library.
+/// Loads the driver library and keeps it loaded. Check this before any other driver call: cudarc panics without the
+/// library. A program that links the library has it loaded already; cudarc's own test does not exist there.
 fn driver_is_present() -> bool {
-    // SAFETY: the call only tries to open the library.
-    unsafe { sys::is_culib_present() }
+    static LIBRARY: LazyLock<Option<Library>> = LazyLock::new(|| {
+        // SAFETY: the driver's initialiser has no requirements.
+        ["libcuda.so.1", "libcuda.so"].into_iter().find_map(|name| unsafe { Library::new(name) }.ok())
+    });
+    LIBRARY.is_some()
 }
 
 /// The folder of the driver library. The driver loads further libraries from this folder when it needs them.
@@ -70,8 +75,6 @@ pub fn driver_folder() -> Option<PathBuf> {
     if !driver_is_present() {
         return None;
     }
-    // SAFETY: the library is present; the call loads it and keeps it loaded.
-    unsafe { sys::culib() };
     // The loader finds the library by name and may follow links, so the path comes from the memory map.
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let paths = maps.lines().filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])));
