@@ -107,9 +107,7 @@ impl Declaration {
             }
             let mut numbers = self.numbers(problem, argument, class, (seed, index))?;
             if argument.range.is_none() && before.dtype.is_float() {
-                let signs: Vec<f32> =
-                    before.dtype.floats(&before.bytes).iter().map(|&sign| sign as f32).collect();
-                values::oppose(&mut numbers, &signs);
+                oppose_signs(&mut numbers, before);
             }
             tensors
                 .push(InputTensor { bytes: encode(before.dtype, &numbers), ..before.clone_without_bytes() });
@@ -137,4 +135,17 @@ fn encode(dtype: Dtype, numbers: &[f32]) -> Vec<u8> {
         into.copy_from_slice(&encoded);
     });
     bytes
+}
+
+/// Gives every number the opposite sign of the element of a tensor at its place, on all cores. The sign of a
+/// floating-point number is its highest bit.
+fn oppose_signs(numbers: &mut [f32], tensor: &InputTensor) {
+    let width = tensor.dtype.bytes();
+    let pieces = numbers.chunks_mut(PIECE).zip(tensor.bytes.chunks(PIECE * width)).collect();
+    cores::each(pieces, |(into, bytes): (&mut [f32], &[u8])| {
+        for (number, element) in into.iter_mut().zip(bytes.chunks_exact(width)) {
+            let is_negative = element[width - 1] & 0x80 != 0;
+            *number = if is_negative { number.abs() } else { -number.abs() };
+        }
+    });
 }

@@ -292,7 +292,9 @@ fn blank(dtype: Dtype, bytes: usize) -> Vec<u8> {
         Dtype::E4m3 | Dtype::E5m2 => 0x7f7f_7f7f,
         _ => 0xa5a5_a5a5,
     };
-    word.to_le_bytes().into_iter().cycle().take(bytes).collect()
+    let mut blank = word.to_le_bytes().repeat(bytes.div_ceil(4));
+    blank.truncate(bytes);
+    blank
 }
 
 impl OpReference for DeclaredOp {

@@ -237,9 +237,10 @@ time of one call with its launch. The virtual GPU gives modelled times only; the
 compared with measured times. It also counts instructions and memory traffic for `gate`, and runs \
 a small part of each problem under all its checkers.
 
-Baselines: auto, math, flash, mem_efficient, cudnn (PyTorch's scaled_dot_product_attention), \
-reference (our unfused kernel), none. The exit code is 3 if a baseline named with --require cannot \
-be measured.
+Baselines of attention: auto, math, flash, mem_efficient, cudnn (PyTorch's \
+scaled_dot_product_attention), reference (our unfused kernel), none; if their packages are \
+installed, fa2 and fa3 (FlashAttention), xformers, flashinfer and cudnn_fp8 (cuDNN's frontend). The \
+exit code is 3 if a baseline named with --require cannot be measured.
 
 Examples:
   warpsmith bench
