@@ -76,6 +76,12 @@ __device__ inline void load8_shared(unsigned (&w)[2], unsigned shared) {
 __device__ inline void store8_shared(unsigned shared, const unsigned (&w)[2]) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" :: "r"(shared), "r"(w[0]), "r"(w[1]) : "memory");
 }
+__device__ inline void load8_shared(float (&x)[2], unsigned shared) {
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(shared) : "memory");
+}
+__device__ inline void store8_shared(unsigned shared, const float (&x)[2]) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(shared), "f"(x[0]), "f"(x[1]) : "memory");
+}
 
 // Tells the compiler that all lanes of the warp have the same value. Uniform values have their own registers, and an
 // instruction that requires a uniform operand then needs no loop over the lanes.

@@ -81,8 +81,8 @@ constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
 // FP8: steps after which the output is added to sums, or 0. For many columns, and in the memory of the output, these are
 // fp16, divided by 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
 constexpr int SUM_STEPS = knob::SUM_STEPS;
-constexpr bool SUMS_IN_OUTPUT = knob::SUMS == knob::Sums::output;
-constexpr bool HALF_SUMS = HEAD_DIM > 64 || SUMS_IN_OUTPUT;
+constexpr int SHARED_SUMS = smem::output_sums::dim1;  // columns whose sums are in shared memory
+constexpr bool HALF_SUMS = HEAD_DIM > 64 || SHARED_SUMS < HEAD_DIM;
 constexpr float HALF_SUM_UNIT = 1048576.0f;
 
 // ---- where things are ----
@@ -106,8 +106,12 @@ __device__ inline unsigned store_tile() {
 // A thread's own part of the sums: 4 elements at a time, and then those of the other threads.
 __device__ inline unsigned output_sums(int index) {
     constexpr unsigned BYTES = HALF_SUMS ? 8 : 16;
-    return in_shared(smem::output_sums::offset) + ((threadIdx.x / 128 * (HEAD_DIM / 8) + index) * 128 + threadIdx.x % 128) * BYTES;
+    return in_shared(smem::output_sums::offset) +
+           ((threadIdx.x / 128 * (SHARED_SUMS / 8) + index) * 128 + threadIdx.x % 128) * BYTES;
 }
+
+// A thread's own origins of its two rows: those of the sums.
+__device__ inline unsigned sum_origins() { return in_shared(smem::sum_origins::offset) + threadIdx.x * 8; }
 
 __device__ inline unsigned barrier(int index) { return in_shared(smem::barriers::offset) + index * 8; }
 __device__ inline unsigned k_full(int stage) { return barrier(stage); }
@@ -143,7 +147,9 @@ struct Place {
 
     template <int COUNT>
     __device__ __forceinline__ void advance() {
-        if (++stage == COUNT) {
+        if constexpr (COUNT == 1) {
+            parity ^= 1;
+        } else if (++stage == COUNT) {
             stage = 0;
             parity ^= 1;
         }

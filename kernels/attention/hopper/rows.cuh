@@ -143,8 +143,7 @@ struct ScoreRows {
     }
 
     // After a step: rescales the output if an origin has moved. No product may be in flight.
-    template <typename Where>
-    __device__ __forceinline__ void rescale_output(int, Where) {
+    __device__ __forceinline__ void rescale_output() {
         if (!moved) return;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= correction[i / 2 % 2];

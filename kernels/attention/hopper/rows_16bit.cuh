@@ -12,7 +12,7 @@ struct Rows16Bit : ScoreRows {
     __device__ __forceinline__ explicit Rows16Bit(float scale_) : ScoreRows(scale_) {}
 
     // Starts output += weights V.
-    __device__ __forceinline__ void start_output(unsigned values) {
+    __device__ __forceinline__ void start_output(unsigned values, bool) {
         const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
 #pragma unroll
         for (int step = 0; step < KEYS / 16; ++step) {
@@ -45,6 +45,9 @@ struct Rows16Bit : ScoreRows {
         wgmma::group_end();
     }
 
+    // Products of 16-bit types need no sums.
+    __device__ __forceinline__ void add_to_sums(const OutputPlace&) {}
+
     // They are rounded when they are packed: there are no registers for them before.
     __device__ __forceinline__ void round_weights() {}
 
@@ -56,7 +59,7 @@ struct Rows16Bit : ScoreRows {
 
     // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
     __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
-                                                 const Factors& factor) {
+                                                 const Statistics&, const Factors& factor) {
         // Through shared memory, 64 columns at a time: a lane then has 8 neighbouring columns, 8 lanes a whole line.
         const unsigned tile = store_tile();
         const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;

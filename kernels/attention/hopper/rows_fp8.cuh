@@ -6,7 +6,7 @@
 //
 // The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
 // smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
-// shared memory, or in the memory of the output, now and then, and begins again at zero.
+// shared memory, or in the memory of the output, now and then, and begins again.
 #pragma once
 
 #include "hopper/rows.cuh"
@@ -23,12 +23,10 @@ struct RowsFp8 : ScoreRows {
     unsigned weights[4 * STEPS];                     // packed, the left factors of the products
     unsigned lost[4 * REFINED];                      // their rounding errors
     unsigned rounded[4 * (STEPS - REFINED) + 1];     // weights of the next products, of the steps that are not refined
-    bool summed;                                     // SUMS output: whether the output's memory has sums
-    int keep;                                        // SUM_STEPS: 0 if the next product replaces the output
+    bool summed = false;                             // SUM_STEPS: whether the rows have sums
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
     __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
-        clear_output();
         asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
     }
 
@@ -62,39 +60,78 @@ struct RowsFp8 : ScoreRows {
         }
     }
 
-    // ---- sums in shared memory, 4 elements at a time: 2 of each row ----
+    // ---- sums: the output of every SUM_STEPS steps is added to them, and the next product replaces it ----
+    //
+    // Sums belong to the origin that the row had when they were last added to. They are multiplied by the factor to a
+    // later origin only when they are used again, so a step does not touch them.
 
-    __device__ __forceinline__ static void load_sums(int index, float (&sums)[4]) {
+    // The factors of the sums to these origins, which become the sums' own.
+    __device__ __forceinline__ static void move_sums_to(const float (&to)[2], bool has_sums, float (&factor)[2]) {
+        factor[0] = factor[1] = 0.0f;
+        if (has_sums) {
+            float from[2];
+            ptx::load8_shared(from, sum_origins());
+            factor[0] = ptx::exp2_approx(from[0] - to[0]);
+            factor[1] = ptx::exp2_approx(from[1] - to[1]);
+        }
+        ptx::store8_shared(sum_origins(), to);
+    }
+    // Two elements of the output's row as fp16, divided by the unit of such sums.
+    __device__ __forceinline__ __half2 half_output(int i) const {
+        return __floats2half2_rn(output[i] * (1.0f / HALF_SUM_UNIT), output[i + 1] * (1.0f / HALF_SUM_UNIT));
+    }
+
+    // In shared memory, 4 elements at a time: 2 of each row.
+    __device__ __forceinline__ void add_to_shared_sums(const float (&factor)[2]) const {
         if constexpr (HALF_SUMS) {
-            unsigned words[2];
-            ptx::load8_shared(words, output_sums(index));
+            const __half2 factors[2] = {__float2half2_rn(factor[0]), __float2half2_rn(factor[1])};
 #pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[row]));
-                sums[2 * row] = pair.x * HALF_SUM_UNIT;
-                sums[2 * row + 1] = pair.y * HALF_SUM_UNIT;
+            for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+                unsigned words[2] = {0, 0};
+                if (summed) ptx::load8_shared(words, output_sums(index));
+#pragma unroll
+                for (int row = 0; row < 2; ++row) {
+                    const __half2 sum = __hfma2(reinterpret_cast<const __half2&>(words[row]), factors[row],
+                                                half_output(4 * index + 2 * row));
+                    words[row] = reinterpret_cast<const unsigned&>(sum);
+                }
+                ptx::store8_shared(output_sums(index), words);
             }
         } else {
-            ptx::load16_shared(sums, output_sums(index));
-        }
-    }
-    __device__ __forceinline__ static void store_sums(int index, const float (&sums)[4], const float (&factor)[2]) {
-        if constexpr (HALF_SUMS) {
-            unsigned words[2];
 #pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                const float small = factor[row] * (1.0f / HALF_SUM_UNIT);
-                const __half2 pair = __floats2half2_rn(sums[2 * row] * small, sums[2 * row + 1] * small);
-                words[row] = *reinterpret_cast<const unsigned*>(&pair);
+            for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+                float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+                if (summed) ptx::load16_shared(sums, output_sums(index));
+#pragma unroll
+                for (int i = 0; i < 4; ++i) sums[i] = fmaf(sums[i], factor[i / 2], output[4 * index + i]);
+                ptx::store16_shared(output_sums(index), sums[0], sums[1], sums[2], sums[3]);
             }
-            ptx::store8_shared(output_sums(index), words);
-        } else {
-            ptx::store16_shared(output_sums(index), sums[0] * factor[0], sums[1] * factor[0], sums[2] * factor[1],
-                                sums[3] * factor[1]);
         }
     }
-    // ---- sums in the memory of the output: fp16, in the lane's own rows, 16 bytes of each at a time ----
+    __device__ __forceinline__ void take_shared_sums(const float (&factor)[2]) {
+#pragma unroll
+        for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+            float sums[4];
+            if constexpr (HALF_SUMS) {
+                unsigned words[2];
+                ptx::load8_shared(words, output_sums(index));
+#pragma unroll
+                for (int row = 0; row < 2; ++row) {
+                    const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[row]));
+                    sums[2 * row] = pair.x;
+                    sums[2 * row + 1] = pair.y;
+                }
+            } else {
+                ptx::load16_shared(sums, output_sums(index));
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                output[4 * index + i] =
+                    fmaf(sums[i], factor[i / 2] * (HALF_SUMS ? HALF_SUM_UNIT : 1.0f), output[4 * index + i]);
+        }
+    }
 
+    // In the memory of the output: fp16, in the lane's own rows, 16 bytes of each at a time.
     struct OwnRows {
         char* first;  // the lane's part of its first row
         unsigned long long eight_rows;
@@ -109,130 +146,94 @@ struct RowsFp8 : ScoreRows {
     };
     static constexpr int PARTS = HEAD_DIM / 32;
 
-    __device__ __forceinline__ void add_to_sums(const OutputPlace& place) {
+    // Reductions, for which nothing waits; if an origin of the warp's rows has moved, the sums are multiplied first.
+    __device__ __forceinline__ void add_to_output(const OutputPlace& place, const float (&factor)[2]) const {
         const OwnRows own(place);
+        if (summed && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                if (!own.has(row)) continue;
+                const __half2 by = __float2half2_rn(factor[row]);
+#pragma unroll 2
+                for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
+                    unsigned words[4];
+                    ptx::load16_reduced(words, own.part(row, index));
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const __half2 after = __hmul2(reinterpret_cast<const __half2&>(words[i]), by);
+                        words[i] = reinterpret_cast<const unsigned&>(after);
+                    }
+                    ptx::add_or_store16(own.part(row, index), words, false);
+                }
+            }
+        }
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
 #pragma unroll
-            for (int index = 0; index < PARTS; ++index) {
+            for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
                 unsigned words[4];
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    const float* o = output + 16 * index + 4 * i + 2 * row;
-                    const __half2 pair = __floats2half2_rn(o[0] * (1.0f / HALF_SUM_UNIT), o[1] * (1.0f / HALF_SUM_UNIT));
-                    words[i] = *reinterpret_cast<const unsigned*>(&pair);
+                    const __half2 pair = half_output(16 * index + 4 * i + 2 * row);
+                    words[i] = reinterpret_cast<const unsigned&>(pair);
                 }
                 if (own.has(row)) ptx::add_or_store16(own.part(row, index), words, summed);
             }
         }
-        summed = true;
-    }
-    __device__ __forceinline__ void rescale_sums(const OutputPlace& place) const {
-        const OwnRows own(place);
-#pragma unroll 1
-        for (int index = 0; index < PARTS; ++index) {
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                if (!own.has(row)) continue;
-                unsigned words[4];
-                ptx::load16_reduced(words, own.part(row, index));
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[i]));
-                    const __half2 after = __floats2half2_rn(pair.x * correction[row], pair.y * correction[row]);
-                    words[i] = *reinterpret_cast<const unsigned*>(&after);
-                }
-                ptx::add_or_store16(own.part(row, index), words, false);
-            }
-        }
     }
     // Adds the sums to the output. Then all lanes of the rows have read them.
-    __device__ __forceinline__ void take_sums(const OutputPlace& place) {
-        if (!summed) return;
+    __device__ __forceinline__ void take_from_output(const OutputPlace& place, const float (&factor)[2]) {
         const OwnRows own(place);
 #pragma unroll
-        for (int index = 0; index < PARTS; ++index) {
+        for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
                 unsigned words[4] = {0, 0, 0, 0};
                 if (own.has(row)) ptx::load16_reduced(words, own.part(row, index));
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[i]));
+                    const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[i]));
                     float* o = output + 16 * index + 4 * i + 2 * row;
-                    o[0] = fmaf(pair.x, HALF_SUM_UNIT, o[0]);
-                    o[1] = fmaf(pair.y, HALF_SUM_UNIT, o[1]);
+                    o[0] = fmaf(pair.x, factor[row] * HALF_SUM_UNIT, o[0]);
+                    o[1] = fmaf(pair.y, factor[row] * HALF_SUM_UNIT, o[1]);
                 }
             }
         }
         __syncwarp();
     }
 
-    // After a step: rescales output and sums if an origin has moved, and adds the output to the sums after every SUM_STEPS
-    // steps. Then the next product replaces the output: this is the same for all warps of the warpgroup. No product may
-    // be in flight.
-    template <typename Where>
-    __device__ __forceinline__ void rescale_output(int step, Where where) {
-        ScoreRows::rescale_output(step, where);
-        if constexpr (SUM_STEPS > 0 && SUMS_IN_OUTPUT) {
-            constexpr int PERIOD = SUM_STEPS > 0 ? SUM_STEPS : 1;
-            if (moved && summed) rescale_sums(where());
-            if (step % PERIOD != 0) return;
-            add_to_sums(where());
-            keep = 0;
-        } else if constexpr (SUM_STEPS > 0) {
-            if (moved) {
-#pragma unroll
-                for (int index = 0; index < HEAD_DIM / 8; ++index) {
-                    float sums[4];
-                    load_sums(index, sums);
-                    store_sums(index, sums, correction);
-                }
-            }
-            constexpr int PERIOD = SUM_STEPS > 0 ? SUM_STEPS : 1;  // the compiler also reads this branch for 0
-            if (step % PERIOD != 0) return;
-            const float ones[2] = {1.0f, 1.0f};
-#pragma unroll
-            for (int index = 0; index < HEAD_DIM / 8; ++index) {
-                float sums[4];
-                load_sums(index, sums);
-#pragma unroll
-                for (int i = 0; i < 4; ++i) sums[i] += output[4 * index + i];
-                store_sums(index, sums, ones);
-            }
-            keep = 0;
-        }
+    // Adds the output to the sums. The next product must replace it. No product may be adding to the output.
+    __device__ __forceinline__ void add_to_sums(const OutputPlace& place) {
+        float factor[2];
+        move_sums_to(origin, summed, factor);
+        add_to_shared_sums(factor);
+        if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, factor);
+        summed = true;
     }
-    __device__ __forceinline__ void clear_output() {
+    // Adds the sums of finished rows, whose last origins are given, to the output.
+    __device__ __forceinline__ void take_sums(const OutputPlace& place, const float (&last_origin)[2]) {
+        if (!summed) return;
+        float factor[2];
+        move_sums_to(last_origin, true, factor);
+        take_shared_sums(factor);
+        if constexpr (SHARED_SUMS < HEAD_DIM) take_from_output(place, factor);
         summed = false;
-        if constexpr (SUM_STEPS == 0) {
-            ScoreRows::clear_output();
-        } else if constexpr (SUMS_IN_OUTPUT) {
-            keep = 0;
-        } else {
-            const float zeros[4] = {}, factor[2] = {};
-#pragma unroll
-            for (int index = 0; index < HEAD_DIM / 8; ++index) store_sums(index, zeros, factor);
-            keep = 0;
-        }
     }
 
-    __device__ __forceinline__ void start_step(unsigned values, int step) {
+    __device__ __forceinline__ void start_step(unsigned values, int step, bool replace) {
         const unsigned long long b = Transposed::step(values, step);
         const unsigned* a = weights + 4 * step;
-        wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b,
-                                                           SUM_STEPS > 0 && step == 0 ? keep : 1);
+        wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b, !(replace && step == 0));
         if (step < REFINED) {
             const unsigned* e = lost + 4 * step;
             wgmma::Products<Element, HEAD_DIM>::from_registers(output, e[0], e[1], e[2], e[3], b, 1);
         }
     }
-    // Starts output += weights V.
-    __device__ __forceinline__ void start_output(unsigned values) {
+    // Starts output += weights V, or output = weights V.
+    __device__ __forceinline__ void start_output(unsigned values, bool replace) {
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) start_step(values, step);
+        for (int step = 0; step < STEPS; ++step) start_step(values, step, replace);
         wgmma::group_end();
-        keep = 1;
     }
 
     // Turns the scores into weights, adds them up, and starts output += weights V, 32 keys at a time: the tensor cores
@@ -248,28 +249,21 @@ struct RowsFp8 : ScoreRows {
                 if (step < REFINED) lost[4 * step + i] = rounding_error(step, i);
             }
             wgmma::fence();
-            start_step(values, step);
+            start_step(values, step, false);
         }
         wgmma::group_end();
     }
 
     // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
     __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
-                                                 const Factors& factor) {
+                                                 const Statistics& statistics, const Factors& factor) {
         const int first = first_row + warp_of_group() * 16;
         const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
                                     static_cast<unsigned long long>(first) * args.o_strides.sequence,
                                 args.o_strides.sequence, args.seq_q - first};
-        if constexpr (SUM_STEPS > 0 && SUMS_IN_OUTPUT) take_sums(place);
+        if constexpr (SUM_STEPS > 0) take_sums(place, statistics.origin);
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 16) {
-#pragma unroll
-            for (int index = column / 8; SUM_STEPS > 0 && !SUMS_IN_OUTPUT && index < column / 8 + 2; ++index) {
-                float sums[4];
-                load_sums(index, sums);
-#pragma unroll
-                for (int i = 0; i < 4; ++i) output[4 * index + i] += sums[i];
-            }
 #pragma unroll
             for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];
 #pragma unroll

@@ -203,7 +203,7 @@ struct SplitGroup {
             jitter(work.first_query + step);
             hide(rows, step);
             rows.choose_origins();
-            if (t > 0) rows.rescale_output(t, [] { return OutputPlace(); });
+            if (t > 0) rows.rescale_output();
             v.wait(at);
             rows.weigh_and_start_output(v.tile(at.stage));
             if (t == own_steps - 1) break;

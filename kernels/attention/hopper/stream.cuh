@@ -185,7 +185,11 @@ struct Consumer {
     Place q, k, v;
 
     __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
-        : args(args_), group(group_), rows(args.softmax_scale * LOG2_E) {}
+        : args(args_), group(group_), rows(args.softmax_scale * LOG2_E) {
+        // If the compiler knows that the stage is always 0, it computes addresses of queries before the loops, and does
+        // not see any more that all lanes have the same addresses (see `is_idle`).
+        if constexpr (Q_STAGES == 1) q.stage = ptx::same_in_warp(threadIdx.x / 1024);
+    }
 
     __device__ __forceinline__ static int first_row(const WorkTile& of, int group) {
         return of.first_query + 64 * group;
@@ -230,10 +234,10 @@ struct Consumer {
         wgmma::fence();
         rows.start_scores(rows.scores, q_tile(q.stage) + group * WARPGROUP_ROW_BYTES, k_tile(k.stage));
     }
-    __device__ __forceinline__ void start_output() {
+    __device__ __forceinline__ void start_output(bool replace = false) {
         ptx::mbarrier_wait(v_full(v.stage), v.parity);
         wgmma::fence();  // the compiler would add it: the wait is a loop
-        rows.start_output(v_tile(v.stage));
+        rows.start_output(v_tile(v.stage), replace);
     }
     // After the last scores of a work tile its queries are free, too.
     __device__ __forceinline__ void scores_done(int step) {
@@ -253,7 +257,7 @@ struct Consumer {
     __device__ __forceinline__ void store(const WorkTile& of, const Rows::Statistics& statistics, float value_scale) {
         const int first = first_row(of, group);
         const Rows::Factors factors = Rows::finish(args, of.batch, of.head, first, statistics, value_scale);
-        rows.store_output(args, of.batch, of.head, first, factors);
+        rows.store_output(args, of.batch, of.head, first, statistics, factors);
     }
 
     // Where the warp's rows of the output are.
@@ -283,11 +287,13 @@ struct Consumer {
         skip_values(step);
     }
 
-    template <bool MASKED>
+    // SUM: FP8, the output so far is added to the sums while the tensor cores compute the scores.
+    template <bool MASKED, bool SUM = false>
     __device__ __forceinline__ void next_step(int step) {
         take_turn(group);
         start_scores();
-        start_output();
+        if constexpr (SUM) rows.add_to_sums(output_place());
+        start_output(SUM);
         pass_turn(group);
         jitter(work.first_query + step);
         wgmma::groups_wait<1>();
@@ -299,7 +305,7 @@ struct Consumer {
         jitter(work.first_query - step);
         output_done();
         rows.pack_weights();
-        rows.rescale_output(step, [&] { return output_place(); });
+        rows.rescale_output();
     }
 
     // The last product of `before` and the first step, `step`, of `work`.
@@ -359,6 +365,25 @@ struct Consumer {
         release(q_free(q.stage));
     }
 
+    // The steps from `step` on. Those that add to the sums have code of their own, so that the loop over the others is
+    // short.
+    __device__ __forceinline__ void unmasked_steps(int& step) {
+        if constexpr (FP8 && SUM_STEPS > 0) {
+            int sum = max(SUM_STEPS + 1, step);
+            while (true) {
+#pragma unroll 1
+                for (; step < min(work.steps, sum); ++step) next_step<false>(step);
+                if (step >= work.steps) return;
+                next_step<false, true>(step);
+                ++step;
+                sum += SUM_STEPS;
+            }
+        } else {
+#pragma unroll 1
+            for (; step < work.steps; ++step) next_step<false>(step);
+        }
+    }
+
     // Computes work tiles until none is left or the warpgroup has no rows in the next one. Returns whether one is left.
     __device__ __forceinline__ bool stream() {
         int step = skipped();
@@ -369,8 +394,7 @@ struct Consumer {
             ++step;
 #pragma unroll 1
             for (; step < work.masked; ++step) next_step<true>(step);
-#pragma unroll 1
-            for (; step < work.steps; ++step) next_step<false>(step);
+            unmasked_steps(step);
             before = work;
             more = __all_sync(0xffffffffu, receive_next());
             if (!more || is_idle()) break;

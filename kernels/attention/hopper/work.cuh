@@ -94,7 +94,7 @@ private:
     }
     // A block's first unit of 64 rows.
     __device__ __forceinline__ int share(int of_block, int units) const {
-        return static_cast<long long>(units) * heads * of_block / BLOCKS;
+        return static_cast<long long>(units) * heads * of_block / (BLOCKS > 0 ? BLOCKS : 1);
     }
     // `round` is the number of units that the block has taken.
     __device__ __forceinline__ WorkTile next_rows() {

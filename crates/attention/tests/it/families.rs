@@ -238,8 +238,11 @@ type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [SettingCase; 20] = [
+    let cases: [SettingCase; 23] = [
         ("fp8-d64", &[], "b1h3sq700sk130d64-e4m3"),
+        ("fp8-d128", &[("SUM_STEPS", "4")], "b1h3s800d128-causal-e4m3"),
+        ("fp8-d256", &[("SUMS", "both"), ("SUM_STEPS", "4"), ("Q_STAGES", "1")], "b1h2sq200sk900d256-e4m3"),
+        ("fp8-d256", &[("SUMS", "output"), ("SUM_STEPS", "4")], "b1h2sq200sk900d256-causal-e4m3"),
         ("fp8-d64", &[("STAGES", "2"), ("V_ROW_STAGES", "1")], "b1h2s500d64-causal-e4m3"),
         ("fp8-d64-short", &[("V_ROW_STAGES", "2")], "b1h3s600d64-causal-e4m3"),
         ("fp8-d128", &[("TURNS", "false")], "b1h6kv2s300d128-causal-e4m3"),

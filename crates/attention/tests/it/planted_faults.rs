@@ -192,7 +192,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, FP8, sums in the output: the last sums are not added",
         file: "hopper/rows_fp8.cuh",
-        right: "if constexpr (SUM_STEPS > 0 && SUMS_IN_OUTPUT) take_sums(place);",
+        right: "if constexpr (SUM_STEPS > 0) take_sums(place, statistics.origin);",
         wrong: "",
         ..HOPPER_SUMS_IN_OUTPUT
     },
@@ -206,9 +206,25 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, FP8, sums in the output: the sums are not rescaled when an origin moves",
         file: "hopper/rows_fp8.cuh",
-        right: "if (moved && summed) rescale_sums(where());",
-        wrong: "",
+        right: "factor[0] = ptx::exp2_approx(from[0] - to[0]);",
+        wrong: "factor[0] = 1.0f;",
         class: "large",
+        ..HOPPER_SUMS_IN_OUTPUT
+    },
+    Fault {
+        name: "hopper, FP8, sums: the output is not replaced after it was added to the sums",
+        right: "start_output(SUM);",
+        wrong: "start_output(false);",
+        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "shared")],
+        ..HOPPER_SUMS_IN_OUTPUT
+    },
+    Fault {
+        name: "hopper, FP8, sums in both memories: all sums in the output begin at the first column",
+        file: "hopper/rows_fp8.cuh",
+        right: "                    const __half2 pair = half_output(16 * index + 4 * i + 2 * row);",
+        wrong: "                    const __half2 pair = half_output(4 * i + 2 * row);",
+        problem: "b1h1sq40sk700d128-e4m3",
+        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "both")],
         ..HOPPER_SUMS_IN_OUTPUT
     },
     Fault {
@@ -270,7 +286,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, split keys: the output is not rescaled when an origin moves",
-        right: "if (t > 0) rows.rescale_output(t, [] { return OutputPlace(); });",
+        right: "if (t > 0) rows.rescale_output();",
         wrong: "",
         class: "large",
         ..HOPPER_SPLIT
@@ -291,15 +307,15 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output(step, [&] { return output_place(); });",
-        wrong: "rows.rescale_output(step, [&] { return output_place(); });\n        output_done();\n        rows.pack_weights();",
+        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output();",
+        wrong: "rows.rescale_output();\n        output_done();\n        rows.pack_weights();",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..HOPPER
     },
     Fault {
         name: "hopper: the output is not rescaled when an origin moves",
-        right: "rows.rescale_output(step, [&] { return output_place(); });",
+        right: "rows.rescale_output();",
         wrong: "",
         class: "large",
         ..HOPPER
