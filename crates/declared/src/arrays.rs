@@ -1,64 +1,10 @@
-//! Tensors in .npy files: inputs with fixed contents, and expected outputs.
+//! The arrays of an op: inputs with fixed contents, and expected outputs.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use gpu::launch::{Dtype, npy};
 use op::Refusal;
 
 use crate::declaration::{Argument, Declaration, Kind, ReferenceSource};
+use crate::file_array::FileArray;
 use crate::problem::DeclaredProblem;
-
-/// An array in a file.
-#[derive(Clone, Debug)]
-pub(crate) struct FileArray {
-    /// The file, for messages.
-    file: String,
-    array: Arc<npy::Array>,
-}
-
-impl FileArray {
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let file = path.display().to_string();
-        let array = npy::read(path).map_err(|error| format!("{file} {error}"))?;
-        Ok(FileArray { file, array: Arc::new(array) })
-    }
-
-    /// The elements, if the array has this type and shape. A type that numpy lacks is stored as an integer of its width.
-    pub fn elements(&self, name: &str, dtype: Dtype, dims: &[usize]) -> Result<&[u8], Refusal> {
-        let FileArray { file, array } = self;
-        let is_lacking = matches!(dtype, Dtype::Bf16 | Dtype::E4m3 | Dtype::E5m2);
-        let stores_bits = is_lacking && !array.dtype.is_float() && array.dtype.bytes() == dtype.bytes();
-        if array.dtype != dtype && !stores_bits {
-            let (stored, wanted) = (array.dtype.name(), dtype.name());
-            return Err(Refusal::new(format!("{file} has the type {stored}, but {name} is {wanted}")));
-        }
-        self.check_shape(name, dims)?;
-        Ok(&array.elements)
-    }
-
-    fn check_shape(&self, name: &str, dims: &[usize]) -> Result<(), Refusal> {
-        let FileArray { file, array } = self;
-        if array.dims == dims {
-            return Ok(());
-        }
-        Err(Refusal::new(format!("{file} has the shape {:?}, but {name} has {dims:?}", array.dims)))
-    }
-
-    /// The expected numbers of an output. They may be more precise than the output.
-    fn numbers(&self, name: &str, dtype: Dtype, dims: &[usize]) -> Result<Vec<f64>, Refusal> {
-        let numbers = if self.array.dtype.is_float() && dtype.is_float() {
-            self.check_shape(name, dims)?;
-            self.array.dtype.floats(&self.array.elements)
-        } else {
-            dtype.floats(self.elements(name, dtype, dims)?)
-        };
-        match numbers.iter().position(|number| number.is_nan()) {
-            Some(index) => Err(Refusal::new(format!("{}: element {index} is NaN", self.file))),
-            None => Ok(numbers),
-        }
-    }
-}
 
 /// Arrays that the command line names, read.
 #[derive(Debug, Default)]
@@ -137,7 +83,7 @@ impl Declaration {
         let mut fields = toml::Table::new();
         for argument in &self.arguments {
             for file in argument.contents.iter().chain(&argument.expected) {
-                for (extent, &length) in argument.shape.iter().zip(&file.array.dims) {
+                for (extent, &length) in argument.shape.iter().zip(file.dims()) {
                     let name = extent.text().trim();
                     if self.sizes.iter().any(|size| size.name == name) {
                         fields.entry(name).or_insert_with(|| {

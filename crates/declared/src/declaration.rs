@@ -5,7 +5,7 @@ use gpu::launch::Dtype;
 use indexmap::IndexMap;
 use op::Class;
 
-use crate::arrays::FileArray;
+use crate::file_array::FileArray;
 
 /// Largest value of a size: kernels use 32-bit indices.
 pub(crate) const MOST_SIZE: i64 = i32::MAX as i64;

@@ -7,8 +7,9 @@ use gpu::launch::Dtype;
 use op::Refusal;
 use serde_json::{Map, json};
 
-use crate::arrays::{Arrays, FileArray};
+use crate::arrays::Arrays;
 use crate::declaration::{Declaration, ElementType, GivenTolerance, Kind};
+use crate::file_array::FileArray;
 use crate::inputs::DeclaredInputs;
 use crate::judge::OutputReference;
 use crate::problem::DeclaredProblem;

@@ -47,6 +47,7 @@ mod declaration;
 mod declared_op;
 mod error_map;
 mod fields;
+mod file_array;
 mod inputs;
 mod judge;
 mod op;

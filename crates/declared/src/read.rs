@@ -8,12 +8,12 @@ use op::Class;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::arrays::FileArray;
 use crate::declaration::{
     Argument, Axis, Declaration, ElementType, Function, GivenTolerance, Kind, MOST_MAPPED, MOST_SIZE,
     ReferenceLimits, ReferenceSource, ScalarValue, Size, WorkRule, dtype,
 };
 use crate::fields::{Fields, Mistakes, axis_value, expression, integer, number};
+use crate::file_array::FileArray;
 use crate::python::MOST_MIB;
 
 /// Largest number of sizes, axes, arguments, aliases and baselines, each.
