@@ -21,7 +21,8 @@ impl Declaration {
 
     /// Whether all inputs come from files, so that the op has only one set of inputs.
     pub fn has_fixed_inputs(&self) -> bool {
-        self.inputs().all(|argument| argument.contents.is_some())
+        let mut inputs = self.inputs().peekable();
+        inputs.peek().is_some() && inputs.all(|argument| argument.contents.is_some())
     }
 
     /// Replaces contents and expected outputs by those of the command line.
