@@ -124,6 +124,9 @@ impl Values {
 /// that no instruction produces. An element that was never written therefore differs from a computed NaN.
 pub const POISON: u16 = 0x7fa5;
 
+/// The poison as the word that fills a buffer.
+pub const POISON_WORD: u32 = 0x7fa5_7fa5;
+
 /// `bytes` bytes of poison.
 pub fn poison(bytes: usize) -> Vec<u8> {
     let mut poison = POISON.to_le_bytes().repeat(bytes.div_ceil(2));

@@ -26,8 +26,8 @@ pub(crate) struct Declaration {
     pub aliases: IndexMap<String, IndexMap<String, Value>>,
     pub baselines: IndexMap<String, Function>,
     pub classes: Vec<Class>,
-    /// The size along which rows are independent: tensors whose first extent is this size can be cut into rows.
-    pub independent: Option<String>,
+    /// The sizes along which rows are independent: tensors whose first extents are these sizes can be cut into rows.
+    pub independent: Vec<String>,
     pub limits: ReferenceLimits,
 }
 

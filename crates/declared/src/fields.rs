@@ -98,6 +98,18 @@ impl<'a, 't> Fields<'a, 't> {
         text.map(str::to_owned)
     }
 
+    /// The field as a list of texts. One text is a list of one.
+    pub fn texts(&self, field: &'static str) -> Vec<String> {
+        let Some(item) = self.item(field) else { return Vec::new() };
+        let Some(list) = item.get_ref().as_array() else { return self.text(field).into_iter().collect() };
+        let texts = list.iter().filter_map(|each| each.get_ref().as_str().map(str::to_owned));
+        let texts: Vec<String> = texts.collect();
+        if texts.len() < list.len() {
+            self.mistake(field, "must be a text or a list of texts");
+        }
+        texts
+    }
+
     pub fn required_text(&self, field: &'static str) -> Option<String> {
         self.required(field)?;
         self.text(field)

@@ -1,5 +1,7 @@
 //! The inputs of a problem, as the bytes that kernels read.
 
+use std::sync::Arc;
+
 use gpu::launch::{Dtype, Random};
 use op::values::{self, PIECE};
 use op::{Class, cores};
@@ -22,7 +24,7 @@ pub(crate) struct InputTensor {
     pub name: String,
     pub dtype: Dtype,
     pub dims: Vec<usize>,
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<Vec<u8>>,
 }
 
 /// Numbers of a one-hot row.
@@ -55,7 +57,7 @@ impl Declaration {
             Some(file) => file.elements(&argument.name, dtype, &dims)?.to_vec(),
             None => encode(dtype, &self.numbers(problem, argument, class, (seed, index))?),
         };
-        Ok(InputTensor { name: argument.name.clone(), dtype, dims, bytes })
+        Ok(InputTensor { name: argument.name.clone(), dtype, dims, bytes: Arc::new(bytes) })
     }
 
     fn numbers(
@@ -109,17 +111,10 @@ impl Declaration {
             if argument.range.is_none() && before.dtype.is_float() {
                 oppose_signs(&mut numbers, before);
             }
-            tensors
-                .push(InputTensor { bytes: encode(before.dtype, &numbers), ..before.clone_without_bytes() });
+            let bytes = Arc::new(encode(before.dtype, &numbers));
+            tensors.push(InputTensor { bytes, ..before.clone() });
         }
         Ok(DeclaredInputs { problem: problem.clone(), class, tensors })
-    }
-}
-
-impl InputTensor {
-    fn clone_without_bytes(&self) -> Self {
-        let InputTensor { name, dtype, dims, .. } = self;
-        InputTensor { name: name.clone(), dtype: *dtype, dims: dims.clone(), bytes: Vec::new() }
     }
 }
 

@@ -137,9 +137,10 @@ impl OpProblems for DeclaredOp {
         let labels = problem.axes.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join("-");
         let work = self.work(problem);
         let size = work.flops.max(work.bytes as f64);
-        let rows = self.declaration.independent.as_ref().and_then(|name| problem.size(name));
-        let Some(rows) = rows else { return Similarity { kind: labels, related: Vec::new(), size } };
-        let octave = (size / rows as f64).max(1.0).log2().round() as i32;
+        if self.declaration.independent.is_empty() {
+            return Similarity { kind: labels, related: Vec::new(), size };
+        }
+        let octave = (size / self.declaration.rows(problem) as f64).max(1.0).log2().round() as i32;
         let kind = |octave: i32| format!("{labels}-row2^{octave}");
         let related = (1..=OCTAVES).flat_map(|step| [kind(octave - step), kind(octave + step)]);
         Similarity { kind: kind(octave), related: related.collect(), size }
@@ -223,10 +224,10 @@ impl OpInputs for DeclaredOp {
                 let sign_bits = if is_fixed { 0 } else { sign_bits };
                 arrangement.inputs.push(Input { name, bytes, sign_bits });
             } else {
-                let blank = blank(dtype, declaration.bytes(argument, problem).unwrap_or(0) as usize);
+                let bytes = declaration.bytes(argument, problem).unwrap_or(0) as usize;
                 let initial = given.map(|tensor| tensor.bytes.clone());
                 let sign_bits = 8 * dtype.bytes() as u32;
-                arrangement.outputs.push(Output { name, blank, sign_bits, initial });
+                arrangement.outputs.push(Output { name, bytes, blank: blank(dtype), sign_bits, initial });
             }
             let dims = declaration.shape(argument, problem).unwrap_or_default();
             arrangement.tensors.extend(tensor_shape(&argument.name, dtype, &dims));
@@ -282,19 +283,16 @@ fn tensor_shape(name: &str, dtype: Dtype, dims: &[usize]) -> Option<TensorShape>
     fits.then(|| TensorShape { name: name.to_owned(), element, dims: innermost_first, strides })
 }
 
-/// What an output holds before the launch: a NaN of its type, or for integers an arbitrary pattern.
-fn blank(dtype: Dtype, bytes: usize) -> Vec<u8> {
-    let word: u32 = match dtype {
+/// The word that fills an output before the launch: a NaN of its type, or for integers an arbitrary pattern.
+fn blank(dtype: Dtype) -> u32 {
+    match dtype {
         Dtype::F64 => 0x7ff8_dead,
         Dtype::F32 => 0x7fc0_beef,
         Dtype::F16 => 0x7e2b_7e2b,
         Dtype::Bf16 => 0x7fcb_7fcb,
         Dtype::E4m3 | Dtype::E5m2 => 0x7f7f_7f7f,
         _ => 0xa5a5_a5a5,
-    };
-    let mut blank = word.to_le_bytes().repeat(bytes.div_ceil(4));
-    blank.truncate(bytes);
-    blank
+    }
 }
 
 impl OpReference for DeclaredOp {
@@ -312,9 +310,7 @@ impl OpReference for DeclaredOp {
         for (argument, values) in declaration.outputs().zip(values.outputs) {
             let dtype = declaration.dtype(argument.dtype, problem);
             let dims = declaration.shape(argument, problem)?;
-            let blank = (argument.kind == Kind::Out)
-                .then(|| declaration.bytes(argument, problem).map(|bytes| blank(dtype, bytes as usize)))
-                .transpose()?;
+            let blank = (argument.kind == Kind::Out).then(|| blank(dtype));
             outputs.push(OutputReference {
                 name: argument.name.clone(),
                 dtype,

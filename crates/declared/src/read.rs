@@ -78,12 +78,7 @@ fn declaration<'t>(
     let aliases = aliases(mistakes, &file, &sizes, &axes);
     let baselines = baselines(&file, mistakes, scripts);
     let classes = classes(mistakes, &file, "classes").unwrap_or_else(|| Class::ALL.to_vec());
-    let independent = file.text("independent");
-    if let Some(name) = &independent
-        && !sizes.iter().any(|size| size.name == *name)
-    {
-        file.mistake("independent", format!("there is no size `{name}`"));
-    }
+    let independent = independent(&file, &sizes);
     let limits = ReferenceLimits {
         seconds: file.number("reference_seconds").unwrap_or(DEFAULT_SECONDS),
         mib: file.integer("reference_mib").unwrap_or(DEFAULT_MIB),
@@ -110,6 +105,19 @@ fn declaration<'t>(
         independent,
         limits,
     })
+}
+
+/// The sizes along which rows are independent: one name or a list.
+fn independent(file: &Fields<'_, '_>, sizes: &[Size]) -> Vec<String> {
+    let names = file.texts("independent");
+    for (index, name) in names.iter().enumerate() {
+        if !sizes.iter().any(|size| size.name == *name) {
+            file.mistake("independent", format!("there is no size `{name}`"));
+        } else if names[..index].contains(name) {
+            file.mistake("independent", format!("`{name}` stands twice"));
+        }
+    }
+    names
 }
 
 fn is_name(name: &str) -> bool {

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use gpu::launch::{Dtype, Random};
 use op::Refusal;
 
 use crate::answer_cache::CachedAnswer;
-use crate::declaration::{Argument, Function, Kind, ReferenceSource};
+use crate::declaration::{Argument, Declaration, Function, Kind, ReferenceSource};
 use crate::declared_op::DeclaredOp;
 use crate::inputs::{DeclaredInputs, InputTensor};
 use crate::problem::DeclaredProblem;
@@ -46,21 +47,19 @@ impl DeclaredOp {
             let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: None });
             return Ok(ReferenceValues { outputs: outputs.collect() });
         };
-        let name = self.declaration.independent.clone().unwrap_or_default();
+        let names = &self.declaration.independent;
+        // The rows lie along the last of the sizes; the others become 1.
         let mut part = problem.clone();
-        for (size, value) in &mut part.sizes {
-            if *size == name {
-                *value = rows.len() as i64;
-            }
+        for (size, value) in part.sizes.iter_mut().filter(|(size, _)| names.contains(size)) {
+            *value = if Some(&*size) == names.last() { rows.len() as i64 } else { 1 };
         }
         let read = self.declaration.inputs();
         let tensors: Vec<InputTensor> = read
             .zip(&inputs.tensors)
-            .map(
-                |(argument, tensor)| {
-                    if has_rows(argument, &name) { tensor.rows(&rows) } else { tensor.clone() }
-                },
-            )
+            .map(|(argument, tensor)| match has_rows(argument, names) {
+                true => tensor.rows(&rows, names.len()),
+                false => tensor.clone(),
+            })
             .collect();
         let outputs = self.evaluate(&part, &tensors)?;
         let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: Some(rows.clone()) });
@@ -70,16 +69,20 @@ impl DeclaredOp {
     /// The rows to compare; `None` if all are, or if the rows are not independent.
     fn sampled_rows(&self, problem: &DeclaredProblem, sample: u64) -> Option<Vec<usize>> {
         let declaration = &self.declaration;
-        let name = declaration.independent.as_ref()?;
-        let count = problem.size(name)? as usize;
-        if !declaration.outputs().all(|output| has_rows(output, name)) {
+        let names = &declaration.independent;
+        let count = declaration.rows(problem);
+        let cannot_be_cut = |input: &Argument| !has_rows(input, names) && depends_on(input, names);
+        if names.is_empty()
+            || !declaration.outputs().all(|output| has_rows(output, names))
+            || declaration.inputs().any(cannot_be_cut)
+        {
             return None;
         }
         let elements = |argument: &Argument| {
             let shape = declaration.shape(argument, problem).unwrap_or_default();
             shape.iter().map(|&extent| extent as f64).product::<f64>()
         };
-        let by_row = declaration.arguments.iter().filter(|argument| has_rows(argument, name));
+        let by_row = declaration.arguments.iter().filter(|argument| has_rows(argument, names));
         let elements: f64 = by_row.map(elements).sum();
         let most_flops = match declaration.reference {
             ReferenceSource::Python(_) => MOST_FLOPS,
@@ -193,19 +196,37 @@ impl DeclaredOp {
     }
 }
 
-/// Whether the first extent of an argument is the size with this name.
-fn has_rows(argument: &Argument, size: &str) -> bool {
-    argument.kind != Kind::Scalar && argument.shape.first().is_some_and(|extent| extent.text().trim() == size)
+impl Declaration {
+    /// The number of independent rows.
+    pub fn rows(&self, problem: &DeclaredProblem) -> usize {
+        self.independent.iter().filter_map(|name| problem.size(name)).product::<i64>() as usize
+    }
+}
+
+/// Whether the first extents of an argument are these sizes.
+fn has_rows(argument: &Argument, sizes: &[String]) -> bool {
+    let extents = argument.shape.iter().take(sizes.len());
+    argument.kind != Kind::Scalar && extents.map(|extent| extent.text().trim()).eq(sizes)
+}
+
+/// Whether an extent of an argument depends on one of these sizes.
+fn depends_on(argument: &Argument, sizes: &[String]) -> bool {
+    argument.shape.iter().any(|extent| extent.variables().iter().any(|name| sizes.contains(name)))
 }
 
 impl InputTensor {
-    /// The tensor with only these rows.
-    fn rows(&self, rows: &[usize]) -> Self {
-        let row = self.bytes.len() / self.dims[0].max(1);
-        let bytes = rows.iter().flat_map(|&index| self.bytes[index * row..(index + 1) * row].iter().copied());
+    /// The tensor with only these rows, which are numbered along its first `depth` extents.
+    fn rows(&self, rows: &[usize], depth: usize) -> Self {
+        let count: usize = self.dims[..depth].iter().product();
+        let row = self.bytes.len() / count.max(1);
+        let mut bytes = Vec::with_capacity(rows.len() * row);
+        for &index in rows {
+            bytes.extend_from_slice(&self.bytes[index * row..(index + 1) * row]);
+        }
         let mut dims = self.dims.clone();
-        dims[0] = rows.len();
-        InputTensor { name: self.name.clone(), dtype: self.dtype, dims, bytes: bytes.collect() }
+        dims[..depth].fill(1);
+        dims[depth - 1] = rows.len();
+        InputTensor { name: self.name.clone(), dtype: self.dtype, dims, bytes: Arc::new(bytes) }
     }
 
     /// The numbers as float64, or int64 for integers.
@@ -222,5 +243,25 @@ impl InputTensor {
             wide
         };
         self.bytes.chunks_exact(width).flat_map(widen).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_numbered_along_all_independent_sizes() {
+        let bytes = (0..2 * 3 * 4).collect();
+        let tensor = InputTensor {
+            name: "x".to_owned(),
+            dtype: Dtype::U8,
+            dims: vec![2, 3, 4],
+            bytes: Arc::new(bytes),
+        };
+        let part = tensor.rows(&[1, 5], 2);
+        assert_eq!((part.dims, &**part.bytes), (vec![1, 2, 4], &[4, 5, 6, 7, 20, 21, 22, 23][..]));
+        let part = tensor.rows(&[1], 1);
+        assert_eq!((part.dims, part.bytes[0]), (vec![1, 3, 4], 12));
     }
 }

@@ -52,7 +52,7 @@ impl Declaration {
     }
 
     fn is_independent(&self, size: &Size) -> bool {
-        self.independent.as_ref() == Some(&size.name)
+        self.independent.contains(&size.name)
     }
 
     /// The edge cases of one size. Many independent rows only repeat the same work.
@@ -138,8 +138,8 @@ impl Declaration {
         problem
     }
 
-    /// A smaller problem with about `flops` operations. The size along which rows are independent is reduced first,
-    /// then the largest. A reduced size keeps its remainder, and so its incomplete tile.
+    /// A smaller problem with about `flops` operations. The sizes along which rows are independent are reduced
+    /// first, then the largest. A reduced size keeps its remainder, and so its incomplete tile.
     pub fn cut(&self, problem: &DeclaredProblem, flops: f64) -> DeclaredProblem {
         let mut cut = problem.clone();
         let fits = |cut: &DeclaredProblem| {
@@ -150,10 +150,9 @@ impl Declaration {
             if fits(&cut) {
                 break;
             }
-            let independent = self.independent.as_deref();
             let index = (0..self.sizes.len())
                 .filter(|&index| self.smaller(index, cut.sizes[index].1).is_some())
-                .max_by_key(|&index| (Some(cut.sizes[index].0.as_str()) == independent, cut.sizes[index].1));
+                .max_by_key(|&index| (self.independent.contains(&cut.sizes[index].0), cut.sizes[index].1));
             let Some((index, smaller)) =
                 index.and_then(|index| Some((index, self.smaller(index, cut.sizes[index].1)?)))
             else {

@@ -1,5 +1,7 @@
 //! The buffers that a launch needs in device memory, before they have addresses.
 
+use std::sync::Arc;
+
 use family::TensorBox;
 use vgpu::TensorMap;
 use vgpu::tensor_map::{Element, Fill, Swizzle};
@@ -9,40 +11,30 @@ use vgpu::tensor_map::{Element, Fill, Swizzle};
 pub struct Input {
     /// The input's name: `q`.
     pub name: String,
-    /// The contents.
-    pub bytes: Vec<u8>,
+    /// The contents. Large tensors are shared, not copied.
+    pub bytes: Arc<Vec<u8>>,
     /// Size in bits of an element whose sign may be flipped: 8, 16 or 32, with the sign in the top bit. 0 if the bytes
     /// must not change, because they are an index or a scale.
     pub sign_bits: u32,
 }
 
-/// A buffer for a result. It holds `blank` before the launch: a pattern that no correct answer contains, so that
+/// A buffer for a result. It is filled with `blank` before the launch: a word that no correct answer contains, so that
 /// elements that were not written are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// The output's name: `o`.
     pub name: String,
-    /// One word, repeated.
-    pub blank: Vec<u8>,
+    /// Size in bytes.
+    pub bytes: usize,
+    /// The word that fills the buffer.
+    pub blank: u32,
     /// Size of an element in bits; the sign is the top bit.
     pub sign_bits: u32,
     /// What the kernel reads from the buffer before it writes it; `None` if it only writes it.
-    pub initial: Option<Vec<u8>>,
+    pub initial: Option<Arc<Vec<u8>>>,
 }
 
 impl Output {
-    /// What the buffer holds before a launch.
-    pub(crate) fn contents(&self) -> &[u8] {
-        self.initial.as_ref().unwrap_or(&self.blank)
-    }
-
-    /// The word that `blank` repeats.
-    pub(crate) fn blank_word(&self) -> u32 {
-        let mut word = [0; 4];
-        word.iter_mut().zip(&self.blank).for_each(|(into, byte)| *into = *byte);
-        u32::from_le_bytes(word)
-    }
-
     /// Returns the bytes with the sign of every element flipped.
     pub(crate) fn with_flipped_signs(&self, bytes: &[u8]) -> Vec<u8> {
         let width = (self.sign_bits / 8).max(1) as usize;
@@ -98,7 +90,7 @@ impl Arrangement {
     /// Total size of all buffers in bytes.
     pub fn bytes(&self) -> u64 {
         let inputs = self.inputs.iter().map(|input| input.bytes.len());
-        let outputs = self.outputs.iter().map(|output| output.blank.len());
+        let outputs = self.outputs.iter().map(|output| output.bytes);
         inputs.chain(outputs).sum::<usize>() as u64
     }
 }
@@ -145,7 +137,8 @@ mod tests {
 
     #[test]
     fn flipping_signs_changes_only_the_sign_of_every_element() {
-        let output = |sign_bits| Output { name: "o".to_owned(), blank: Vec::new(), sign_bits, initial: None };
+        let output =
+            |sign_bits| Output { name: "o".to_owned(), bytes: 0, blank: 0, sign_bits, initial: None };
         assert_eq!(output(16).with_flipped_signs(&[1, 2, 3, 0x84]), [1, 0x82, 3, 0x04]);
         assert_eq!(output(32).with_flipped_signs(&1.5_f32.to_le_bytes()), (-1.5_f32).to_le_bytes());
         assert_eq!(output(8).with_flipped_signs(&[0x38]), [0xb8]);

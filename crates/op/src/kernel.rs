@@ -424,7 +424,7 @@ impl<'a> PreparedLaunch<'a> {
             if let Some(initial) = &output.initial {
                 device.write(buffer, initial)?;
             } else if outputs == OutputState::Poisoned {
-                device.fill(buffer, output.blank_word())?;
+                device.fill(buffer, output.blank)?;
                 device.undefine(buffer)?;
             }
         }
@@ -484,7 +484,7 @@ impl<'a> PreparedLaunch<'a> {
     pub fn poisoned(&self, seed: u64) -> Vec<(Buffer, u32)> {
         let outputs = self.arrangement.outputs.iter().zip(&self.placed.outputs);
         let outputs = outputs.filter(|(output, _)| output.initial.is_none());
-        let outputs = outputs.map(|(output, &buffer)| (buffer, output.blank_word()));
+        let outputs = outputs.map(|(output, &buffer)| (buffer, output.blank));
         outputs.chain(self.placed.workspace.map(|buffer| (buffer, poison(seed)))).collect()
     }
 
@@ -624,10 +624,13 @@ fn input_items(arrangement: &Arrangement) -> Vec<BufferItem<'_>> {
 
 /// Inputs, outputs, and the workspace if it has a size.
 fn items(arrangement: &Arrangement, workspace_bytes: u64) -> Vec<BufferItem<'_>> {
-    let outputs = arrangement
-        .outputs
-        .iter()
-        .map(|output| BufferItem { name: &output.name, contents: Contents::These(output.contents()) });
+    let outputs = arrangement.outputs.iter().map(|output| {
+        let contents = match &output.initial {
+            Some(bytes) => Contents::These(bytes),
+            None => Contents::Filled { word: output.blank, bytes: output.bytes as u64 },
+        };
+        BufferItem { name: &output.name, contents }
+    });
     let workspace = BufferItem { name: "workspace", contents: Contents::Any(workspace_bytes) };
     let inputs = input_items(arrangement).into_iter();
     inputs.chain(outputs).chain((workspace_bytes > 0).then_some(workspace)).collect()

@@ -44,6 +44,11 @@ pub(crate) struct BufferItem<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contents<'a> {
     These(&'a [u8]),
+    /// A word, repeated over this many bytes.
+    Filled {
+        word: u32,
+        bytes: u64,
+    },
     /// This many bytes with arbitrary contents.
     Any(u64),
 }
@@ -52,7 +57,7 @@ impl Contents<'_> {
     fn bytes(self) -> u64 {
         match self {
             Contents::These(bytes) => bytes.len() as u64,
-            Contents::Any(bytes) => bytes,
+            Contents::Filled { bytes, .. } | Contents::Any(bytes) => bytes,
         }
     }
 }
@@ -161,8 +166,14 @@ impl Memory {
         for (index, BufferItem { name, contents }) in items.iter().enumerate() {
             let first = if index == 0 { shift } else { 0 };
             let mut guarded = GuardedBuffer::new(name, address, (band + first, band), contents.bytes());
-            if let Contents::These(bytes) = contents {
-                image[within(whole, guarded.inner)].copy_from_slice(bytes);
+            let place = &mut image[within(whole, guarded.inner)];
+            match contents {
+                Contents::These(bytes) => place.copy_from_slice(bytes),
+                Contents::Filled { word, .. } => {
+                    let word = word.to_le_bytes();
+                    place.chunks_mut(4).for_each(|chunk| chunk.copy_from_slice(&word[..chunk.len()]));
+                }
+                Contents::Any(_) => {}
             }
             // The band extends to the next buffer.
             address = end(guarded.after).next_multiple_of(ALIGNMENT);
@@ -197,8 +208,10 @@ impl Memory {
             let behind = Buffer { bytes: band + guarded.far.bytes, ..guarded.after };
             device.fill(behind, PATTERN_WORD)?;
         }
-        if let Contents::These(bytes) = item.contents {
-            device.write(guarded.inner, bytes)?;
+        match item.contents {
+            Contents::These(bytes) => device.write(guarded.inner, bytes)?,
+            Contents::Filled { word, .. } => device.fill(guarded.inner, word)?,
+            Contents::Any(_) => {}
         }
         self.buffers.push(guarded);
         Ok(())

@@ -105,6 +105,20 @@ def tensor(path, dtype, shape):
     return torch.frombuffer(data, dtype=dtype).reshape(shape).cuda()
 
 
+def forget_compilations():
+    """Lets torch.compile start anew.
+
+    After some problems in one process it would run the function without compiling it, or compile it for any shape, and
+    both are slower. A compilation that it gives up on is an error, so that no other function is timed in its place.
+    """
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:
+        return
+    dynamo.reset()
+    if hasattr(dynamo.config, "fail_on_recompile_limit_hit"):
+        dynamo.config.fail_on_recompile_limit_hit = True
+
+
 # PROBLEM
 
 
@@ -257,6 +271,7 @@ def answer(ask):
         # The previous problem is freed first, with its graphs and their memory.
         problem = None
         torch.cuda.empty_cache()
+        forget_compilations()
         problem = Problem(ask["name"], ask["fields"], ask["inputs"])
         say(say="loaded")
     elif kind == "run":

@@ -1,5 +1,7 @@
 //! Attention implementations of other projects, which are measured as baselines.
 
+use std::sync::Arc;
+
 use op::{Input, Peer, PeerProblem, Peers};
 use serde_json::json;
 
@@ -61,7 +63,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
     let tensors = [("q", &inputs.q), ("k", &inputs.k), ("v", &inputs.v)];
     let inputs = tensors.map(|(name, tensor)| {
         let bytes = Tensor::encode(&unscaled(tensor.decode()), dtype, Layout::Bhsd).bytes;
-        Input { name: name.to_owned(), bytes, sign_bits: 0 }
+        Input { name: name.to_owned(), bytes: Arc::new(bytes), sign_bits: 0 }
     });
     let untimed_conversion = if problem.dtype == Dtype::E4m3 { "E4M3 decoded to fp16" } else { "" };
     PeerProblem { fields, inputs: inputs.into(), untimed_conversion }
@@ -95,7 +97,7 @@ mod tests {
         assert_eq!(peer.untimed_conversion, "E4M3 decoded to fp16");
         let exact = encoded.k.decode();
         let given = Tensor {
-            bytes: peer.inputs[1].bytes.clone(),
+            bytes: peer.inputs[1].bytes.to_vec(),
             scales: None,
             dtype: Dtype::Fp16,
             layout: Layout::Bhsd,

@@ -3,6 +3,8 @@
 
 mod capability;
 
+use std::sync::Arc;
+
 use family::{Candidate, Family, SettingError};
 use op::{
     Addresses, Arrangement, CheckDevice, Input, Kernel, LaunchObservation, Output, StrayWrite, TensorShape,
@@ -14,7 +16,7 @@ pub use capability::{MOST_KEYS_OF_ONE_LEVEL, Unsupported, axes, check, check_can
 use crate::arguments::Arguments;
 use crate::inputs::Encoded;
 use crate::problem::{Dtype, Problem};
-use crate::tensor::{Layout, Shape, Strides, Tensor, poison};
+use crate::tensor::{Layout, POISON_WORD, Shape, Strides, Tensor};
 
 /// Why a kernel cannot run on a problem.
 #[derive(Debug, thiserror::Error)]
@@ -95,18 +97,20 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
     let mut arranged = Vec::new();
     for (name, scale_name, tensor) in tensors {
         let sign_bits = 8 * problem.dtype.bytes() as u32;
-        arranged.push(Input { name: name.to_owned(), bytes: tensor.bytes.clone(), sign_bits });
+        arranged.push(Input { name: name.to_owned(), bytes: Arc::new(tensor.bytes.clone()), sign_bits });
         if let Some(scales) = &tensor.scales {
-            let bytes = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+            let bytes = Arc::new(scales.iter().flat_map(|scale| scale.to_le_bytes()).collect());
             arranged.push(Input { name: scale_name.to_owned(), bytes, sign_bits: 0 });
         }
     }
-    let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), inputs.q.layout).bytes;
-    let sign_bits = 8 * problem.dtype.output().bytes() as u32;
-    let mut outputs = vec![Output { name: "o".to_owned(), blank, sign_bits, initial: None }];
+    let output = |name: &str, elements: usize, width: usize| {
+        let (bytes, sign_bits) = (elements * width, 8 * width as u32);
+        Output { name: name.to_owned(), bytes, blank: POISON_WORD, sign_bits, initial: None }
+    };
+    let shape = problem.query_shape();
+    let mut outputs = vec![output("o", shape.elements(), problem.dtype.output().bytes())];
     if want_lse {
-        let blank = poison(problem.query_shape().rows() * size_of::<f32>());
-        outputs.push(Output { name: "lse".to_owned(), blank, sign_bits: 32, initial: None });
+        outputs.push(output("lse", shape.rows(), size_of::<f32>()));
     }
     let layout = inputs.q.layout;
     let [queries, keys] = [problem.query_shape(), problem.key_shape()].map(|shape| layout.strides(shape));

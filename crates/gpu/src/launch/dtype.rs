@@ -121,7 +121,8 @@ impl Dtype {
         bytes.chunks_exact(self.bytes()).map(|element| self.float(element)).collect()
     }
 
-    fn float(self, element: &[u8]) -> f64 {
+    /// The value of one element.
+    pub fn float(self, element: &[u8]) -> f64 {
         match self {
             Dtype::F64 => f64::from_bits(unsigned(element)),
             Dtype::F32 => f64::from(f32::from_bits(unsigned(element) as u32)),

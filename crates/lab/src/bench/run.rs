@@ -492,7 +492,8 @@ impl<O: Op> Bench<'_, O> {
         let mut files = IndexMap::new();
         for input in &peer.inputs {
             let path = self.folder.join(format!("input-{}", input.name));
-            fs::write(&path, &input.bytes).map_err(|error| StageError::Io { path: path.clone(), error })?;
+            fs::write(&path, input.bytes.as_slice())
+                .map_err(|error| StageError::Io { path: path.clone(), error })?;
             files.insert(input.name.clone(), path);
         }
         Ok((peer.fields, files))

@@ -197,7 +197,7 @@ fn no_answer(limit: Duration) -> WorkerError {
 
 fn too_much_memory(bytes: u64, max_bytes: u64) -> WorkerError {
     let reason = format!(
-        "the worker process used {} MiB of memory; the limit is {} MiB",
+        "the worker process used {} MiB of memory; the limit is {} MiB (--memory)",
         bytes >> 20,
         max_bytes >> 20
     );

@@ -107,6 +107,17 @@ const OPS32: &[(&str, usize, Model32)] = &[
     ("vmin2.s32.s32.s32", 3, |a, b, _| halves(a, b, i16::min)),
     ("vadd.s32.s32.s32.sat", 2, |a, b, _| (a as i32).saturating_add(b as i32) as u32),
     ("vabsdiff.u32.s32.s32", 2, |a, b, _| (a as i32).abs_diff(b as i32)),
+    // As on an H200, which differs from the manual.
+    ("vadd.u32.u32.u32.sat", 2, |a, b, _| a.wrapping_add(b)),
+    ("vabsdiff.s32.s32.s32.min", 3, |a, b, c| {
+        let difference = (a as i32).abs_diff(b as i32);
+        if i64::from(difference) < i64::from(c as i32) { difference } else { c }
+    }),
+    ("vsub.u32.u32.u32.max", 3, |a, b, c| {
+        let difference = a.wrapping_sub(b);
+        let both_high = difference >= 1 << 31 && c >= 1 << 31;
+        if both_high || difference >= c { difference } else { c }
+    }),
     ("vmax.s32.s32.s32.min", 3, |a, b, c| (a as i32).max(b as i32).min(c as i32) as u32),
     ("vshl.u32.u32.u32.clamp", 2, |a, b, _| a.checked_shl(b).unwrap_or(0)),
     ("vshr.s32.s32.u32.wrap", 2, |a, b, _| ((a as i32) >> (b % 32)) as u32),

@@ -145,6 +145,7 @@ fn code_and_schema_refuse_the_same_mistakes_of_op_toml() {
         ("dtype = [\"fp16\", \"bf16\"]", "dtype = []"),
         ("eager = \"baselines.py:eager\"", "eager = 1"),
         ("independent = \"rows\"", "independent = 1"),
+        ("independent = \"rows\"", "independent = [\"rows\", 1]"),
         ("independent = \"rows\"", "reference_seconds = 0"),
         ("independent = \"rows\"", "classes = [\"ordinary\"]"),
     ] {

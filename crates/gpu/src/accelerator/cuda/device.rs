@@ -292,16 +292,22 @@ impl Accelerator for CudaDevice {
 
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
         let bytes = word.to_le_bytes();
-        let (whole, rest) = match buffer.address % 4 {
-            0 if bytes != [bytes[0]; 4] => (buffer.bytes / 4, buffer.bytes % 4),
-            _ => (0, buffer.bytes),
-        };
+        if bytes == [bytes[0]; 4] {
+            // SAFETY: the call writes the bytes of the buffer; the driver checks the address.
+            let filled = unsafe { sys::cuMemsetD8_v2(buffer.address, bytes[0], buffer.bytes as usize) };
+            return check("cuMemsetD8", filled.result());
+        }
+        // The driver writes whole words at multiples of four only.
+        let whole = if buffer.address % 4 == 0 { buffer.bytes / 4 } else { 0 };
         // SAFETY: the call writes whole words inside the buffer; the driver checks the address.
         let words = unsafe { sys::cuMemsetD32_v2(buffer.address, word, whole as usize) };
         check("cuMemsetD32", words.result())?;
-        let at = buffer.address + 4 * whole;
-        // SAFETY: the call writes the remaining bytes of the buffer.
-        check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(at, bytes[0], rest as usize) }.result())
+        let rest = buffer.bytes - 4 * whole;
+        if rest == 0 {
+            return Ok(());
+        }
+        let rest_of_pattern: Vec<u8> = bytes.into_iter().cycle().take(rest as usize).collect();
+        self.write(Buffer { address: buffer.address + 4 * whole, bytes: rest }, &rest_of_pattern)
     }
 
     fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
