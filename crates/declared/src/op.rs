@@ -103,10 +103,9 @@ impl OpProblems for DeclaredOp {
         self.check_family(family)?;
         let candidate = family.candidate(preset, knobs, &self.axes(family, problem)?)?;
         family.check_sizes(&candidate, &problem.runtime_sizes()).map_err(|error| match error {
-            SettingError::Constraint { because, constraint, numbers, .. } => Refusal::new(format!(
-                "{} does not support {problem}: {because} ({constraint}, {numbers})",
-                family.name
-            )),
+            SettingError::Constraint { because, numbers, .. } => {
+                Refusal::new(format!("{} does not support {problem}: {because} ({numbers})", family.name))
+            }
             other => other.into(),
         })?;
         Ok(candidate)

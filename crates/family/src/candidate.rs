@@ -438,12 +438,18 @@ impl Family {
         Ok(extents)
     }
 
+    /// Refuses a target that the family is not written for, whatever the setting.
+    pub fn check_has_target(&self, target: Target) -> Result<(), SettingError> {
+        if self.targets.contains(&target) {
+            return Ok(());
+        }
+        let targets = self.targets.clone();
+        Err(SettingError::Target { family: self.name.clone(), target, targets })
+    }
+
     /// Refuses a candidate that cannot run on the target, before anything is compiled.
     pub fn check_target(&self, candidate: &Candidate, target: Target) -> Result<(), SettingError> {
-        if !self.targets.contains(&target) {
-            let targets = self.targets.clone();
-            return Err(SettingError::Target { family: self.name.clone(), target, targets });
-        }
+        self.check_has_target(target)?;
         self.check_constraints(candidate, Some(target))?;
         for launch in &self.launches {
             self.block_of(launch, candidate)?;

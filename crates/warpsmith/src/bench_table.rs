@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use indexmap::IndexMap;
 use lab::bench::BenchPlan;
-use lab::run::{MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
+use lab::run::{FailureKind, MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
 use crate::ops::Problem;
@@ -158,17 +158,22 @@ fn modelled(plan: &BenchPlan<'_, Problem>, state: &RunState) -> Option<String> {
     Some(format!("{title}  {about}\n{}", table.text()))
 }
 
-/// What failed, as a table; shared with `profile`.
+/// What failed and what could not run, as tables; shared with `profile`.
 pub fn failures(state: &RunState) -> Option<String> {
-    if state.failures.is_empty() {
-        return None;
-    }
-    let mut table = Table::new(&["failed", "problem", "reason", ""], &[]);
-    for failure in &state.failures {
+    let (refused, failed): (Vec<_>, Vec<_>) =
+        state.failures.iter().partition(|failure| failure.kind == FailureKind::Refused);
+    let mut failures = Table::new(&["failed", "problem", "reason", ""], &[]);
+    for failure in &failed {
         let kind = styled(BAD, failure.kind);
-        table.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
+        failures.row([failure.of.subject.clone(), failure.of.problem.clone(), kind, failure.reason.clone()]);
     }
-    Some(table.text())
+    let mut not_run = Table::new(&["not run", "problem", "reason"], &[]);
+    for failure in &refused {
+        not_run.row([failure.of.subject.clone(), failure.of.problem.clone(), failure.reason.clone()]);
+    }
+    let tables = [(failed, failures), (refused, not_run)];
+    let texts = tables.into_iter().filter(|(rows, _)| !rows.is_empty()).map(|(_, table)| table.text());
+    Some(texts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }
 
 /// Mean speedups over all problems: each candidate over the first baseline and over its strongest baseline.

@@ -131,6 +131,8 @@ impl CheckSubject<'_> {
         problem: &O::Problem,
         device: &Device,
     ) -> Result<Candidate, Refusal> {
+        // Before the setting: no other setting of the family would run on this device.
+        self.family.check_has_target(device.target())?;
         let (preset, knobs) = (self.preset.as_deref(), &self.knobs);
         let candidate = tuned::candidate(op, self.family, preset, knobs, (problem, device))?;
         self.family.check_target(&candidate, device.target())?;

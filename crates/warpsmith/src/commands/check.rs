@@ -361,7 +361,11 @@ fn require_supported(
         }
     }
     if extent.verdicts == 0 {
-        let reasons: Vec<String> = extent.refusals.keys().cloned().collect();
+        let most = 3;
+        let mut reasons: Vec<String> = extent.refusals.keys().take(most).cloned().collect();
+        if extent.refusals.len() > most {
+            reasons.push(format!("and {}", count(extent.refusals.len() - most, "other reason")));
+        }
         return Err(CommandError::usage(reasons.join("; "))
             .hint("`warpsmith kernels` shows what each family supports"));
     }
