@@ -78,7 +78,7 @@ impl RowDocument {
 pub fn run(options: &Fp8Options, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = global.catalog()?;
     let op = AnyOp::of_command(global, &[], &catalog)?;
-    let named = op.quantisable(&op.problem(&options.problem)?)?;
+    let named = op.quantisable(&options.problem)?;
     let found = device(global)?;
     let problem = match found {
         Device::Virtual { .. } => named.cut(VIRTUAL_FLOPS),
@@ -92,7 +92,7 @@ pub fn run(options: &Fp8Options, global: &Global, printer: &Printer) -> Result<E
     let gpu = opened?.with_compiler(build::compiler(global, printer)?).with_stop(stop);
     let seed = global.secret_seed();
     let classes = if options.class.is_empty() { StudyClass::ALL.to_vec() } else { options.class.clone() };
-    let (ways, mut not_run) = possible_ways(options, &gpu, &problem)?;
+    let (ways, not_run) = possible_ways(options, &gpu, &problem)?;
 
     let bar = progress::counting((classes.len() * ways.len()) as u64, "combinations");
     let (mut rows, mut compared_rows) = (Vec::new(), 0);
@@ -106,7 +106,6 @@ pub fn run(options: &Fp8Options, global: &Global, printer: &Printer) -> Result<E
         study.close()?;
     }
     bar.finish_and_clear();
-    not_run.dedup();
     let document = Document {
         problem: problem.to_string(),
         cut_from: (problem != named).then(|| named.to_string()),
@@ -147,7 +146,9 @@ fn possible_ways(
                 Err(ForwardError::Unsupported(reason) | ForwardError::Argument { reason, .. })
                     if !is_named =>
                 {
-                    not_run.push(reason);
+                    if !not_run.contains(&reason) {
+                        not_run.push(reason);
+                    }
                 }
                 Err(error) => return Err(error.into()),
             }
