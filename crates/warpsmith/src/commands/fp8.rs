@@ -140,17 +140,17 @@ fn possible_ways(
     for scales in parts {
         for &rotate in &rotations {
             let way = Quantisation { scales, rotate };
-            let is_named = !options.scales.is_empty() || options.rotate.is_some();
-            match gpu.quantised_plan(problem, way) {
-                Ok(_) => ways.push(Some(way)),
-                Err(ForwardError::Unsupported(reason) | ForwardError::Argument { reason, .. })
-                    if !is_named =>
-                {
-                    if !not_run.contains(&reason) {
-                        not_run.push(reason);
-                    }
+            let reason = match gpu.quantised_plan(problem, way) {
+                Ok(_) => {
+                    ways.push(Some(way));
+                    continue;
                 }
+                Err(ForwardError::Unsupported(reason)) if options.scales.is_empty() => reason,
+                Err(ForwardError::Argument { reason, .. }) if options.rotate != Some(true) => reason,
                 Err(error) => return Err(error.into()),
+            };
+            if !not_run.contains(&reason) {
+                not_run.push(reason);
             }
         }
     }
