@@ -71,8 +71,8 @@ pub struct Arguments {
     pub workspace: u64,
     /// Number of key/value heads.
     pub kv_heads: i32,
-    /// Always 0; it fills the struct to a multiple of 8 bytes.
-    pub reserved: i32,
+    /// 1 if the FP8 scales are per block: `[batch, heads, blocks]`. Only kernels with the knob `BLOCK_SCALES` read it.
+    pub block_scales: i32,
 }
 
 /// The factor that maps a query head to its KV head, times 2^32; 0 if they are equal. It is exact for up to
@@ -119,7 +119,7 @@ impl Arguments {
         bytes.extend([self.batch, self.heads].iter().flat_map(|size| size.to_le_bytes()));
         let addresses = [self.lse, self.q_scale, self.k_scale, self.v_scale, self.workspace];
         bytes.extend(addresses.iter().flat_map(|address| address.to_le_bytes()));
-        bytes.extend([self.kv_heads, self.reserved].iter().flat_map(|size| size.to_le_bytes()));
+        bytes.extend([self.kv_heads, self.block_scales].iter().flat_map(|size| size.to_le_bytes()));
         bytes
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         }
         let ours = offsets!(
             kv_head_factor seq_q seq_k softmax_scale mask diagonal q k v o q_strides k_strides v_strides o_strides
-            batch heads lse q_scale k_scale v_scale workspace kv_heads reserved
+            batch heads lse q_scale k_scale v_scale workspace kv_heads block_scales
         );
         let (fields, size) = table();
         assert_eq!(ours, fields);
@@ -188,7 +188,7 @@ mod tests {
             v_scale: 28,
             workspace: 29,
             kv_heads: 30,
-            reserved: 31,
+            block_scales: 31,
         };
         let bytes = arguments.bytes();
         let words = |bytes: &[u8]| -> Vec<i32> {

@@ -12,10 +12,11 @@
 //! * [`run`]: runs a family's candidate on a device: capabilities, memory with guards, launch, results;
 //! * [`metrics`]: the error of an output, and whether it is acceptable;
 //! * [`error_map`]: shows where an output is wrong;
+//! * [`fp8_study`]: errors and times of FP8 attention on quantised fp16 and bf16 tensors;
 //! * [`export`]: attention as a solution of other projects' benchmarks;
 //! * [`Attention`]: all of it as an op of the workbench.
 //!
-//! Nothing here times, searches or prints. To compute attention in a program, use [`forward`]. The other modules check
+//! Nothing here searches or prints, and only [`fp8_study`] times. To compute attention in a program, use [`forward`]. The other modules check
 //! kernels. The best settings that searches found are in the families' tuned tables:
 //! `op::tuned::choose(&Attention, &catalog, &Device::Virtual { chip }, &problem)` returns the family and the candidate
 //! for a problem on a GPU. Use it instead of `run::candidate` with a preset.
@@ -51,6 +52,7 @@ pub mod arguments;
 pub mod error_map;
 pub mod export;
 pub mod forward;
+pub mod fp8_study;
 pub mod inputs;
 pub mod metrics;
 mod op;

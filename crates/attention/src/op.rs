@@ -91,7 +91,6 @@ fn class_of(name: &str) -> Result<Class, Refusal> {
     name.parse().map_err(Refusal::new)
 }
 
-/// Both memory layouts are tested: even seeds use the layout by head, odd seeds the layout by position.
 /// The kind of a problem for [`Similarity`]: `d64-causal-fp16`.
 fn kind(head_dim: usize, mask: Mask, dtype: Dtype) -> String {
     let mask = if mask == Mask::None { String::new() } else { format!("-{mask}") };
@@ -122,6 +121,7 @@ fn related_kinds(head_dim: usize, mask: Mask, dtype: Dtype) -> Vec<String> {
     kinds
 }
 
+/// Both memory layouts are tested: even seeds use the layout by head, odd seeds the layout by position.
 fn layout_of(seed: u64) -> Layout {
     Layout::ALL[(seed % 2) as usize]
 }

@@ -30,7 +30,7 @@ pub(crate) fn axis_label(axis: &Axis, value: &Value) -> Option<String> {
 fn value_label(name: &str, value: &Value) -> Option<String> {
     match value {
         Value::Bool(true) => Some(name.to_owned()),
-        Value::Bool(false) => None,
+        Value::Bool(false) | Value::Int(0) => None,
         Value::Int(number) => Some(format!("{name}{number}")),
         Value::Text(text) => Some(text.clone()),
     }

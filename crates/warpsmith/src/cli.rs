@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 
+use attention::fp8_study::StudyClass;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use family::{Catalog, CatalogError, NamedArrays};
@@ -250,6 +251,25 @@ Examples:
   warpsmith bench wmma --set BLOCK_N=64 --problem mission-e4m3 --baseline cudnn
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
+    /// Show the errors and times of FP8 attention on fp16 or bf16 tensors
+    #[command(after_help = "\
+Queries, keys and values in fp16 or bf16 are quantised to E4M3, and attention is computed on the \
+codes. The table has the error against float64 on the tensors before they are quantised, and the \
+times of quantising, of attention and of both, beside attention without FP8.
+
+Scales are per head, or per block: 64 queries, and as many keys and values as the kernel uses in \
+one step. A rotation multiplies queries and keys by the same random orthogonal matrix first, so \
+that their products stay the same.
+
+Inputs: normal; outliers (one element in 500 is 64 times as large); sink (the score of the first \
+key is about 8 higher in every row). The virtual GPU gives modelled times and reduces large \
+problems, as `check` does.
+
+Examples:
+  warpsmith fp8
+  warpsmith fp8 --problem b4h16s4096d128-causal-bf16 --scales block --rotate true
+  warpsmith fp8 --problem long --class outliers --json")]
+    Fp8(Fp8Options),
     /// Search a family's settings for the fastest correct kernel
     #[command(after_help = "\
 Every candidate passes the same stages: constraints, compilation (in parallel, ahead of the \
@@ -494,6 +514,32 @@ pub struct SuitesOptions {
 pub struct NewOptions {
     /// Name of the op, in lower case
     pub name: String,
+}
+
+/// Options of `fp8`.
+#[derive(Debug, Args)]
+pub struct Fp8Options {
+    /// Problem in fp16 or bf16
+    #[arg(long, value_name = "PROBLEM", default_value = "mission")]
+    pub problem: String,
+    /// Inputs: normal, outliers or sink; may be repeated (default: all)
+    #[arg(long, value_name = "CLASS")]
+    pub class: Vec<StudyClass>,
+    /// Which elements share a scale; may be repeated (default: both)
+    #[arg(long, value_enum, value_name = "PART")]
+    pub scales: Vec<ScaledPartName>,
+    /// Only with a rotation of queries and keys, or only without (default: both)
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    pub rotate: Option<bool>,
+}
+
+/// Which elements share a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ScaledPartName {
+    /// All elements of a head
+    Head,
+    /// 64 queries, and the keys and values of one step
+    Block,
 }
 
 /// Options of `export`.

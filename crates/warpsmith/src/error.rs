@@ -1,5 +1,6 @@
 //! The error of a command: a message, an optional hint and an exit code.
 
+use attention::forward::ForwardError;
 use family::{CatalogError, SettingError};
 use gpu::build::BuildError;
 use gpu::toolchain::ToolchainError;
@@ -52,6 +53,20 @@ impl From<Refusal> for CommandError {
             CommandError::usage(refusal.message)
         };
         CommandError { hint: refusal.hint, ..error }
+    }
+}
+
+impl From<ForwardError> for CommandError {
+    fn from(error: ForwardError) -> Self {
+        match error {
+            ForwardError::Argument { .. } | ForwardError::Unsupported(_) => {
+                CommandError::usage(error.to_string())
+            }
+            ForwardError::Toolchain(error) => error.into(),
+            ForwardError::Build(error) => error.into(),
+            ForwardError::Device(_) => CommandError::missing(error.to_string()),
+            ForwardError::Findings(_) => CommandError::problem(error.to_string()),
+        }
     }
 }
 

@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Command::New(options) => commands::new::run(options, &cli.global, &printer),
         Command::Build(options) => commands::build::run(options, &cli.global, &printer),
         Command::Check(options) => commands::check::run(options, &cli.global, &printer),
+        Command::Fp8(options) => commands::fp8::run(options, &cli.global, &printer),
         Command::Bench(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),
         Command::Repro(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),
         Command::Evolve(options) => commands::workbench::run_or_resume(options, &cli.global, &printer),

@@ -281,6 +281,21 @@ impl AnyOp {
     }
 }
 
+impl AnyOp {
+    /// A problem of attention by name, whose tensors can be quantised to FP8.
+    pub fn quantisable(&self, name: &str) -> Result<attention::Problem, CommandError> {
+        if let AnyOp::Declared(_) = self {
+            let message = format!("`fp8` is a command for attention, not for {}", self.name());
+            return Err(CommandError::usage(message));
+        }
+        match self.problem(name)? {
+            Problem::Attention(problem) if problem.dtype != attention::Dtype::E4m3 => Ok(problem),
+            problem => Err(CommandError::usage(format!("{problem} is in FP8 already"))
+                .hint("name a problem in fp16 or bf16, such as mission or mission-bf16")),
+        }
+    }
+}
+
 impl OpProblems for AnyOp {
     type Problem = Problem;
 

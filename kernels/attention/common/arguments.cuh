@@ -47,7 +47,7 @@ struct Arguments {
     const float* v_scale;        // 136  [batch, kv_heads] contiguous, or null
     void* workspace;             // 144  scratch of the size that the manifest declares; null if it declares none
     int kv_heads;                // 152
-    int reserved;                // 156  0
+    int block_scales;            // 156  1: the scales are [batch, heads, blocks of positions], see BLOCK_SCALES of `hopper`
 };                               // 160 bytes, aligned to 8
 
 // Nine pointers, twelve strides, ten 4-byte scalars and nothing between them: the offsets above follow from the order.
@@ -78,6 +78,11 @@ __device__ Element* head_start(Element* tensor, const Strides& strides, int batc
 // The quantiser's scale of one head, 1 for tensors without scales.
 __device__ inline float head_scale(const float* scales, int heads, int batch, int head) {
     return scales == nullptr ? 1.0f : scales[batch * heads + head];
+}
+
+// The place of a head's first scale, if heads have a scale for every `block` positions or one in all.
+__device__ inline int first_scale(const Arguments& args, int head_of_batch, int positions, int block) {
+    return args.block_scales != 0 ? head_of_batch * ((positions + block - 1) / block) : head_of_batch;
 }
 
 // The index of the row (batch, head, query) among all rows, as in the array of log-sum-exps.

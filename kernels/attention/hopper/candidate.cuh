@@ -78,6 +78,9 @@ constexpr float NOTHING_SEEN = -1e30f;
 // FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT.
 constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
 
+// FP8: scales may be per block: of 64 queries, and of the keys and values of a step.
+constexpr bool BLOCK_SCALES = FP8 && knob::BLOCK_SCALES;
+
 // FP8: steps after which the output is added to sums, or 0. For many columns, and in the memory of the output, these are
 // fp16, divided by 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
 constexpr int SUM_STEPS = knob::SUM_STEPS;

@@ -110,6 +110,17 @@ struct ScoreRows {
         for (int i = 0; i < 4; ++i) sum[i] *= correction[i / 2];
     }
 
+    // BLOCK_SCALES: the products of weights and values with one scale are added to those with another. So a weight counts
+    // in units of its value's scale: origins and sums belong to values with the scale `now`, and this makes them belong
+    // to values with the scale `next`. The output does not change.
+    __device__ __forceinline__ void change_value_scale(float now, float next) {
+        const float ratio = __fdividef(next, now), exponent = __log2f(ratio);
+        origin[0] -= exponent;
+        origin[1] -= exponent;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[i] *= ratio;
+    }
+
     // Chooses the origins for the new scores. Sets `moved`; the output is not touched.
     __device__ __forceinline__ void choose_origins() {
         float largest[2];

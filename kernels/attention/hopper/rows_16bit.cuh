@@ -46,7 +46,7 @@ struct Rows16Bit : ScoreRows {
     }
 
     // Products of 16-bit types need no sums.
-    __device__ __forceinline__ void add_to_sums(const OutputPlace&) {}
+    __device__ __forceinline__ void add_to_sums(const OutputPlace&, float) {}
 
     // They are rounded when they are packed: there are no registers for them before.
     __device__ __forceinline__ void round_weights() {}

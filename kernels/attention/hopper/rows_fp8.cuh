@@ -202,10 +202,17 @@ struct RowsFp8 : ScoreRows {
         __syncwarp();
     }
 
-    // Adds the output to the sums. The next product must replace it. No product may be adding to the output.
-    __device__ __forceinline__ void add_to_sums(const OutputPlace& place) {
+    // Adds the output to the sums. The next product must replace it. No product may be adding to the output. Sums have
+    // the origins of values with scale 1; `value_scale` is the scale of the last values.
+    __device__ __forceinline__ void add_to_sums(const OutputPlace& place, float value_scale) {
         float factor[2];
-        move_sums_to(origin, summed, factor);
+        if constexpr (BLOCK_SCALES) {
+            const float exponent = __log2f(value_scale);
+            const float to[2] = {origin[0] + exponent, origin[1] + exponent};
+            move_sums_to(to, summed, factor);
+        } else {
+            move_sums_to(origin, summed, factor);
+        }
         add_to_shared_sums(factor);
         if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, factor);
         summed = true;

@@ -190,18 +190,25 @@ struct SplitGroup {
     }
 
     // The weights are computed at one place for all steps: instructions that are fetched once.
-    __device__ __forceinline__ void compute(Rows& rows) const {
+    __device__ __forceinline__ void compute(Rows& rows, float score_scale) const {
         if (own_steps == 0) return;
         Place at;
+        float value_scale = 1.0f;
         ptx::mbarrier_wait(queries_full(), 0);
         start_scores(rows, at);
         wgmma::groups_wait<0>();
         wgmma::keep_below(rows.scores);
         for (int t = 0;; ++t) {
             const int step = t * GROUPS + group;
+            const StepScales scales(args, work, step);
             k.release(at);
             jitter(work.first_query + step);
             hide(rows, step);
+            if constexpr (BLOCK_SCALES) {
+                rows.scale = score_scale * scales.key;
+                rows.change_value_scale(value_scale, scales.value);
+                value_scale = scales.value;
+            }
             rows.choose_origins();
             if (t > 0) rows.rescale_output();
             v.wait(at);
@@ -218,6 +225,7 @@ struct SplitGroup {
         }
         wgmma::groups_wait<0>();
         wgmma::keep_below(rows.output);
+        if constexpr (BLOCK_SCALES) rows.change_value_scale(value_scale, 1.0f);
     }
     __device__ __forceinline__ void start_scores(Rows& rows, Place at) const {
         k.wait(at);
@@ -313,11 +321,11 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
         }
     } else {
         const SplitGroup<GROUPS> consumer(args, group);
-        const HeadScales scales(args, consumer.work);
+        const HeadScales scales(args, consumer.work, consumer.work.first_query);
         Rows rows(scales.score);
         __syncthreads();  // every thread sees the barriers
         const OutputPlace output = consumer.output_place();
-        consumer.compute(rows);
+        consumer.compute(rows, scales.score);
         consumer.finish(rows, output, scales.value);
     }
 }

@@ -181,7 +181,8 @@ struct Consumer {
     const int group;
     WorkTile work;
     Rows rows;
-    float value_scale;  // of the head whose output `rows` has
+    float value_scale;  // of the head whose output `rows` has; with BLOCK_SCALES, of the last step's values
+    float score_scale;  // BLOCK_SCALES: products to exponents of 2, without the scale of the keys
     Place q, k, v;
 
     __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
@@ -253,6 +254,28 @@ struct Consumer {
         v.advance<STAGES>();
     }
 
+    // Sets the scales for the first scores of a work tile.
+    __device__ __forceinline__ void first_scales(const HeadScales& head, const StepScales& step) {
+        score_scale = head.score;
+        rows.scale = BLOCK_SCALES ? head.score * step.key : head.score;
+    }
+    // BLOCK_SCALES: sets the scales for further scores.
+    __device__ __forceinline__ void next_scales(const StepScales& step) {
+        if constexpr (BLOCK_SCALES) {
+            rows.scale = score_scale * step.key;
+            rows.change_value_scale(value_scale, step.value);
+            value_scale = step.value;
+        }
+    }
+    // Ends the softmax of a work tile.
+    __device__ __forceinline__ Rows::Statistics end_softmax() {
+        if constexpr (BLOCK_SCALES) {
+            rows.change_value_scale(value_scale, 1.0f);
+            value_scale = 1.0f;
+        }
+        return rows.restart();
+    }
+
     // Writes the rows of a finished work tile.
     __device__ __forceinline__ void store(const WorkTile& of, const Rows::Statistics& statistics, float value_scale) {
         const int first = first_row(of, group);
@@ -270,6 +293,7 @@ struct Consumer {
 
     // The first scores and weights after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
+        const StepScales step_scales(args, work, step);
         skip_keys(step);
         take_turn(group);
         start_scores();
@@ -277,9 +301,9 @@ struct Consumer {
         wgmma::groups_wait<0>();
         scores_done(step);
         hide(step);
-        const HeadScales scales(args, work);
-        rows.scale = scales.score;
-        value_scale = scales.value;
+        const HeadScales scales(args, work, first_row(work, group));
+        first_scales(scales, step_scales);
+        value_scale = BLOCK_SCALES ? step_scales.value : scales.value;
         rows.choose_origins();
         rows.weigh();
         rows.round_weights();
@@ -290,15 +314,17 @@ struct Consumer {
     // SUM: FP8, the output so far is added to the sums while the tensor cores compute the scores.
     template <bool MASKED, bool SUM = false>
     __device__ __forceinline__ void next_step(int step) {
+        const StepScales step_scales(args, work, step);
         take_turn(group);
         start_scores();
-        if constexpr (SUM) rows.add_to_sums(output_place());
+        if constexpr (SUM) rows.add_to_sums(output_place(), value_scale);
         start_output(SUM);
         pass_turn(group);
         jitter(work.first_query + step);
         wgmma::groups_wait<1>();
         scores_done(step);
         if constexpr (MASKED) hide(step);
+        next_scales(step_scales);
         rows.choose_origins();
         rows.weigh();
         rows.round_weights();
@@ -311,7 +337,8 @@ struct Consumer {
     // The last product of `before` and the first step, `step`, of `work`.
     template <bool MASKED>
     __device__ __forceinline__ void next_tile(const WorkTile& before, int step) {
-        const HeadScales scales(args, work);
+        const HeadScales scales(args, work, first_row(work, group));
+        const StepScales step_scales(args, work, step);
         skip_keys(step);
         take_turn(group);
         start_scores();
@@ -320,8 +347,8 @@ struct Consumer {
         jitter(work.first_query + step);
         wgmma::groups_wait<1>();
         scores_done(step);
-        const Rows::Statistics statistics = rows.restart();
-        rows.scale = scales.score;
+        const Rows::Statistics statistics = end_softmax();
+        first_scales(scales, step_scales);
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
@@ -330,7 +357,7 @@ struct Consumer {
         output_done();
         skip_values(step);
         store(before, statistics, value_scale);
-        value_scale = scales.value;
+        value_scale = BLOCK_SCALES ? step_scales.value : scales.value;
         rows.clear_output();
         rows.pack_weights();
     }
@@ -407,7 +434,8 @@ struct Consumer {
         }
         start_output();
         output_done();
-        store(before, rows.restart(), value_scale);
+        const Rows::Statistics statistics = end_softmax();
+        store(before, statistics, value_scale);
         rows.clear_output();
         return more;
     }

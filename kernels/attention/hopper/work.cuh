@@ -36,17 +36,37 @@ struct alignas(16) WorkTile {
 
 // What products of a head's elements must be multiplied by.
 struct HeadScales {
-    float score;  // products of queries and keys to exponents of 2
-    float value;  // values
+    float score;  // products of queries and keys to exponents of 2; with BLOCK_SCALES without the scale of the keys
+    float value;  // values; 1 with BLOCK_SCALES
 
-    __device__ __forceinline__ HeadScales(const Arguments& args, const WorkTile& work)
+    // `first_row` is the first of the warpgroup's 64 rows.
+    __device__ __forceinline__ HeadScales(const Arguments& args, const WorkTile& work, int first_row)
         : score(args.softmax_scale * LOG2_E), value(1.0f) {
-        if constexpr (FP8) {
-            const int kv_head = attention::kv_head_of(args, work.head);
+        const int kv_head = attention::kv_head_of(args, work.head);
+        if constexpr (BLOCK_SCALES) {
+            const int head = attention::first_scale(args, work.batch * args.heads + work.head, args.seq_q, 64);
+            if (args.q_scale != nullptr) score *= args.q_scale[head + (args.block_scales != 0 ? first_row / 64 : 0)];
+        } else if constexpr (FP8) {
             score *= attention::head_scale(args.q_scale, args.heads, work.batch, work.head) *
                      attention::head_scale(args.k_scale, args.kv_heads, work.batch, kv_head);
             value = attention::head_scale(args.v_scale, args.kv_heads, work.batch, kv_head);
         }
+    }
+};
+
+// BLOCK_SCALES: the scales of the keys and values of one step.
+struct StepScales {
+    float key = 1.0f;
+    float value = 1.0f;
+
+    __device__ __forceinline__ StepScales() {}
+    __device__ __forceinline__ StepScales(const Arguments& args, const WorkTile& work, int step) {
+        if (!BLOCK_SCALES || work.first_key_of_last_step != 0) return;  // there, no key is seen
+        const int head = work.batch * args.kv_heads + attention::kv_head_of(args, work.head);
+        const int at = attention::first_scale(args, head, args.seq_k, BLOCK_N) +
+                       (args.block_scales != 0 ? work.steps - 1 - step : 0);
+        if (args.k_scale != nullptr) key = args.k_scale[at];
+        if (args.v_scale != nullptr) value = args.v_scale[at];
     }
 };
 

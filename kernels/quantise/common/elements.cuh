@@ -70,3 +70,12 @@ __device__ inline float warp_max(float x) {
     for (int distance = 16; distance > 0; distance /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, distance));
     return x;
 }
+
+// The maximum over a block of WARPS warps, given to all threads. `maxima` has room for one of each warp.
+template <int WARPS>
+__device__ float block_max(float* maxima, float x) {
+    x = warp_max(x);
+    if (threadIdx.x % 32 == 0) maxima[threadIdx.x / 32] = x;
+    __syncthreads();
+    return warp_max(maxima[threadIdx.x % WARPS]);
+}

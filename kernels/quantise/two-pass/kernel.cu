@@ -5,12 +5,13 @@
 //
 // A thread takes VECTORS vectors of eight elements, 16 bytes each, and loads all of them before it uses the first. With
 // REVERSE the second launch takes the parts in reverse order: it starts with those that the first launch read last, which
-// are still in the L2 cache.
+// are still in the L2 cache. A rotation is computed in both launches.
 
 #include "generated.cuh"
 
 #include "common/e4m3.cuh"
 #include "common/elements.cuh"
+#include "common/rotation.cuh"
 
 namespace two_pass {
 
@@ -67,14 +68,6 @@ struct Part {
     }
 };
 
-// The maximum over the block, given to all threads.
-__device__ float block_max(float* maxima, float x) {
-    x = warp_max(x);
-    if (threadIdx.x % 32 == 0) maxima[threadIdx.x / 32] = x;
-    __syncthreads();
-    return warp_max(maxima[threadIdx.x % WARPS]);
-}
-
 }  // namespace two_pass
 
 extern "C" __global__ void __launch_bounds__(two_pass::THREADS)
@@ -85,10 +78,8 @@ quantise_absmax(const two_pass::Element* x, float* partials, int seq, int head_d
     const Part part(seq, head_dim, false);
     Eight<Element> loaded[VECTORS];
     part.load(loaded, x);
-    unsigned pair = 0;
-#pragma unroll
-    for (int i = 0; i < VECTORS; ++i) pair = loaded[i].largest_with(pair);
-    const float absmax = block_max(maxima, largest<Element>(pair));
+    const float own = rotation::absmax<axis::rotate>(loaded, [&](int i) { return part.vector(i); }, head_dim);
+    const float absmax = block_max<WARPS>(maxima, own);
     if (threadIdx.x == 0) partials[part.head * part.parts + part.index] = absmax;
 }
 
@@ -104,9 +95,11 @@ quantise_encode(const two_pass::Element* x, const float* partials, e4m3::Code* c
     float absmax = 0.0f;
     for (int i = threadIdx.x; i < part.parts; i += THREADS)
         absmax = fmaxf(absmax, partials[part.head * part.parts + i]);
-    const e4m3::Scale scale(block_max(maxima, absmax));
+    const e4m3::Scale scale(block_max<WARPS>(maxima, absmax));
     if (part.index == 0 && threadIdx.x == 0) scales[part.head] = scale.scale;
 #pragma unroll
-    for (int i = 0; i < VECTORS; ++i)
-        if (part.has(i)) reinterpret_cast<uint2*>(codes)[part.place(i)] = loaded[i].codes(scale);
+    for (int i = 0; i < VECTORS; ++i) {
+        const auto vector = rotation::applied<axis::rotate>(loaded[i], part.vector(i), head_dim);
+        if (part.has(i)) reinterpret_cast<uint2*>(codes)[part.place(i)] = vector.codes(scale);
+    }
 }

@@ -5,12 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use chips::Chip;
-use family::Catalog;
-use gpu::accelerator::{Accelerator as _, AcceleratorError, Buffer, CudaContext, Image, VirtualDevice};
+use family::{Candidate, Catalog, Family};
+use gpu::accelerator::{Accelerator as _, AcceleratorError, Buffer, CudaContext, CudaStream, Image};
 use gpu::build::{Build, Compiler, Pack, Request};
 use gpu::device::Device as FoundDevice;
+use gpu::time::Time;
 
-use super::backend::{Backend, Module, lock};
+use super::backend::{Backend, Module, VirtualBackend, lock};
 use super::error::{ForwardError, wrong};
 use super::plan::{Plan, Tensors};
 use crate::op::Attention;
@@ -60,10 +61,7 @@ impl Device {
     /// A virtual GPU by name: `h200`, `l4`, ... It runs kernels on the CPU, checks them, and is slow.
     pub fn virtual_gpu(name: &str) -> Result<Self, ForwardError> {
         let chip = Chip::by_name(name).map_err(|error| wrong("device", error.to_string()))?;
-        Device::new(
-            Backend::Virtual(Box::new(Mutex::new(VirtualDevice::new(chip)))),
-            FoundDevice::Virtual { chip },
-        )
+        Device::new(Backend::Virtual(Box::new(VirtualBackend::new(chip))), FoundDevice::Virtual { chip })
     }
 
     fn new(backend: Backend, found: FoundDevice) -> Result<Self, ForwardError> {
@@ -96,8 +94,8 @@ impl Device {
     /// Lets the virtual GPU stop a kernel when the flag is set. A GPU cannot stop a kernel.
     #[must_use]
     pub fn with_stop(self, stop: Arc<AtomicBool>) -> Self {
-        if let Backend::Virtual(device) = &*self.backend {
-            lock(device).options.stop = Some(stop);
+        if let Backend::Virtual(host) = &*self.backend {
+            lock(&host.device).options.stop = Some(stop);
         }
         self
     }
@@ -106,7 +104,7 @@ impl Device {
     pub fn describe(&self) -> String {
         match &*self.backend {
             Backend::Cuda(context) => context.describe(),
-            Backend::Virtual(device) => lock(device).describe(),
+            Backend::Virtual(host) => lock(&host.device).describe(),
         }
     }
 
@@ -137,10 +135,18 @@ impl Device {
     }
 
     fn new_plan(&self, problem: &Problem) -> Result<Plan, ForwardError> {
-        check_limits(problem)?;
-        // An empty problem has no kernel; its plan launches nothing.
-        if problem.query_shape().elements() == 0 {
+        let Some((family, candidate)) = self.choose(problem)? else {
             return Ok(Plan::empty(self.backend.clone(), *problem));
+        };
+        let module = self.load(family, &candidate)?;
+        Plan::new(self.backend.clone(), module, family, &candidate, *problem)
+    }
+
+    /// The kernel for a problem. An empty problem has none; its plan launches nothing.
+    pub(super) fn choose(&self, problem: &Problem) -> Result<Option<(&Family, Candidate)>, ForwardError> {
+        check_limits(problem)?;
+        if problem.query_shape().elements() == 0 {
+            return Ok(None);
         }
         let unsupported = |reason: String| ForwardError::Unsupported(reason);
         let head_dims = head_dims(&self.catalog);
@@ -149,11 +155,26 @@ impl Device {
             let reason = format!("head_dim is {}, but must be one of {}", problem.head_dim, known.join(", "));
             return Err(unsupported(format!("q: {reason}")));
         }
-        let (family, candidate) = op::tuned::choose(&Attention, &self.catalog, &self.found, problem)
-            .map_err(|refusal| unsupported(refusal.to_string()))?;
-        let request = family.request(&candidate, self.found.target());
-        let module = self.module(&request.map_err(|error| unsupported(error.to_string()))?)?;
-        Plan::new(self.backend.clone(), module, family, &candidate, *problem)
+        let chosen = op::tuned::choose(&Attention, &self.catalog, &self.found, problem);
+        chosen.map(Some).map_err(|refusal| unsupported(refusal.to_string()))
+    }
+
+    /// Compiles and loads a candidate, if it is not loaded yet.
+    pub(super) fn load(&self, family: &Family, candidate: &Candidate) -> Result<Arc<Module>, ForwardError> {
+        let request = family.request(candidate, self.found.target());
+        self.module(&request.map_err(|error| ForwardError::Unsupported(error.to_string()))?)
+    }
+
+    pub(super) fn backend(&self) -> &Arc<Backend> {
+        &self.backend
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub(super) fn found(&self) -> &FoundDevice {
+        &self.found
     }
 
     fn module(&self, request: &Request) -> Result<Arc<Module>, ForwardError> {
@@ -166,9 +187,10 @@ impl Device {
                 Some(cubin) => Module::Cuda(context.load(cubin)?),
                 None => Module::Cuda(context.load(&self.build(request)?.cubin)?),
             },
-            Backend::Virtual(device) => {
-                let ptx = self.build(request)?.ptx;
-                Module::Virtual(lock(device).load(Image::Ptx(&ptx))?)
+            Backend::Virtual(host) => {
+                let build = self.build(request)?;
+                let id = lock(&host.device).load(Image::Ptx(&build.ptx))?;
+                Module::Virtual { id, entries: build.entries }
             }
         };
         let module = Arc::new(module);
@@ -189,11 +211,21 @@ impl Device {
         Ok(compiler.build(request)?.build)
     }
 
+    /// Times work on the device, with warm caches. On a GPU the work is captured in a graph, which is replayed; it must use
+    /// the stream that it gets. The virtual GPU does the work once and models its time; no other thread may use the device
+    /// meanwhile.
+    pub fn time(
+        &self,
+        work: impl FnMut(CudaStream) -> Result<(), ForwardError>,
+    ) -> Result<Time, ForwardError> {
+        self.backend.time(work)
+    }
+
     /// Allocates memory on the device. `label` names it in messages of the virtual GPU.
     pub fn allocate(&self, label: &str, bytes: u64) -> Result<Buffer, ForwardError> {
         Ok(match &*self.backend {
             Backend::Cuda(context) => context.allocate(bytes)?,
-            Backend::Virtual(device) => lock(device).allocate(label, bytes)?,
+            Backend::Virtual(host) => lock(&host.device).allocate(label, bytes)?,
         })
     }
 
@@ -208,7 +240,7 @@ impl Device {
     pub fn write(&self, buffer: Buffer, bytes: &[u8]) -> Result<(), ForwardError> {
         match &*self.backend {
             Backend::Cuda(context) => context.write(buffer, bytes)?,
-            Backend::Virtual(device) => lock(device).write(buffer, bytes)?,
+            Backend::Virtual(host) => lock(&host.device).write(buffer, bytes)?,
         }
         Ok(())
     }
@@ -217,7 +249,7 @@ impl Device {
     pub fn read(&self, buffer: Buffer) -> Result<Vec<u8>, ForwardError> {
         Ok(match &*self.backend {
             Backend::Cuda(context) => context.read(buffer)?,
-            Backend::Virtual(device) => lock(device).read(buffer)?,
+            Backend::Virtual(host) => lock(&host.device).read(buffer)?,
         })
     }
 
@@ -225,7 +257,7 @@ impl Device {
     pub fn free(&self, buffer: Buffer) -> Result<(), ForwardError> {
         match &*self.backend {
             Backend::Cuda(context) => context.free(buffer)?,
-            Backend::Virtual(device) => lock(device).free(buffer)?,
+            Backend::Virtual(host) => lock(&host.device).free(buffer)?,
         }
         Ok(())
     }

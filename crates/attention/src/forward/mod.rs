@@ -24,6 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`Device::quantised_plan`] computes FP8 attention for fp16 and bf16 tensors: it quantises them first. [`Device::time`]
+//! times launches.
+//!
 //! The first call for a setting compiles its kernel, or takes it from the cache or from a [`Pack`]; the compiler is
 //! installed if the machine has none. Later calls take microseconds. With the feature `embedded-kernels` the program
 //! contains the kernels and needs no compiler: `cargo xtask pack FILE` writes them, and `WARPSMITH_PACK` names the file
@@ -34,14 +37,18 @@ mod device;
 mod error;
 mod options;
 mod plan;
+mod quantised;
+mod quantiser;
 mod view;
 
 pub use device::{Device, tuned_requests};
 pub use error::ForwardError;
 pub use gpu::accelerator::{Buffer, CudaStream as Stream};
 pub use gpu::build::Pack;
+pub use gpu::time::Time;
 pub use options::{Options, Scales};
 pub use plan::{Plan, Tensors};
+pub use quantised::{Quantisation, QuantisedPlan, ScaledPart};
 pub use view::View;
 
 /// Computes attention: `O = softmax(scale * Q K^T + mask) V`. On a GPU it returns when the kernel is enqueued.

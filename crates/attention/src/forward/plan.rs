@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use family::{Candidate, Family, TensorBox};
+use family::{Candidate, Family, TensorBox, Value};
 use gpu::accelerator::{Call, Geometry, LaunchStep};
 
 use super::backend::{Backend, Module, lock};
@@ -17,6 +17,9 @@ use crate::tensor::{Layout, Shape};
 
 /// Most prepared launches of a plan to keep. A program usually uses the same memory again and again.
 const MOST_CALLS: usize = 256;
+
+/// The knob of families that can have FP8 scales per block.
+pub(super) const BLOCK_SCALES: &str = "BLOCK_SCALES";
 
 /// The tensors of one attention.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +114,8 @@ struct Kernel {
     launches: Vec<(String, Geometry)>,
     boxes: Vec<TensorBox>,
     workspace_bytes: u64,
+    /// Whether the FP8 scales are per block.
+    has_block_scales: bool,
 }
 
 /// The launches of a plan on certain tensors.
@@ -140,6 +145,7 @@ impl Plan {
             launches: launches.map_err(|error| unsupported(error.to_string()))?,
             boxes: family.tensor_boxes(candidate).map_err(|error| unsupported(error.to_string()))?,
             workspace_bytes: workspace.total_bytes,
+            has_block_scales: candidate.knobs.get(BLOCK_SCALES) == Some(&Value::Bool(true)),
         };
         Ok(Plan { backend, problem, kernel: Some(kernel), calls: Mutex::default() })
     }
@@ -205,6 +211,7 @@ impl Plan {
             k_scale: options.scales.k.unwrap_or(0),
             v_scale: options.scales.v.unwrap_or(0),
             workspace: options.workspace.map_or(0, |buffer| buffer.address),
+            block_scales: i32::from(self.kernel.as_ref().is_some_and(|kernel| kernel.has_block_scales)),
             ..Arguments::for_problem(&self.problem, Layout::default())
         }
     }

@@ -8,4 +8,5 @@ mod fp8_sums;
 mod plans;
 mod planted_faults;
 mod pytorch;
+mod quantised;
 mod tuned;

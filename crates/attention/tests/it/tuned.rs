@@ -319,6 +319,19 @@ fn fp8_products_of_many_keys_are_never_added_in_one_level() {
 }
 
 /// Two problems that become the same when reduced may have two settings; both must be checked.
+/// The relative error of one head varies more than that of many, so more of its keys must be refined.
+#[test]
+fn fp8_with_one_head_has_half_of_its_keys_refined() {
+    let catalog = Catalog::load(None).unwrap();
+    for name in
+        ["b1h1s512d64-e4m3", "b1h1sq16sk512d64-e4m3", "b1h1sq1sk512d64-e4m3", "b1h1s512d64-causal-e4m3"]
+    {
+        let chosen = tuned::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name));
+        let (_, candidate) = chosen.unwrap();
+        assert_eq!(candidate.knobs["REFINED"].to_string(), "2", "{name}");
+    }
+}
+
 #[test]
 fn a_case_reduced_from_several_problems_is_checked_with_all_their_picks() {
     let originals = ["b2h8s2048d64-fp16", "b4h8s2048d64-fp16", "b8h8s2048d64-fp16"];

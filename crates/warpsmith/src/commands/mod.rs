@@ -8,6 +8,7 @@ pub mod devices;
 pub mod doctor;
 pub mod evolve;
 pub mod export;
+pub mod fp8;
 pub mod gate;
 pub mod invert;
 pub mod kernels;

@@ -485,6 +485,8 @@ fn the_families_of_the_built_in_ops_are_right_and_clean() {
         ("rmsnorm", "rows5-cols264-bf16", 5),
         ("softmax", "rows3-cols257-fp16", 6),
         ("quantise", "batch1-heads2-seq33-head_dim64-fp16", 4),
+        ("quantise", "batch1-heads2-seq33-head_dim64-fp16-rotate", 2),
+        ("quantise", "batch1-heads2-seq70-head_dim128-bf16-block64-rotate", 3),
         ("gemm", "m33-n40-k96-fp16-bias-gelu", 4),
     ] {
         let mut command = warpsmith();
@@ -500,7 +502,7 @@ fn the_families_of_the_built_in_ops_are_right_and_clean() {
 /// The codes of E4M3 have only four significant bits, so a loose tolerance would accept numbers that are a few percent off.
 #[test]
 fn a_quantiser_that_is_slightly_off_is_refused() {
-    let quotient = "scale.quotient(to_float(x[head + i]))";
+    let quotient = "scale.quotient(value(i))";
     for wrong in [format!("0.96f * {quotient}"), format!("0.94f * {quotient}"), format!("{quotient} + 0.25f")]
     {
         let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ mod corpus;
 mod declared_ops;
 mod evolve;
 mod failing_families;
+mod fp8;
 mod gate;
 mod interruption;
 mod manifest_schemas;

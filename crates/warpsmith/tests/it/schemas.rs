@@ -104,13 +104,14 @@ impl Validation {
 }
 
 /// The printed documents: the schema and the command line. The commands run in this order in one folder.
-const PRINTED: [(&str, &str); 38] = [
+const PRINTED: [(&str, &str); 39] = [
     ("doctor", "doctor"),
     ("toolchain", "toolchain"),
     ("toolchain-install", "toolchain install"),
     ("toolchain-clean", "toolchain clean"),
     ("new", "new sixth"),
     ("export", "export kernelbench --out exported"),
+    ("fp8", "fp8 --problem b1h1s16d64-fp16 --class sink --rotate false"),
     ("problems", "problems"),
     ("problems", "problems mission-e4m3"),
     ("suites", "suites"),

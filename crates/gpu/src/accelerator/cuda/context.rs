@@ -77,11 +77,13 @@ impl CudaContext {
     }
 
     /// Calls `work` with this context as the thread's current one.
-    fn with<T>(&self, work: impl FnOnce() -> Result<T, AcceleratorError>) -> Result<T, AcceleratorError> {
+    pub(super) fn with<T, E: From<AcceleratorError>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         if std::process::id() != self.process {
-            return Err(AcceleratorError::Lost(
-                "the process was forked after the GPU was opened; use `spawn` instead of `fork`".to_owned(),
-            ));
+            let reason = "the process was forked after the GPU was opened; use `spawn` instead of `fork`";
+            return Err(AcceleratorError::Lost(reason.to_owned()).into());
         }
         let mut current = ptr::null_mut();
         // SAFETY: the driver is initialised; the call writes one handle.

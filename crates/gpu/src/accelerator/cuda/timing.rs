@@ -15,11 +15,13 @@ use std::rc::Rc;
 
 use cudarc::driver::{result, sys};
 
+use super::context::{CudaContext, CudaStream};
 use super::device::CudaDevice;
 use super::helpers::Helpers;
 use super::launch::Call;
 use super::status::check;
 use crate::accelerator::{Accelerator as _, AcceleratorError, Buffer};
+use crate::time::MeasuredMicros;
 
 /// Two events on a stream; measures the time between them.
 #[derive(Debug)]
@@ -70,10 +72,10 @@ struct Graph {
 }
 
 impl Graph {
-    fn capture(
+    fn capture<E: From<AcceleratorError>>(
         stream: sys::CUstream,
-        work: impl FnOnce() -> Result<(), AcceleratorError>,
-    ) -> Result<Self, AcceleratorError> {
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Self, E> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive and captures nothing else.
         check("cuStreamBeginCapture", unsafe { result::stream::begin_capture(stream, mode) })?;
@@ -89,7 +91,7 @@ impl Graph {
             Err(error) => {
                 // SAFETY: nothing else refers to the graph.
                 let _ = unsafe { result::graph::destroy(graph) };
-                Err(error)
+                Err(error.into())
             }
         }
     }
@@ -151,6 +153,59 @@ impl Drop for SideStreams {
             // harmless.
             let _ = unsafe { result::stream::destroy(stream) };
         }
+    }
+}
+
+/// A stream that is destroyed with its owner.
+struct OwnStream(sys::CUstream);
+
+impl OwnStream {
+    fn new() -> Result<Self, AcceleratorError> {
+        let kind = result::stream::StreamKind::NonBlocking;
+        check("cuStreamCreate", result::stream::create(kind)).map(OwnStream)
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        // SAFETY: created in `new`, destroyed once. After a sticky error the driver refuses the call; that is harmless.
+        let _ = unsafe { result::stream::destroy(self.0) };
+    }
+}
+
+impl CudaContext {
+    /// Times what `enqueue` puts on a stream, with warm caches: the microseconds of one run, from `samples` replays of a
+    /// graph of many runs.
+    pub fn time_replays<E: From<AcceleratorError>>(
+        &self,
+        samples: usize,
+        mut enqueue: impl FnMut(CudaStream) -> Result<(), E>,
+    ) -> Result<Vec<MeasuredMicros>, E> {
+        const REPLAY_MICROS: f64 = 2000.0;
+        const MOST_RUNS: f64 = 200.0;
+        self.with(|| {
+            let stream = OwnStream::new()?;
+            let mut time = |runs: u32, samples: usize| -> Result<Vec<f64>, E> {
+                let graph = Graph::capture(stream.0, || {
+                    (0..runs).try_for_each(|_| enqueue(CudaStream(stream.0 as u64)))
+                })?;
+                let events = EventPair::new()?;
+                let sample = |_| {
+                    // The first replay hides the CPU time of the second, as in `time_hot`.
+                    graph.launch(stream.0)?;
+                    record(events.start, stream.0)?;
+                    graph.launch(stream.0)?;
+                    record(events.end, stream.0)?;
+                    // SAFETY: the stream is alive.
+                    check("cuStreamSynchronize", unsafe { result::stream::synchronize(stream.0) })?;
+                    Ok(events.elapsed_ns()? / 1e3 / f64::from(runs))
+                };
+                Ok((0..samples).map(sample).collect::<Result<_, AcceleratorError>>()?)
+            };
+            let estimate = time(1, 2)?.into_iter().fold(f64::INFINITY, f64::min);
+            let runs = (REPLAY_MICROS / estimate).clamp(1.0, MOST_RUNS) as u32;
+            Ok(time(runs, samples)?.into_iter().map(MeasuredMicros).collect())
+        })
     }
 }
 
