@@ -41,6 +41,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let completed = b.complete();
         // SAFETY: as above.
         unsafe { at.write_unaligned(b.encode()) };
+        if P::COUNT && completed {
+            self.trace_phase_end(location);
+        }
         if P::CHECK && completed {
             let at = (location.address - location.span.low) as u32;
             let site = self.site(1 << lane);
@@ -107,6 +110,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let passed = self.mbarrier_test(inst, &span, &ad.at, &operand, group);
             self.set_pred(inst.r(0), passed, group);
             self.define(inst, mask);
+            if P::COUNT {
+                self.count_test(ad.at[group.trailing_zeros() as usize], passed & group == group);
+            }
             // The warp polls, so other warps run first. Under checks it yields even if the wait passes. If the wait
             // passed too early, the warp then runs concurrently with the threads that it should have waited for.
             return if P::CHECK || passed & group != group { Next::YieldAfter } else { Next::Continue };
@@ -174,6 +180,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             MbarrierOp::Arrive { drop, expect, .. } => {
                 if P::CHECK && self.owner(&location.span).is_none() {
                     self.log_arrival(location.address, expect);
+                }
+                if P::COUNT {
+                    self.trace_arrival(location);
                 }
                 let has_count = inst.sources().len() > 1;
                 let (arrivals, bytes) =

@@ -49,18 +49,26 @@ impl Blocks {
     /// Starts the next cluster of the grid, or the next block if the grid has no clusters. Returns false if all have
     /// been started.
     fn start_next<P: Policy>(&mut self, grid: &Grid<'_>) -> bool {
-        let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
         let per_cluster = grid.blocks_per_cluster();
-        if position >= grid.blocks / per_cluster {
-            grid.next_block.store(grid.blocks, Ordering::Relaxed);
-            return false;
-        }
-        let numbers = grid.blocks_of(grid.order.block(position));
+        let (position, number) = loop {
+            let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
+            if position >= grid.blocks / per_cluster {
+                grid.next_block.store(grid.blocks, Ordering::Relaxed);
+                return false;
+            }
+            let number = grid.order.block(position);
+            if number.is_multiple_of(grid.sample_step) {
+                break (position, number);
+            }
+        };
+        let traced = P::COUNT && grid.is_traced(number);
+        let numbers = grid.blocks_of(number);
         grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
         let cluster = Rc::<Cluster>::default();
         for (rank, number) in (0..).zip(numbers) {
             let mut block = self.spare.pop().unwrap_or_default();
             block.start::<P>(grid, number, grid.placement(position * per_cluster + u64::from(rank)));
+            block.core.traced = traced;
             if per_cluster > 1 {
                 cluster.enter(&raw mut block.core);
                 block.core.membership = Some(Membership { cluster: Rc::clone(&cluster), rank });

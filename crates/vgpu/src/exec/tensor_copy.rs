@@ -9,6 +9,7 @@ use super::state::{
 use crate::check::Kind;
 use crate::check::layout::{ChunkOrigin, TensorLoad};
 use crate::check::race::{self, Agent};
+use crate::count::{CopyKind, Event};
 use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
 use crate::isa::types::{Space, Ty};
 use crate::lanes::lanes;
@@ -101,6 +102,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn load_here(&mut self, tensor: TensorBox, shared: Location, barrier: Location, lane: usize) {
         let bytes = tensor.map.box_bytes();
         self.count_async_bytes(bytes);
+        self.trace_load(bytes, barrier);
         if P::CHECK {
             let (site, to) = (self.site(1 << lane), shared.address as u32);
             let mut offsets = [0; 32];
@@ -159,6 +161,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 return None;
             }
             cx.count_async_bytes(bytes);
+            cx.trace(Event::Copy { kind: CopyKind::BulkStore, bytes });
             if P::CHECK {
                 cx.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
                 cx.race_global(&tensor, l, Agent::StoreWrite, store_op(reduce));

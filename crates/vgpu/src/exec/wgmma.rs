@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::check::Kind;
 use crate::check::layout::Fault;
 use crate::check::race::{Agent, ChunkReads};
+use crate::count::Event;
 use crate::isa::op::{Class, Flow, Inst, Op, Slot, Wgmma};
 use crate::lanes::{lanes, lanes_where};
 use crate::mem::shadow;
@@ -95,6 +96,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !self.whole_warp(mask) {
             return Next::Park;
         }
+        match inst.op {
+            Op::WgmmaCommit => self.trace(Event::CommitProducts),
+            Op::WgmmaWait { keep } => self.trace(Event::AwaitProducts { keep }),
+            _ => {}
+        }
         if !P::CHECK {
             return Next::Continue;
         }
@@ -142,6 +148,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !self.whole_warp(mask) {
             return Next::Park;
         }
+        self.trace(Event::Product { at: self.at() });
         let product = self.product(inst, w, mask);
         let Product { b, a, a_slots, keep, .. } = &product;
         if P::CHECK {

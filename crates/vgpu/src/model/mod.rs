@@ -13,6 +13,10 @@
 //! PTX except for moves. Clocks are the boost clocks. No constant is fitted to a kernel. Therefore a modelled time
 //! ranks the settings of one kernel. It is not a measurement, and its type prevents confusion with one.
 
+mod pipeline;
+mod replay;
+mod waves;
+
 use std::collections::BTreeMap;
 
 use chips::{Chip, TensorType};
@@ -217,6 +221,10 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     }
     // The busiest block does its additional work alone.
     clocks += extra * round(1);
+    let pipeline = counters.timeline.as_deref().map(|it| pipeline::replayed(it, shape, chip, l2_per_clock));
+    if let Some(pipeline) = &pipeline {
+        clocks = pipeline.clocks;
+    }
     let dram_bytes = counters.dram_footprint as f64;
     let dram = if dram_bytes > chip.l2.bytes as f64 { dram_bytes / chip.memory.gbs * 1e-3 } else { 0.0 };
 
@@ -329,7 +337,7 @@ fn tensor_rate(chip: &Chip, work: TensorWork) -> f64 {
     };
     let rates = &chip.sm.tensor;
     let rate = rates.ops_per_clock(kind).or(rates.ops_per_clock(TensorType::Fp16)).unwrap_or(1);
-    f64::from(rate.max(1)) * rates.mma_sync_fraction_estimate
+    f64::from(rate.max(1)) * if work.by_warpgroup { 1.0 } else { rates.mma_sync_fraction_estimate }
 }
 
 /// The share of each source line in the time of a launch, from its issue slots, shared memory transactions and memory
@@ -379,7 +387,7 @@ mod tests {
     #[test]
     fn tensor_work_takes_the_tensor_rate_and_more_work_takes_longer() {
         let time = |input, accumulator, flops| {
-            let tensor = vec![TensorWork { input, accumulator, flops }];
+            let tensor = vec![TensorWork { input, accumulator, flops, by_warpgroup: false }];
             let counters = Counters { tensor, warp_instructions: 1 << 28, ..Counters::default() };
             let modelled = modelled(&counters, Shape { blocks: 1 << 16, ..SHAPE }, chip("a100"));
             assert_eq!(modelled.bottleneck, Resource::Tensor);

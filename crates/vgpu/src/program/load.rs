@@ -531,7 +531,7 @@ impl Function {
     fn empty() -> Function {
         Function {
             insts: vec![Inst::new(Op::Exit, &[], &[])],
-            metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0 }],
+            metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0, is_min_max: false }],
             blocks: Vec::new(),
             block_of: vec![0],
             frame: registers::Frame::default(),

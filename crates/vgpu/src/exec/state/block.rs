@@ -14,6 +14,7 @@ use super::origin::{Origin, Source};
 use super::warp::Unit;
 use crate::check::layout::ChunkOrigins;
 use crate::check::race::{BlockRaces, ChunkReads, Published};
+use crate::count::Phases;
 use crate::num::tile::warpgroup::Decoded;
 
 /// State that the warps of a block share.
@@ -40,6 +41,11 @@ pub struct BlockCore {
     pub sectors: HashSet<u64>,
     /// Number of warp instructions that the block has executed.
     pub executed: u64,
+    /// Number of these instructions that only polled. Recorded only when counting.
+    pub polled: u64,
+    /// Whether the block is traced, and the phases of its barriers if it is.
+    pub traced: bool,
+    pub phases: Phases,
     /// Asynchronous copies that are still pending, oldest first.
     pub copies: Vec<PendingCopy>,
     pub copy_serial: u64,

@@ -24,6 +24,10 @@ pub struct Grid<'g> {
     /// Extents of a cluster, in blocks.
     pub cluster: Dim3,
     pub blocks: u64,
+    /// Every `sample_step`-th cluster runs.
+    pub sample_step: u64,
+    /// Every `trace_step`-th cluster is traced, if the launch is traced at all.
+    pub trace_step: Option<u64>,
     pub shared_bytes: u32,
     pub dynamic_shared: u32,
     /// Address of the memory with which a cooperative grid synchronises its blocks. 0 if the kernel does not ask for it.
@@ -89,6 +93,11 @@ impl Grid<'_> {
 
     pub fn blocks_per_cluster(&self) -> u64 {
         self.cluster.iter().map(|d| u64::from(*d)).product()
+    }
+
+    /// Whether a block is traced, if its launch is counted.
+    pub fn is_traced(&self, cluster: u64) -> bool {
+        self.trace_step.is_some_and(|step| cluster.is_multiple_of(step))
     }
 
     pub fn is_clustered(&self) -> bool {
