@@ -8,8 +8,9 @@
 //! counters and without checks, and the time model uses the counters. The program prints modelled and measured times
 //! side by side with their rank correlation, per problem and over all. Batches and heads are independent and alike. A
 //! problem with more than `--blocks` blocks (default 64) is therefore counted with fewer of them, and its counters
-//! are multiplied; the table shows the factor. `--parts` prints the time of each resource alone. If a fixed number of
-//! blocks shares the work, the work is assumed to divide evenly.
+//! are multiplied; the table shows the factor. If a fixed number of blocks shares the work, the work is assumed to
+//! divide evenly. With `--sample` the problem stays as it is, but only that many blocks of its grid run, spread evenly.
+//! `--parts` prints the time of each resource alone.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,8 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
             _ => file = Some(word),
         }
     }
-    let file = file.ok_or("usage: model-rank TIMES.csv [--device h200] [--blocks N | --sample N] [--parts]")?;
+    let file =
+        file.ok_or("usage: model-rank TIMES.csv [--device h200] [--blocks N | --sample N] [--parts]")?;
     let chip = Chip::by_name(&device)?;
     let named = std::env::var_os("WARPSMITH_CUDA").map(PathBuf::from);
     let toolchain = toolchain::ensure(named.as_deref(), &mut |_| ())?;
@@ -210,7 +212,8 @@ fn modelled(
         shared_per_block: entry.static_shared_bytes + whole.shared_bytes as u32,
     };
     let bytes = |problem: &Problem| Attention.work(problem).bytes as f64;
-    let memory = if matches!(how, Counted::Sample(_)) { scale as f64 } else { bytes(&problem) / bytes(&counted) };
+    let memory =
+        if matches!(how, Counted::Sample(_)) { scale as f64 } else { bytes(&problem) / bytes(&counted) };
     let mut counters = counters.scaled(scale, memory);
     counters.blocks.finished = blocks;
     let modelled = model::modelled(&counters, shape, chip);

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub use chain::{Chains, Waits};
 pub(crate) use polls::Polls;
 pub use timeline::{BlockTimeline, Product, Step, Timeline, Work};
-pub use trace::{CopyKind, Phase};
 pub(crate) use trace::{BlockTrace, Event, Phases, TRACED_BLOCKS, WarpTrace};
+pub use trace::{CopyKind, Phase};
 
 use crate::isa::decode::Pipe;
 use crate::isa::op::Op;

@@ -224,11 +224,8 @@ mod tests {
         trace.enter(10, 8);
         trace.add(13, Event::CommitProducts);
         trace.leave(16);
-        let expected = [
-            Event::Run { first: 10, count: 3 },
-            Event::CommitProducts,
-            Event::Run { first: 14, count: 2 },
-        ];
+        let expected =
+            [Event::Run { first: 10, count: 3 }, Event::CommitProducts, Event::Run { first: 14, count: 2 }];
         assert_eq!(trace.take(), expected);
     }
 

@@ -71,6 +71,7 @@ impl Block {
         core.chunk_origins.clear();
         core.barrier_logs.clear();
         core.collectives.clear();
+        core.visits.clear();
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();

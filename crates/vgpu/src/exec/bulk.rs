@@ -283,8 +283,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if copy.landed == copy.bytes
                 && let Some(mark) = copy.mark
             {
-                let races = &mut self.block.races;
-                races.mbarrier_arrive_copies(Agent::Load, copy.site.warp, lane, barrier, mark);
+                let (own, races) = (self.block.index, &mut self.block.races);
+                let Site { block, warp, .. } = copy.site;
+                if block == own {
+                    races.mbarrier_arrive_copies(Agent::Load, warp, lane, barrier, mark);
+                } else {
+                    races.mbarrier_arrive_copies_from(block as u32, (Agent::Load, warp, lane), barrier, mark);
+                }
             }
             self.mbarrier_update(location, lane, |b| b.tx -= i64::from(n));
         }

@@ -168,8 +168,7 @@ impl Device {
         validate_cluster(kernel, launch.grid, cluster)?;
         let clusters = blocks / per_cluster;
         let sample_step = step_of_sample(clusters, options.sample);
-        let trace_step = traced_clusters(kernel, options)
-            .map(|most| step_of_sample(clusters, Some(most)).next_multiple_of(sample_step));
+        let trace_step = traced_clusters(kernel, options).map(|most| step_of_sample(clusters, Some(most)));
         let grid = Grid {
             kernel,
             device: self,
@@ -243,8 +242,10 @@ fn step_of_sample(clusters: u64, sample: Option<u64>) -> u64 {
 
 /// Maximum number of clusters that are traced: none if replaying the kernel says no more than its counters.
 fn traced_clusters(kernel: &Kernel, options: &Options) -> Option<u64> {
-    let has_products = || kernel.functions.iter().flat_map(|f| &f.insts).any(|i| matches!(i.op, Op::Wgmma(_)));
-    (options.counters && has_products()).then_some(TRACED_BLOCKS)
+    let has_products =
+        || kernel.functions.iter().flat_map(|f| &f.insts).any(|i| matches!(i.op, Op::Wgmma(_)));
+    // All blocks of a sample are traced, because another choice of blocks would miss the sample.
+    (options.counters && has_products()).then(|| options.sample.unwrap_or(TRACED_BLOCKS))
 }
 
 /// Number of worker threads: as many as asked for, but not more than there are clusters of blocks.

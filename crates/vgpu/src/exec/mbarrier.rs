@@ -3,7 +3,7 @@
 use super::Policy;
 use super::state::{
     AccessKind, BarrierLog, Location, MAX_COUNT, Mbarrier, Next, Request, RunningWarp, Span, WINDOW,
-    bytes_under_way, narrow, relative,
+    bytes_under_way, name_of, narrow, relative,
 };
 use crate::check::Kind;
 use crate::isa::op::{Inst, MbarrierOp, Op};
@@ -32,8 +32,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if b.pending < 0 {
             if P::CHECK {
                 let over = -b.pending;
+                let name = name_of(self.grid, (location.address - location.span.low) as u32);
                 self.finding(Kind::BarrierCount, 1 << lane, || {
-                    format!("the mbarrier object receives {over} more arrivals than it was initialised for")
+                    format!("the mbarrier {name} receives {over} more arrivals than it was initialised for")
                 });
             }
             b.pending = 0;
@@ -133,6 +134,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn before_mbarrier(&mut self, inst: &Inst, span: &Span, at: &[u64; 32], operand: &[u64; 32], group: u32) {
         let Op::Mbarrier { op, relaxed, .. } = inst.op else { return };
         if let Some(peer) = self.owner(span) {
+            let site = self.site(group);
+            self.block.races.remote_mbarrier(site, at);
+            self.note_visit(span, group);
             if matches!(op, MbarrierOp::Arrive { .. } | MbarrierOp::CompleteTx) && !relaxed {
                 let published = self.block.races.publish(self.w.id, group);
                 let at = (at[group.trailing_zeros() as usize] - span.low) as u32;
@@ -179,6 +183,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             MbarrierOp::Arrive { drop, expect, .. } => {
                 if P::CHECK && self.owner(&location.span).is_none() {
+                    self.check_arrival(location, lane);
                     self.log_arrival(location.address, expect);
                 }
                 if P::COUNT {
@@ -257,11 +262,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         // SAFETY: the span contains the object.
         let b = unsafe { Mbarrier::read(Location { span: *span, address: first }) };
         if b.valid && arrivals >= b.pending + i64::from(b.expected) && b.expected > 0 {
-            let expected = b.expected;
+            let (expected, name) = (b.expected, name_of(self.grid, (first - span.low) as u32));
             self.finding(Kind::BarrierCount, together, || {
                 format!(
-                    "one warp arrives {arrivals} times at once at an mbarrier object that was initialised for {expected} \
-                     arrivals, which completes more than one phase"
+                    "one warp arrives {arrivals} times at once at the mbarrier {name}, which was initialised for {expected} \
+                     arrivals, so that more than one phase ends"
                 )
             });
         }
@@ -269,6 +274,26 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     fn barrier_log(&mut self, address: u64) -> &mut BarrierLog {
         self.block.barrier_logs.entry(address as u32).or_default()
+    }
+
+    /// Reports an arrival that nothing orders after the end of the phase before.
+    fn check_arrival(&mut self, location: Location, lane: usize) {
+        let (site, address) = (self.site(1 << lane), location.address as u32);
+        let Some(log) = self.block.barrier_logs.get(&address) else { return };
+        let races = &self.block.races;
+        if log.knows_last_phase(site.warp, lane, |moment| races.is_after(moment, site)) {
+            return;
+        }
+        // SAFETY: the span contains the object.
+        let (phase, expected) = (log.phase, unsafe { Mbarrier::read(location) }.expected);
+        let name = name_of(self.grid, address);
+        self.finding(Kind::BarrierCount, 1 << lane, || {
+            format!(
+                "the mbarrier {name} was initialised for {expected} arrivals per phase, and more threads arrive: nothing \
+                 orders this arrival in phase {phase} after a wait for phase {}, which ended without it",
+                phase - 1
+            )
+        });
     }
 
     fn log_arrival(&mut self, address: u64, expect: bool) {

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::Policy;
 use super::block::{Block, Progress};
-use super::state::{Cluster, Grid, Membership, WorkerState};
+use super::state::{Cluster, Grid, Membership, WINDOW, WorkerState};
 use crate::check::Kind;
+use crate::check::race::{ClusterMemory, GlobalRaces};
 
 /// Runs all blocks on that many threads. Returns the state of each.
 pub(super) fn run_workers<P: Policy>(grid: &Grid<'_>, workers: usize) -> Vec<WorkerState> {
@@ -57,7 +58,7 @@ impl Blocks {
                 return false;
             }
             let number = grid.order.block(position);
-            if number.is_multiple_of(grid.sample_step) {
+            if grid.is_sampled(number) {
                 break (position, number);
             }
         };
@@ -65,6 +66,10 @@ impl Blocks {
         let numbers = grid.blocks_of(number);
         grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
         let cluster = Rc::<Cluster>::default();
+        let memory = (P::CHECK && per_cluster > 1 && grid.kernel.reaches_peers).then(|| {
+            let bytes = u64::from(grid.shared_bytes).next_multiple_of(128);
+            Rc::new(GlobalRaces::new((1..=per_cluster).map(|rank| (rank * WINDOW, bytes))))
+        });
         for (rank, number) in (0..).zip(numbers) {
             let mut block = self.spare.pop().unwrap_or_default();
             block.start::<P>(grid, number, grid.placement(position * per_cluster + u64::from(rank)));
@@ -72,6 +77,10 @@ impl Blocks {
             if per_cluster > 1 {
                 cluster.enter(&raw mut block.core);
                 block.core.membership = Some(Membership { cluster: Rc::clone(&cluster), rank });
+                if let Some(races) = &memory {
+                    let (races, base) = (Rc::clone(races), u64::from(rank + 1) * WINDOW);
+                    block.core.races.join_cluster(ClusterMemory { races, base, window: WINDOW, hint: 0 });
+                }
             }
             self.active.push(block);
         }

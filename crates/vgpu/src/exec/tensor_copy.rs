@@ -4,7 +4,8 @@
 use super::Policy;
 use super::bulk::store_op;
 use super::state::{
-    AccessKind, Addresses, BlockCore, BulkCopy, CopySource, Location, Next, RunningWarp, Span, relative,
+    AccessKind, Addresses, BlockCore, BulkCopy, CopySource, Location, Next, RunningWarp, Span, WINDOW,
+    relative,
 };
 use crate::check::Kind;
 use crate::check::layout::{ChunkOrigin, TensorLoad};
@@ -91,7 +92,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             for rank in lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
                 match cx.peer(rank as u32) {
                     None => cx.load_here(tensor.clone(), shared, barrier, l),
-                    Some(peer) => cx.load_there(&tensor, peer, shared.address, barrier.address, l),
+                    Some(peer) => {
+                        let window = (rank as u64 + 1) * WINDOW;
+                        cx.load_there(&tensor, (peer, window), shared.address, barrier.address, l);
+                    }
                 }
             }
             Some(())
@@ -126,15 +130,25 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Loads a box into another block's shared memory at the same offset. The copy reports to the mbarrier object at
     /// the same offset.
-    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, to: u64, barrier: u64, lane: usize) {
+    fn load_there(
+        &mut self,
+        tensor: &TensorBox,
+        (peer, window): (*mut BlockCore, u64),
+        to: u64,
+        barrier: u64,
+        lane: usize,
+    ) {
         // SAFETY: `peer` is another block of the cluster. The same worker runs it.
         let core = unsafe { &mut *peer };
         let (bytes, site) = (tensor.map.box_bytes(), self.site(1 << lane));
         if P::CHECK {
+            let races = &mut self.block.races;
+            races.agent_writes_remote(Agent::Load, site, window + to, tensor.map.shared_bytes());
+            let mark = Some(races.agent_mark(Agent::Load, site.warp));
             let load = core.chunk_origins.load(load_record(tensor, site.pc));
             let source = CopySource::Box(Box::new(tensor.clone()), load);
             let (to, barrier) = (to as u32, barrier as u32);
-            core.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark: None });
+            core.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark });
             return;
         }
         let span = core.shared_span();

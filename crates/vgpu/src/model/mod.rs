@@ -1,7 +1,9 @@
 //! Modelled time: computes how long a launch would take on a GPU, from the counters of the launch and from what the GPU
 //! can do per clock.
 //!
-//! The model is simple. The warps that are resident on the busiest SM are the customers of a closed queueing network,
+//! The model is simple, except for kernels with products of warpgroups (`wgmma`). The time of those depends on which warp
+//! waits for which, so traces of some of their blocks are replayed (`replay.rs`), and all blocks are distributed over the
+//! SMs (`pipeline.rs`, `waves.rs`). For all other kernels, and for the limits that are reported: The warps that are resident on the busiest SM are the customers of a closed queueing network,
 //! and the pipes of the SM are its servers. Each warp needs every pipe for a number of clocks. In addition it spends
 //! the clocks of its own chain of dependent instructions, barriers and waits. Mean-value analysis gives the time of all
 //! warps together: few warps take the time of their chains, many warps take the time of the busiest pipe, and in
@@ -97,6 +99,8 @@ pub enum Stall {
     ShortScoreboard,
     /// Waiting at a barrier.
     Barrier,
+    /// Waiting for the products of the warpgroup.
+    Gmma,
     /// Waiting for a result of arithmetic.
     Wait,
     /// Waiting for a branch.
@@ -120,6 +124,7 @@ impl Stall {
             Stall::LongScoreboard => "long_scoreboard",
             Stall::ShortScoreboard => "short_scoreboard",
             Stall::Barrier => "barrier",
+            Stall::Gmma => "gmma",
             Stall::Wait => "wait",
             Stall::BranchResolving => "branch_resolving",
             Stall::NotSelected => "not_selected",
@@ -161,7 +166,7 @@ pub struct Modelled {
 
 /// The version of the model. Modelled times are compared only with times of the same version, so every change that
 /// changes a modelled time (in the model, in what the counters count, or in the table of GPUs) must increase it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Overhead of a launch: a tiny kernel in a CUDA graph took 1.2 us on an H200.
 pub const LAUNCH_MICROS: f64 = 1.2;
@@ -243,7 +248,10 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
         .collect();
     let alone = parts[0] + per_warp.iter().sum::<f64>();
     Modelled {
-        stalls: stalls(&counters.waits, alone, &queues),
+        stalls: match &pipeline {
+            Some(pipeline) => pipeline_stalls(&counters.waits, &pipeline.spent),
+            None => stalls(&counters.waits, alone, &queues),
+        },
         gpu: chip.name.to_owned(),
         time: ModelledMicros((clocks / clock).max(dram) + LAUNCH_MICROS),
         bottleneck: resources[0].0,
@@ -274,6 +282,16 @@ fn together(customers: u64, chain: f64, demand: &[f64]) -> Vec<f64> {
     parts
 }
 
+/// Divides the clocks of the warps of replayed blocks. The clocks in which they run code are divided as if each ran
+/// alone.
+fn pipeline_stalls(waits: &Waits, spent: &replay::Replay) -> Vec<(Stall, f64)> {
+    let mut sums: BTreeMap<Stall, f64> = stalls(waits, 1.0, &[]).into_iter().collect();
+    sums.values_mut().for_each(|share| *share *= spent.running);
+    *sums.entry(Stall::Barrier).or_default() += spent.awaiting_others;
+    *sums.entry(Stall::Gmma).or_default() += spent.awaiting_products;
+    shares(sums)
+}
+
 /// Divides the clocks of a warp. The clocks that it needs alone are divided by what it waits for; the clocks in queues
 /// are divided by resource.
 fn stalls(waits: &Waits, alone: f64, queues: &[(Resource, f64)]) -> Vec<(Stall, f64)> {
@@ -300,6 +318,11 @@ fn stalls(waits: &Waits, alone: f64, queues: &[(Resource, f64)]) -> Vec<(Stall, 
     {
         *sums.entry(stall).or_default() += clocks;
     }
+    shares(sums)
+}
+
+/// The parts of a sum as shares that add up to 1, largest first.
+fn shares(sums: BTreeMap<Stall, f64>) -> Vec<(Stall, f64)> {
     let total: f64 = sums.values().sum();
     let mut shares: Vec<(Stall, f64)> = sums.into_iter().filter(|(_, clocks)| *clocks > 0.0).collect();
     for (_, clocks) in &mut shares {

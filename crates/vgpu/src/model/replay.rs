@@ -517,3 +517,6 @@ impl<'t> Multiprocessor<'t> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

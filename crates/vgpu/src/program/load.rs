@@ -293,6 +293,10 @@ impl<'m, 'a> Loader<'m, 'a> {
         Some(Kernel {
             uses_heap: has(|op| matches!(op, Op::Malloc | Op::Free)),
             synchronises_grid: has(|op| matches!(op, Op::GridWorkspace { .. })),
+            reaches_peers: has(|op| {
+                matches!(op, Op::MapAddress { .. })
+                    || matches!(op, Op::TensorLoad(access) if access.multicast)
+            }),
             name: entry.name.to_string(),
             params,
             param_bytes,

@@ -130,6 +130,16 @@ impl BarrierLog {
             || self.observed.iter().any(|(phases, moment)| *phases >= before && is_after(moment))
     }
 
+    /// Whether a lane that arrives knows that the phase before the current one has ended: it has passed a wait since then,
+    /// or `is_after` some thread that knows it. Otherwise the arrival could as well have been one of that phase, which
+    /// then had more arrivals than the object expects.
+    pub fn knows_last_phase(&self, warp: u32, lane: usize, is_after: impl Fn(&Moment) -> bool) -> bool {
+        self.phase == 0
+            || self.observed.len() == MAX_OBSERVED
+            || self.passed.get(&warp).is_some_and(|passed| passed[lane] > self.phase)
+            || self.observed.iter().any(|(phases, moment)| *phases >= self.phase && is_after(moment))
+    }
+
     /// Records that lanes pass a wait. Returns the lanes that had already passed a wait for the same phase.
     pub fn pass(&mut self, warp: u32, mask: u32) -> u32 {
         let now = self.phase + 1;
@@ -143,14 +153,7 @@ impl BarrierLog {
 
     /// Describes what the current phase lacks before it can complete.
     pub fn describe(&self, grid: &Grid<'_>, address: u32, object: Mbarrier) -> String {
-        let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| *at <= address);
-        let name = match named {
-            Some((at, bytes, name)) if address < at + (*bytes).max(8) => {
-                let offset = address - at;
-                if offset == 0 { format!("`{name}`") } else { format!("`{name}` + {offset}") }
-            }
-            _ => format!("at offset {address} of shared memory"),
-        };
+        let name = name_of(grid, address);
         let mut text = format!(
             "the mbarrier {name} is in phase {} (parity {}), which lacks {} of {} arrivals",
             self.phase,
@@ -171,6 +174,18 @@ impl BarrierLog {
             let _ = write!(text, "; warps {absent:?} arrived in the previous phase but not in this one");
         }
         text
+    }
+}
+
+/// The name of an object for findings: its variable, or its place in shared memory.
+pub fn name_of(grid: &Grid<'_>, address: u32) -> String {
+    let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| *at <= address);
+    match named {
+        Some((at, bytes, name)) if address < at + (*bytes).max(8) => {
+            let offset = address - at;
+            if offset == 0 { format!("`{name}`") } else { format!("`{name}` + {offset}") }
+        }
+        _ => format!("at offset {address} of shared memory"),
     }
 }
 

@@ -13,7 +13,8 @@ use super::memory::Span;
 use super::origin::{Origin, Source};
 use super::warp::Unit;
 use crate::check::layout::ChunkOrigins;
-use crate::check::race::{BlockRaces, ChunkReads, Published};
+use crate::check::Site;
+use crate::check::race::{BlockRaces, ChunkReads, Moment, Published};
 use crate::count::Phases;
 use crate::num::tile::warpgroup::Decoded;
 
@@ -64,6 +65,8 @@ pub struct BlockCore {
     /// Origins of the undefined values stored in shared memory, by byte.
     pub taints: HashMap<u32, Origin>,
     pub races: BlockRaces,
+    /// The last accesses of other blocks to the block's shared memory: by block, warp and instruction.
+    pub visits: HashMap<(u64, u32, u32), (Site, Moment)>,
 }
 
 impl BlockCore {

@@ -95,9 +95,14 @@ impl Grid<'_> {
         self.cluster.iter().map(|d| u64::from(*d)).product()
     }
 
-    /// Whether a block is traced, if its launch is counted.
+    /// Whether a cluster runs.
+    pub fn is_sampled(&self, cluster: u64) -> bool {
+        is_in_sample(cluster, self.sample_step)
+    }
+
+    /// Whether a cluster is traced, if its launch is counted.
     pub fn is_traced(&self, cluster: u64) -> bool {
-        self.trace_step.is_some_and(|step| cluster.is_multiple_of(step))
+        self.trace_step.is_some_and(|step| is_in_sample(cluster, step))
     }
 
     pub fn is_clustered(&self) -> bool {
@@ -167,6 +172,14 @@ impl Grid<'_> {
             printed.extend_from_slice(&text[..text.len().min(room)]);
         }
     }
+}
+
+/// Whether a cluster belongs to a sample that has one in every `step` clusters. The place within a step differs from step
+/// to step. Otherwise all clusters of the sample could be the first of their row, with the same amount of work.
+fn is_in_sample(cluster: u64, step: u64) -> bool {
+    let step = step.max(1);
+    let place = |number: u64| if number == 0 { 0 } else { mix(number, step) % step };
+    cluster % step == place(cluster / step)
 }
 
 /// Clocks and nanoseconds that pass with each warp instruction of a worker.
