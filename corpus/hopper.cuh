@@ -45,6 +45,7 @@ HOPPER void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "me
 template <int N> HOPPER void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
 template <int N> HOPPER void wait_stores() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }
 HOPPER void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+HOPPER void fence_proxy_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // Clusters.
 HOPPER void arrive_cluster() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }

@@ -5,7 +5,7 @@
 #include "../hopper.cuh"
 
 // Each block of a cluster of two stores its numbers in the other block and arrives at its barrier object.
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) swap(const float* x, float* y)
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) swap(const float* x, float* y) //~? unwritten-output
 {
     __shared__ float given[32];
     __shared__ u64 full;
@@ -16,9 +16,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) swap(
     }
     __syncthreads();
     store_remote(map_to(&given[threadIdx.x], other), x[32 * blockIdx.x + threadIdx.x]);
-    arrive_remote(map_to(&full, other)); //~| race
-    wait(&full, 0);
+    arrive_remote(map_to(&full, other)); //~| race //~? uninitialised
+    wait(&full, 0); //~? deadlock
     y[32 * blockIdx.x + threadIdx.x] = given[threadIdx.x];
     arrive_cluster();
-    wait_cluster();
+    wait_cluster(); //~? deadlock
 }

@@ -10,7 +10,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) swap(
     __shared__ float given[32];
     given[threadIdx.x] = x[32 * blockIdx.x + threadIdx.x]; //~ race
     __syncthreads();
-    y[32 * blockIdx.x + threadIdx.x] = load_remote(map_to(&given[threadIdx.x], cluster_rank() ^ 1)); //~| race
+    y[32 * blockIdx.x + threadIdx.x] = load_remote(map_to(&given[threadIdx.x], cluster_rank() ^ 1)); //~| race //~? uninitialised
     arrive_cluster();
     wait_cluster();
 }

@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(96) ring(const float* x, float* y) 
     for (int step = 0; step < 4; ++step) {
         const int stage = step % 2, parity = step / 2 % 2;
         if (warp < 2) {
-            wait(&v_free[stage], parity ^ 1);
+            wait(&v_free[stage], parity ^ 1); //~? deadlock
             tile[stage][32 * warp + lane] = x[64 * step + 32 * warp + lane]; //~? race
             __syncwarp();
             if (lane == 0)

@@ -75,7 +75,7 @@ mod tests {
             let mut counts = Counts { insts: vec![InstCount::default(); 8], ..Counts::default() };
             let (mut polls, mut chain) = (Polls::default(), 0);
             // Instruction 2 is the test, and 3 the branch back to 1.
-            let mut enter = |polls: &mut Polls, counts: &mut Counts, first, count| {
+            let enter = |polls: &mut Polls, counts: &mut Counts, first, count| {
                 counts.enter(first, count, 1);
                 polls.enter(first, count, 1);
             };

@@ -64,6 +64,7 @@ impl Block {
         core.traced = false;
         core.phases.clear();
         core.progress = 0;
+        core.events = 0;
         core.copies.clear();
         core.owed.clear();
         core.bulk.clear();
@@ -113,6 +114,7 @@ impl Block {
             w.passed.clear();
             w.passed_over = 0;
             w.chain = 0;
+            w.last_wait = [0; 32];
             w.trace.clear();
             w.polls.clear();
             w.switches = 0;

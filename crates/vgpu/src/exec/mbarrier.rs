@@ -56,8 +56,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 None => &mut *self.block,
             };
             core.races.mbarrier_complete(at);
+            core.events += 1;
             let log = core.barrier_logs.entry(at).or_default();
             log.complete();
+            log.ended = core.events;
             if sole && is_own {
                 log.observe(core.races.moment(site));
             }
@@ -243,6 +245,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.log_waits(span, at, group, passed, parity);
             let (site, objects) = (self.site(group), narrow(at));
             self.w.last_poll = Some(site.pc);
+            self.block.events += 1;
+            for l in lanes(passed & group) {
+                self.w.last_wait[l] = self.block.events;
+            }
             self.block.races.mbarrier_wait(site, passed, &objects, !relaxed);
         }
         passed
@@ -280,6 +286,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn check_arrival(&mut self, location: Location, lane: usize) {
         let (site, address) = (self.site(1 << lane), location.address as u32);
         let Some(log) = self.block.barrier_logs.get(&address) else { return };
+        // A thread that has waited since then may have learned it in a way that the race checker does not know, such as
+        // an arrival of `cp.async`.
+        if self.w.last_wait[lane] > log.ended {
+            return;
+        }
         let races = &self.block.races;
         if log.knows_last_phase(site.warp, lane, |moment| races.is_after(moment, site)) {
             return;
@@ -289,8 +300,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let name = name_of(self.grid, address);
         self.finding(Kind::BarrierCount, 1 << lane, || {
             format!(
-                "the mbarrier {name} was initialised for {expected} arrivals per phase, and more threads arrive: nothing \
-                 orders this arrival in phase {phase} after a wait for phase {}, which ended without it",
+                "nothing orders this arrival in phase {phase} of the mbarrier {name} after the end of phase {}: either more \
+                 threads arrive than the {expected} that it was initialised for, or the thread did not wait before",
                 phase - 1
             )
         });

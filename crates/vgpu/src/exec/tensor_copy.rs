@@ -17,7 +17,7 @@ use crate::lanes::lanes;
 use crate::mem::region::Region;
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
-use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
+use crate::tensor_map::{self, Element, Field, Im2col, MAX_RANK, TensorMap};
 
 /// Required alignment of a box in shared memory, in bytes.
 const BOX_ALIGN: u64 = 128;
@@ -32,6 +32,8 @@ const MAX_ROW: usize = 2048;
 struct Coordinates {
     rank: usize,
     at: [[i32; MAX_RANK]; 32],
+    /// The offsets of the pixels, if the copy is an im2col copy.
+    offsets: Option<[[u16; MAX_RANK - 2]; 32]>,
 }
 
 /// Returns the type in which a reduction combines elements.
@@ -70,7 +72,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let maps = self.addresses(sources[1], 0, mask, 8);
         let blocks = if access.multicast { *self.r32(sources[3]) } else { [0; 32] };
         let first = 3 + usize::from(access.multicast);
-        let coordinates = self.coordinates(&sources[first..], mask);
+        let coordinates = self.coordinates(&sources[first..], access.im2col, true, mask);
         let mask = self.one_per_copy(mask, |l| to.at[l]);
         self.each_copy(mask, |cx, l| {
             let issued = cx.issue(AccessKind::Store, &maps, &to, &coordinates, l);
@@ -160,7 +162,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let sources = inst.sources();
         let from = self.addresses(sources[0], access.shared_offset, mask, 16);
         let maps = self.addresses(sources[1], 0, mask, 8);
-        let coordinates = self.coordinates(&sources[2..], mask);
+        let coordinates = self.coordinates(&sources[2..], access.im2col, false, mask);
         let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates.at[l]));
         self.each_copy(mask, |cx, l| {
             let (tensor, shared) = cx.issue(AccessKind::Load, &maps, &from, &coordinates, l)?;
@@ -186,18 +188,54 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         })
     }
 
-    fn coordinates(&mut self, slots: &[Slot], mask: u32) -> Coordinates {
-        let mut at = [[0; MAX_RANK]; 32];
-        for (dim, slot) in slots.iter().enumerate() {
+    /// Reads the coordinates of a copy and, if it is an im2col load, the offsets of its pixels behind them.
+    fn coordinates(&mut self, slots: &[Slot], im2col: bool, load: bool, mask: u32) -> Coordinates {
+        let rank = if im2col && load { slots.len().midpoint(2) } else { slots.len() };
+        let mut values = [[0; 2 * MAX_RANK]; 32];
+        for (number, slot) in slots.iter().enumerate() {
             if P::CHECK && self.w.tracking {
                 self.check_use(*slot, mask, "is a coordinate of a tensor copy");
             }
-            let values = self.r32(*slot);
+            let register = self.r32(*slot);
             for l in 0..32 {
-                at[l][dim] = values[l] as i32;
+                values[l][number] = register[l];
             }
         }
-        Coordinates { rank: slots.len(), at }
+        let mut at = [[0; MAX_RANK]; 32];
+        let mut offsets = [[0; MAX_RANK - 2]; 32];
+        for l in 0..32 {
+            for dim in 0..rank {
+                at[l][dim] = values[l][dim] as i32;
+            }
+            for number in rank..slots.len() {
+                offsets[l][number - rank] = values[l][number] as u16;
+            }
+        }
+        Coordinates { rank, at, offsets: im2col.then_some(offsets) }
+    }
+
+    /// Checks that a map is of the mode that the copy uses, and that the map allows the offsets of the copy.
+    fn check_mode(&mut self, map: &TensorMap, coordinates: &Coordinates, lane: usize) -> Option<()> {
+        if map.im2col.is_some() != coordinates.offsets.is_some() {
+            let (copy, has) =
+                if map.im2col.is_some() { ("a tiled", "im2col") } else { ("an im2col", "tiled") };
+            self.fault(Kind::TensorMap, lane, || {
+                format!("the instruction is {copy} copy, but the tensor map was encoded for {has} copies")
+            });
+            return None;
+        }
+        let offsets = coordinates.offsets.map_or([0; MAX_RANK - 2], |offsets| offsets[lane]);
+        let bits = Im2col::bits(map.rank());
+        if let Some(offset) = offsets.into_iter().find(|offset| u32::from(*offset) >> bits != 0) {
+            self.fault(Kind::TensorMap, lane, || {
+                format!(
+                    "an offset of the copy is {offset}; in a tensor of {} dimensions it has {bits} bits",
+                    map.rank()
+                )
+            });
+            return None;
+        }
+        Some(())
     }
 
     /// Checks a lane's tensor map, its address in shared memory and all rows of the box. Returns the box.
@@ -210,6 +248,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         lane: usize,
     ) -> Option<(TensorBox, Location)> {
         let map = self.tensor_map(maps.at[lane], lane, coordinates.rank)?;
+        self.check_mode(&map, coordinates, lane)?;
         let place = shared.at[lane];
         if !place.is_multiple_of(BOX_ALIGN) {
             self.fault(Kind::Misaligned, lane, || {
@@ -244,7 +283,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return None;
         }
         let location = self.bulk_end(kind, Space::Shared, shared, map.shared_bytes(), lane)?;
-        let tensor = TensorBox { map, at };
+        let tensor =
+            TensorBox { map, at, offsets: coordinates.offsets.map_or([0; 3], |offsets| offsets[lane]) };
         let mut region = Region::NONE;
         for number in 0..tensor.map.rows() {
             let row = if stores { tensor.stored_row(number) } else { tensor.row(number) };

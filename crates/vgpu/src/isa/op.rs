@@ -321,6 +321,8 @@ pub struct TensorAccess {
     /// The copy goes to several blocks of the cluster. The source after the mbarrier object is the mask of these
     /// blocks.
     pub multicast: bool,
+    /// The copy moves pixels of an im2col map. The last sources of a load are their offsets.
+    pub im2col: bool,
     pub shared_offset: i32,
     pub barrier_offset: i32,
 }

@@ -52,7 +52,7 @@
 //!   rest of its warp reaches together.
 //! - A fence counts as acquire and release, whatever it says.
 //! - A proxy fence counts wherever it stands between a thread's write and the agent that reads the data, in either
-//!   thread. It is required only for reads, and only in shared memory.
+//!   thread, and whatever memory it names. It is required only for reads, and for global memory only within a block.
 //! - Times have 26 bits. A block that synchronises more often is no longer checked.
 //!
 //! # Order of calls

@@ -88,6 +88,8 @@ pub struct BarrierLog {
     /// Masks of the warps that have arrived in the current phase and in the previous one.
     arrived: u32,
     previous: u32,
+    /// Number of the block's event with which the last phase ended.
+    pub ended: u64,
     /// The last instruction that announced bytes to expect.
     pub expected_at: Option<u32>,
     /// For each warp and lane: one more than the number of phases that were complete when the lane last passed a wait.
@@ -182,11 +184,17 @@ pub fn name_of(grid: &Grid<'_>, address: u32) -> String {
     let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| *at <= address);
     match named {
         Some((at, bytes, name)) if address < at + (*bytes).max(8) => {
-            let offset = address - at;
+            let (offset, name) = (address - at, plain_name(name));
             if offset == 0 { format!("`{name}`") } else { format!("`{name}` + {offset}") }
         }
         _ => format!("at offset {address} of shared memory"),
     }
+}
+
+/// The name of a variable in the source: without the function that C++ names mention around it.
+fn plain_name(name: &str) -> &str {
+    let last = name.strip_prefix("_ZZ").and_then(|name| name.rsplit_once('E')).map_or(name, |(_, last)| last);
+    last.trim_start_matches(|c: char| c.is_ascii_digit())
 }
 
 /// The histories of a block's mbarrier objects, by address.
@@ -200,6 +208,12 @@ pub fn bytes_under_way(copies: &[BulkCopy], barrier: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::Mbarrier;
+
+    #[test]
+    fn names_of_variables_are_those_of_the_source() {
+        assert_eq!(super::plain_name("_ZZ4ringE6v_full"), "v_full");
+        assert_eq!(super::plain_name("full"), "full");
+    }
 
     #[test]
     fn an_object_survives_its_eight_bytes() {

@@ -12,8 +12,8 @@ use super::flight::Collective;
 use super::memory::Span;
 use super::origin::{Origin, Source};
 use super::warp::Unit;
-use crate::check::layout::ChunkOrigins;
 use crate::check::Site;
+use crate::check::layout::ChunkOrigins;
 use crate::check::race::{BlockRaces, ChunkReads, Moment, Published};
 use crate::count::Phases;
 use crate::num::tile::warpgroup::Decoded;
@@ -36,6 +36,8 @@ pub struct BlockCore {
     pub membership: Option<Membership>,
     /// Counts events that another warp could be waiting for.
     pub progress: u64,
+    /// Counts the ends of mbarrier phases and the waits that pass, so that their order is known. Under checks only.
+    pub events: u64,
     /// True once the block has reached an instruction that accesses global memory.
     pub touched: bool,
     /// Sectors of global memory that the block's loads have accessed. Recorded only when counting.

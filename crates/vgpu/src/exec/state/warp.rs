@@ -130,6 +130,8 @@ pub struct Warp {
     pub passed: Vec<(u32, u32, u32)>,
     /// The last instruction that polled for another thread's action: a strong read, an atomic, or an mbarrier test.
     pub last_poll: Option<u32>,
+    /// For each lane, the number of the block's event at which the lane last passed a wait for an mbarrier object.
+    pub last_wait: [u64; 32],
     /// The mbarrier object that the warp last tested without passing.
     pub last_barrier: Option<u32>,
 }
