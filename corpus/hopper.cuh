@@ -45,6 +45,17 @@ HOPPER void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "me
 template <int N> HOPPER void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
 template <int N> HOPPER void wait_stores() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }
 HOPPER void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Tensor maps that a kernel changes: first in shared memory, then copied to global memory by a whole warp.
+HOPPER void replace_address(TensorMap* map, const void* to)
+{
+    asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(address(map)), "l"(to) : "memory");
+}
+HOPPER void publish_map(TensorMap* to, const TensorMap* map)
+{
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;"
+                 ::"l"(to), "r"(address(map)) : "memory");
+}
+HOPPER void acquire_map(const TensorMap* map) { asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory"); }
 HOPPER void fence_proxy_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // Clusters.

@@ -73,6 +73,7 @@ impl Block {
         core.barrier_logs.clear();
         core.collectives.clear();
         core.visits.clear();
+        core.fenced_maps.clear();
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();

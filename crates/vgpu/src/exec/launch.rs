@@ -205,6 +205,7 @@ impl Device {
                 world.nanoseconds.wrapping_add(self.uptime),
             ),
             races: GlobalRaces::new(allocations),
+            changed_maps: Mutex::default(),
             launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
             regions,
             spent: AtomicU64::new(0),

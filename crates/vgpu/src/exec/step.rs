@@ -371,6 +371,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
                 Next::Continue
             }
+            Op::MapFence { offset } => {
+                self.fence_map(inst, *offset, mask);
+                Next::Continue
+            }
             Op::CopyCommit => {
                 self.copy_commit(mask);
                 Next::Continue

@@ -343,6 +343,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     });
                     return None;
                 }
+                if P::CHECK {
+                    self.check_map_fence(address, lane);
+                }
                 // SAFETY: the region contains all bytes of the map.
                 unsafe {
                     let from = region.data.add((address - region.address) as usize);
@@ -494,6 +497,30 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     // Tensor maps that kernels create
 
+    /// Executes `fence.proxy.tensormap::generic.acquire`. A fence of any thread counts for the whole block.
+    pub fn fence_map(&mut self, inst: &Inst, offset: i32, mask: u32) {
+        if P::CHECK {
+            let at = self.addresses(inst.sources()[0], offset, mask, 8);
+            for l in lanes(mask) {
+                let changes = self.grid.map_changes(at.at[l]);
+                self.block.fenced_maps.insert(at.at[l], changes);
+            }
+        }
+    }
+
+    /// Reports a copy whose tensor map the launch has changed, unless a fence of the tensor map's proxy follows the
+    /// change.
+    fn check_map_fence(&mut self, address: u64, lane: usize) {
+        let changes = self.grid.map_changes(address);
+        if changes > self.block.fenced_maps.get(&address).copied().unwrap_or(0) {
+            self.finding(Kind::ProxyFence, 1 << lane, || {
+                "the launch has changed the tensor map, and no fence.proxy.tensormap::generic.acquire of the block follows \
+                 the change, so the copy may use the old map"
+                    .to_string()
+            });
+        }
+    }
+
     pub fn replace_in_map(
         &mut self,
         inst: &Inst,
@@ -519,6 +546,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 place.write_unaligned(bytes);
                 if P::CHECK {
                     map.state().write_bytes(shadow::WRITTEN, tensor_map::BYTES);
+                    if space == Space::Global {
+                        cx.grid.change_map(map.address);
+                    }
                 }
             }
             Some(())
@@ -557,6 +587,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
         self.store_out(shared, global, bytes, None, lane);
+        if P::CHECK {
+            self.grid.change_map(global.address);
+        }
         self.block.progress += 1;
         Next::Continue
     }

@@ -498,6 +498,10 @@ pub enum Op {
     },
     /// `fence.proxy.async`.
     ProxyFence,
+    /// `fence.proxy.tensormap::generic.acquire`: later copies see the changes of a tensor map. Source: its address.
+    MapFence {
+        offset: i32,
+    },
     CopyCommit,
     /// Waits until at most `keep` of the thread's newest groups are pending.
     CopyWait {

@@ -67,6 +67,8 @@ pub struct BlockCore {
     /// Origins of the undefined values stored in shared memory, by byte.
     pub taints: HashMap<u32, Origin>,
     pub races: BlockRaces,
+    /// Changes of tensor maps in global memory that a fence of the block has made visible to its copies, by address.
+    pub fenced_maps: HashMap<u64, u64>,
     /// The last accesses of other blocks to the block's shared memory: by block, warp and instruction.
     pub visits: HashMap<(u64, u32, u32), (Site, Moment)>,
 }

@@ -1,5 +1,6 @@
 //! The state that all workers of a launch share.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -67,6 +68,8 @@ pub struct Grid<'g> {
     /// ended.
     pub stuck: Vec<AtomicU64>,
     pub races: GlobalRaces,
+    /// Tensor maps in global memory that the launch has changed, by address, with the number of changes. Under checks.
+    pub changed_maps: Mutex<HashMap<u64, u64>>,
 }
 
 impl std::fmt::Debug for Grid<'_> {
@@ -152,6 +155,18 @@ impl Grid<'_> {
     pub fn nanoseconds(&self, time: u64) -> u64 {
         let now = self.began.1.wrapping_add(time.wrapping_mul(NANOSECONDS));
         now - now % u64::from(self.world.timer_step.max(1))
+    }
+
+    /// Records that a tensor map in global memory changes.
+    pub fn change_map(&self, address: u64) {
+        if let Ok(mut maps) = self.changed_maps.lock() {
+            *maps.entry(address).or_default() += 1;
+        }
+    }
+
+    /// How often the launch has changed a tensor map.
+    pub fn map_changes(&self, address: u64) -> u64 {
+        self.changed_maps.lock().map_or(0, |maps| maps.get(&address).copied().unwrap_or(0))
     }
 
     pub fn stop(&self) {
