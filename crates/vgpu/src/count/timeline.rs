@@ -1,6 +1,6 @@
 //! Timelines: traces with the cost of each piece of code, which the time model replays without the kernel.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::chain::longest_chain;
 use super::trace::{BlockTrace, CopyKind, Event, Phase};
@@ -157,7 +157,7 @@ impl Builder<'_> {
 fn cost(function: &Function, start: u32, count: u32, counts: &Counts) -> Work {
     let range = start as usize..(start + count) as usize;
     let mut work = Work::default();
-    let mut fusable: HashMap<Slot, ()> = HashMap::new();
+    let mut fusable: HashSet<Slot> = HashSet::new();
     for i in range.clone() {
         let (inst, meta) = (&function.insts[i], &function.metas[i]);
         if meta.pipe == Pipe::Move {
@@ -165,10 +165,10 @@ fn cost(function: &Function, start: u32, count: u32, counts: &Counts) -> Work {
         }
         // The assembler fuses two integer minima or maxima into one instruction of three operands.
         if meta.is_min_max && meta.pipe == Pipe::Integer {
-            if inst.sources().iter().any(|slot| fusable.remove(slot).is_some()) {
+            if inst.sources().iter().any(|slot| fusable.remove(slot)) {
                 continue;
             }
-            fusable.insert(inst.r(0), ());
+            fusable.insert(inst.r(0));
         }
         work.instructions += 1.0;
         let is_compared = meta.is_min_max || matches!(inst.op, Op::Test { .. });

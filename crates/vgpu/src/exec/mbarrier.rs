@@ -337,7 +337,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             log.observe(races.moment(site));
             let (again, phase) = (log.pass(self.w.id, group), log.phase);
             if parity && !knows {
-                self.report_unknown_phase(group, phase);
+                self.report_unknown_phase(address, group, phase);
             }
             if !parity || again == 0 {
                 continue;
@@ -346,9 +346,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let now = unsafe { Mbarrier::read(Location { span: *span, address }) };
             let bytes = bytes_under_way(&self.block.bulk, address as u32);
             if bytes > 0 || now.tx > 0 {
+                let name = name_of(self.grid, address as u32);
                 self.finding(Kind::BarrierPhase, again, || {
                     format!(
-                        "phase {} of the mbarrier object satisfies the wait, but the thread has already waited for that \
+                        "phase {} of the mbarrier {name} satisfies the wait, but the thread has already waited for that \
                          phase; phase {phase} still expects {} bytes, and the thread must wait for parity {}",
                         phase.wrapping_sub(1) as i32,
                         bytes.max(now.tx.max(0) as u64),
@@ -360,7 +361,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Reports a wait that could have been satisfied by an older phase.
-    fn report_unknown_phase(&mut self, mask: u32, phases: u32) {
+    fn report_unknown_phase(&mut self, address: u64, mask: u32, phases: u32) {
+        let name = name_of(self.grid, address as u32);
         let (last, before) = (phases - 1, phases - 2);
         let older = match before.checked_sub(1) {
             Some(older) => format!("phase {older} has the same parity"),
@@ -368,7 +370,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         };
         self.finding(Kind::BarrierPhase, mask, || {
             format!(
-                "nothing orders this wait for phase {last} of the mbarrier object after the end of phase {before}; while \
+                "nothing orders this wait for phase {last} of the mbarrier {name} after the end of phase {before}; while \
                  phase {before} is under way the wait is satisfied at once, because {older}"
             )
         });

@@ -286,7 +286,9 @@ fn together(customers: u64, chain: f64, demand: &[f64]) -> Vec<f64> {
 /// alone.
 fn pipeline_stalls(waits: &Waits, spent: &replay::Replay) -> Vec<(Stall, f64)> {
     let mut sums: BTreeMap<Stall, f64> = stalls(waits, 1.0, &[]).into_iter().collect();
-    sums.values_mut().for_each(|share| *share *= spent.running);
+    for share in sums.values_mut() {
+        *share *= spent.running;
+    }
     *sums.entry(Stall::Barrier).or_default() += spent.awaiting_others;
     *sums.entry(Stall::Gmma).or_default() += spent.awaiting_products;
     shares(sums)
