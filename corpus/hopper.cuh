@@ -45,14 +45,32 @@ HOPPER void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "me
 template <int N> HOPPER void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
 template <int N> HOPPER void wait_stores() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }
 HOPPER void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Tensor maps that a kernel changes: first in shared memory, then copied to global memory by a whole warp.
+HOPPER void replace_address(TensorMap* map, const void* to)
+{
+    asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(address(map)), "l"(to) : "memory");
+}
+HOPPER void publish_map(TensorMap* to, const TensorMap* map)
+{
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;"
+                 ::"l"(to), "r"(address(map)) : "memory");
+}
+HOPPER void acquire_map(const TensorMap* map) { asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory"); }
+HOPPER void fence_proxy_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 // Clusters.
 HOPPER void arrive_cluster() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 HOPPER void wait_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+HOPPER void arrive_cluster_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 HOPPER u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 HOPPER u32 map_to(const void* p, u32 rank) { u32 r; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address(p)), "r"(rank)); return r; }
 HOPPER float load_remote(u32 at) { float v; asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory"); return v; }
 HOPPER void store_remote(u32 at, float v) { asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory"); }
+HOPPER void add_remote(u32 at, float v) { asm volatile("red.relaxed.cluster.shared::cluster.add.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory"); }
+HOPPER void store_async(u32 at, float v, u32 bar)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(at), "f"(v), "r"(bar) : "memory");
+}
 HOPPER void arrive_remote(u32 bar) { asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory"); }
 HOPPER void load_multicast(void* to, const TensorMap* map, int x, int y, u64* bar, unsigned short blocks)
 {
@@ -90,6 +108,13 @@ PRODUCT(product_f16, "m64n64k16", "f32.f16.f16", ", 0, 0")
 PRODUCT(product_f16_n, "m64n64k16", "f32.f16.f16", ", 0, 1")
 PRODUCT(product_bf16, "m64n64k16", "f32.bf16.bf16", ", 0, 0")
 PRODUCT(product_e4m3, "m64n64k32", "f32.e4m3.e4m3", "")
+// Replaces d unless `add` is set.
+HOPPER void product_f16_scaled(float (&d)[32], u64 a, u64 b, int add)
+{
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " D32 ", %32, %33, p, 1, 1, 0, 0; }"
+                 : ACCUMULATORS32 : "l"(a), "l"(b), "r"(add));
+}
 // A from registers.
 HOPPER void product_registers_f16(float (&d)[32], const u32 (&a)[4], u64 b)
 {

@@ -15,6 +15,6 @@ extern "C" __global__ void mirror(const int* in, int* out)
         init(&filled, 32);
     __syncthreads();
     tile[threadIdx.x] = in[blockIdx.x * 64 + threadIdx.x]; //~ race
-    filled.arrive_and_wait();
+    filled.arrive_and_wait(); //~? barrier-count
     out[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x]; //~| race //~? uninitialised
 }

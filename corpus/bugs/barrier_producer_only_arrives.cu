@@ -22,13 +22,13 @@ extern "C" __global__ void stages(const int* in, int* out, int tiles)
     if (threadIdx.x < 32) {
         for (int t = 0; t < tiles; ++t) {
             if (t >= 2)
-                (void)empty[t % 2].arrive();
+                (void)empty[t % 2].arrive(); //~? barrier-count
             stage[t % 2][lane] = in[t * 32 + lane] + 1; //~? race
             (void)full[t % 2].arrive();
         }
     } else {
         for (int t = 0; t < tiles; ++t) {
-            full[t % 2].arrive_and_wait(); //~ deadlock
+            full[t % 2].arrive_and_wait(); //~ deadlock //~? barrier-count
             out[t * 32 + lane] = stage[t % 2][31 - lane]; //~? race
             if (t + 2 < tiles)
                 (void)empty[t % 2].arrive();

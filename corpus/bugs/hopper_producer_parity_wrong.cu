@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(160) ring(const __grid_constant__ T
             for (int i = 0; i < 6; ++i) {
                 unsigned char* stage = memory + 16384 * (i % 2);
                 wait(&empty[i % 2], 1); //~? barrier-phase //~? deadlock
-                expect(&full[i % 2], 16384);
+                expect(&full[i % 2], 16384); //~? barrier-count
                 load(stage, &ta, 64 * i, 0, &full[i % 2]); //~ async-not-waited //~| race
                 load(stage + 8192, &tb, 64 * i, 0, &full[i % 2]); //~ async-not-waited //~| race
             }
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(160) ring(const __grid_constant__ T
         commit_products();
         wait_products<0>();
         if (lane == 0)
-            arrive(&empty[i % 2]);
+            arrive(&empty[i % 2]); //~? barrier-count
     }
     wait_products<0>();
     keep(d);

@@ -42,13 +42,13 @@ extern "C" __global__ void ring(const float* x, float* y, int tiles)
             if (k > 0)
                 wait(&empty, (k - 1) & 1);
             slot[lane] = x[k * 32 + lane]; //~ race
-            arrive(&full);
+            arrive(&full); //~? barrier-count
         }
     } else {
         for (int k = 0; k < tiles; ++k) {
             wait(&full, 0); //~? deadlock //~? runaway
             y[k * 32 + lane] = slot[31 - lane]; //~| race
-            arrive(&empty);
+            arrive(&empty); //~? barrier-count
         }
     }
 }

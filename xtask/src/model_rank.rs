@@ -1,15 +1,16 @@
 //! Measures how well the virtual GPU's modelled times rank kernels, compared with times measured on the real GPU:
 //!
 //! ```text
-//! model-rank TIMES.csv [--device h200] [--blocks N] [--parts]
+//! model-rank TIMES.csv [--device h200] [--blocks N | --sample N] [--parts]
 //! ```
 //!
 //! The file has a line `family,preset,knobs,problem,us` per kernel. Each kernel runs on the virtual GPU, with
 //! counters and without checks, and the time model uses the counters. The program prints modelled and measured times
 //! side by side with their rank correlation, per problem and over all. Batches and heads are independent and alike. A
 //! problem with more than `--blocks` blocks (default 64) is therefore counted with fewer of them, and its counters
-//! are multiplied; the table shows the factor. `--parts` prints the time of each resource alone. If a fixed number of
-//! blocks shares the work, the work is assumed to divide evenly.
+//! are multiplied; the table shows the factor. If a fixed number of blocks shares the work, the work is assumed to
+//! divide evenly. With `--sample` the problem stays as it is, but only that many blocks of its grid run, spread evenly.
+//! `--parts` prints the time of each resource alone.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,15 @@ struct Measured {
     micros: f64,
 }
 
+/// How much of a launch is counted.
+#[derive(Clone, Copy)]
+enum Counted {
+    /// A problem with fewer batches and heads, of at most this many blocks.
+    Smaller(u64),
+    /// At most this many blocks of the grid.
+    Sample(u64),
+}
+
 /// The modelled time of a line.
 struct Row {
     name: String,
@@ -45,16 +55,23 @@ struct Row {
 }
 
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let (mut file, mut device, mut blocks, mut parts) = (None, "h200".to_owned(), 64, false);
+    let (mut file, mut device, mut parts) = (None, "h200".to_owned(), false);
+    let mut counted = Counted::Smaller(64);
     while let Some(word) = arguments.next() {
         match word.as_str() {
             "--device" => device = arguments.next().ok_or("--device needs a name")?,
-            "--blocks" => blocks = arguments.next().ok_or("--blocks needs a number")?.parse()?,
+            "--blocks" => {
+                counted = Counted::Smaller(arguments.next().ok_or("--blocks needs a number")?.parse()?);
+            }
+            "--sample" => {
+                counted = Counted::Sample(arguments.next().ok_or("--sample needs a number")?.parse()?);
+            }
             "--parts" => parts = true,
             _ => file = Some(word),
         }
     }
-    let file = file.ok_or("usage: model-rank TIMES.csv [--device h200] [--blocks N] [--parts]")?;
+    let file =
+        file.ok_or("usage: model-rank TIMES.csv [--device h200] [--blocks N | --sample N] [--parts]")?;
     let chip = Chip::by_name(&device)?;
     let named = std::env::var_os("WARPSMITH_CUDA").map(PathBuf::from);
     let toolchain = toolchain::ensure(named.as_deref(), &mut |_| ())?;
@@ -65,7 +82,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     println!("measured us  modelled us  limited by          counted  kernel");
     for measured in read(Path::new(&file))? {
         let family = catalog.family(&measured.family)?;
-        let row = modelled(&compiler, family, &measured, chip, blocks)?;
+        let row = modelled(&compiler, family, &measured, chip, counted)?;
         println!(
             "{:>11.1}  {:>11.1}  {:<18}  {:>7}  {} {}",
             row.measured,
@@ -138,7 +155,7 @@ fn modelled(
     family: &Family,
     measured: &Measured,
     chip: &'static Chip,
-    most_blocks: u64,
+    how: Counted,
 ) -> Result<Row, Box<dyn Error>> {
     let problem = measured.problem;
     let preset = (!measured.preset.is_empty()).then_some(measured.preset.as_str());
@@ -152,6 +169,10 @@ fn modelled(
 
     let mut counted = problem;
     let mut scale = 1;
+    let most_blocks = match how {
+        Counted::Smaller(most) => most,
+        Counted::Sample(_) => u64::MAX,
+    };
     while blocks_of(launch(&counted)?.grid) > most_blocks {
         counted = if counted.batch.is_multiple_of(2) {
             Problem { batch: counted.batch / 2, ..counted }
@@ -167,6 +188,10 @@ fn modelled(
     device.options.checks = Checks::None;
     device.options.counters = true;
     device.options.budget = u64::MAX;
+    if let Counted::Sample(most) = how {
+        device.options.sample = Some(most);
+        scale = blocks.div_ceil(most);
+    }
     let name = candidate.label(family);
     let entry = build.entry(&family.entry).ok_or("the build does not contain the kernel")?;
     let occupancy = chip.occupancy(&Resources {
@@ -187,7 +212,9 @@ fn modelled(
         shared_per_block: entry.static_shared_bytes + whole.shared_bytes as u32,
     };
     let bytes = |problem: &Problem| Attention.work(problem).bytes as f64;
-    let mut counters = counters.scaled(scale, bytes(&problem) / bytes(&counted));
+    let memory =
+        if matches!(how, Counted::Sample(_)) { scale as f64 } else { bytes(&problem) / bytes(&counted) };
+    let mut counters = counters.scaled(scale, memory);
     counters.blocks.finished = blocks;
     let modelled = model::modelled(&counters, shape, chip);
     Ok(Row { name, problem, measured: measured.micros, modelled, scale })

@@ -71,6 +71,7 @@ impl TensorShape {
             element_strides: vec![1; self.dims.len()],
             swizzle: swizzle.unwrap_or_default(),
             fill: Fill::Zero,
+            im2col: None,
         }
     }
 }

@@ -143,7 +143,12 @@ impl Collector {
     /// Returns the findings sorted by severity (errors, warnings, notes) and then by place.
     pub fn into_sorted(self) -> Vec<RawFinding> {
         let mut all: Vec<(Key, RawFinding)> = self.found.into_iter().collect();
-        all.sort_by_key(|(key, finding)| (finding.severity, *key));
+        // Too many arrivals make waits wrong, so they come before these.
+        let rank = |kind: Kind| match kind {
+            Kind::BarrierCount => 2 * Kind::BarrierPhase as u32 - 1,
+            kind => 2 * kind as u32,
+        };
+        all.sort_by_key(|(key, finding)| (finding.severity, rank(key.0), *key));
         all.into_iter().map(|(_, finding)| finding).collect()
     }
 }

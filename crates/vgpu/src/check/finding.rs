@@ -19,7 +19,7 @@ pub enum Kind {
     Race,
     /// Data of an asynchronous copy or matrix product is used before the wait for it.
     AsyncNotWaited,
-    /// A bulk copy or the tensor cores read data that threads wrote, without a proxy fence in between.
+    /// A bulk copy or the tensor cores read data or a tensor map that threads wrote, without a proxy fence in between.
     ProxyFence,
     /// A wait for a phase that an older phase of the same parity satisfies already, or could satisfy in another run.
     BarrierPhase,
@@ -34,7 +34,7 @@ pub enum Kind {
     Registers,
     /// A barrier that not all threads of the warp or block reach.
     BarrierDivergence,
-    /// A barrier with a wrong number of participants.
+    /// A barrier with a wrong number of participants or arrivals.
     BarrierCount,
     /// No thread can make progress.
     Deadlock,

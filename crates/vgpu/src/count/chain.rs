@@ -123,7 +123,7 @@ impl Moment {
     }
 }
 
-fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -> Waits {
+pub(super) fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -> Waits {
     let mut ready: HashMap<Slot, Moment> = HashMap::new();
     // The times when all instructions so far are done, when the last barrier was passed, and when the copies of this
     // block are complete.

@@ -1,10 +1,19 @@
 //! Counters: what hardware would have counted, per kernel and per instruction.
 
 mod chain;
+mod polls;
+mod timeline;
+mod trace;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 pub use chain::{Chains, Waits};
+pub(crate) use polls::Polls;
+pub use timeline::{BlockTimeline, Product, Step, Timeline, Work};
+pub(crate) use trace::{BlockTrace, Event, Phases, TRACED_BLOCKS, WarpTrace};
+pub use trace::{CopyKind, Phase};
 
 use crate::isa::decode::Pipe;
 use crate::isa::op::Op;
@@ -45,6 +54,8 @@ pub struct Counts {
     pub blocks: Blocks,
     /// Distinct 128-byte lines of global memory touched.
     pub lines: std::collections::HashSet<u64>,
+    /// Traces of some blocks.
+    pub(crate) traces: Vec<BlockTrace>,
 }
 
 /// The work of the blocks of a launch, counted per block.
@@ -91,7 +102,8 @@ impl Counts {
     }
 
     /// Adds the counts of another worker.
-    pub fn merge(&mut self, other: &Counts) {
+    pub fn merge(&mut self, mut other: Counts) {
+        self.traces.append(&mut other.traces);
         if self.insts.len() < other.insts.len() {
             self.insts.resize(other.insts.len(), InstCount::default());
         }
@@ -158,6 +170,9 @@ pub struct Counters {
     /// What the clocks of all warps are spent on if the warps never wait for a pipe.
     #[serde(default)]
     pub waits: Waits,
+    /// What some blocks do, in order, if the kernel has products of warpgroups. It is not part of files.
+    #[serde(skip)]
+    pub timeline: Option<Arc<Timeline>>,
     /// Instructions in the text of the kernel, whether executed or not.
     #[serde(default)]
     pub static_instructions: u64,
@@ -198,6 +213,9 @@ pub struct TensorWork {
     pub accumulator: Elem,
     /// Number of floating-point operations.
     pub flops: u64,
+    /// True for products of warpgroups, which reach the full rate of the tensor cores.
+    #[serde(default)]
+    pub by_warpgroup: bool,
 }
 
 /// The class of an instruction, as far as classes are counted separately.
@@ -262,7 +280,7 @@ impl Class {
             | Op::BulkWait { .. }
             | Op::WgmmaWait { .. }
             | Op::CopyMbarrierArrive { .. } => Class::Barrier,
-            Op::Fence { .. } | Op::ProxyFence | Op::WgmmaFence => Class::Fence,
+            Op::Fence { .. } | Op::ProxyFence | Op::MapFence { .. } | Op::WgmmaFence => Class::Fence,
             Op::WarpSync
             | Op::Shuffle { .. }
             | Op::Vote { .. }
@@ -282,11 +300,12 @@ impl Class {
 }
 
 impl Counters {
-    fn add_tensor(&mut self, input: Elem, accumulator: Elem, flops: u64) {
-        self.tensor_flops += flops;
-        match self.tensor.iter_mut().find(|work| work.input == input && work.accumulator == accumulator) {
-            Some(work) => work.flops += flops,
-            None => self.tensor.push(TensorWork { input, accumulator, flops }),
+    fn add_tensor(&mut self, added: TensorWork) {
+        self.tensor_flops += added.flops;
+        let same = |work: &&mut TensorWork| TensorWork { flops: added.flops, ..**work } == added;
+        match self.tensor.iter_mut().find(same) {
+            Some(work) => work.flops += added.flops,
+            None => self.tensor.push(added),
         }
     }
 
@@ -318,6 +337,7 @@ impl Counters {
                 ..self.blocks
             },
             waits: self.waits.times(n),
+            timeline: self.timeline.clone(),
             static_instructions: self.static_instructions,
             lines: Vec::new(),
         }
@@ -341,6 +361,16 @@ pub struct LineCounters {
     pub local: Traffic,
 }
 
+/// The work of an instruction on the tensor cores, if it is a product of tiles.
+fn tensor_work(op: &Op, flops: u64) -> Option<TensorWork> {
+    let (input, accumulator, by_warpgroup) = match op {
+        Op::Mma(product) => (product.op.a, product.op.d, false),
+        Op::Wgmma(product) => (product.op.a, product.op.d, true),
+        _ => return None,
+    };
+    Some(TensorWork { input, accumulator, flops, by_warpgroup })
+}
+
 /// Computes the counters of a launch from the summed counts of the workers.
 pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Counters {
     let mut total = Counters {
@@ -350,6 +380,7 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
         l2_bytes: counts.l2_sectors * 32,
         dram_footprint: counts.lines.len() as u64 * 128,
         blocks: counts.blocks,
+        timeline: (!counts.traces.is_empty()).then(|| Arc::new(Timeline::new(kernel, counts))),
         ..Counters::default()
     };
     let mut lines: std::collections::BTreeMap<u32, LineCounters> = std::collections::BTreeMap::new();
@@ -372,12 +403,9 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
             if matches!(op, Op::Branch { .. } | Op::BranchIndexed { .. }) {
                 total.branches += c.issued;
             }
-            if let Op::Mma(product) = op {
-                total.add_tensor(product.op.a, product.op.d, u64::from(meta.flops) * c.issued);
-            } else if let Op::Wgmma(product) = op {
-                total.add_tensor(product.op.a, product.op.d, u64::from(meta.flops) * c.issued);
-            } else {
-                total.flops += u64::from(meta.flops) * c.lanes;
+            match tensor_work(op, u64::from(meta.flops) * c.issued) {
+                Some(work) => total.add_tensor(work),
+                None => total.flops += u64::from(meta.flops) * c.lanes,
             }
             let line = lines.entry(meta.loc).or_insert_with(|| LineCounters {
                 frames: sources.stack(meta.loc),

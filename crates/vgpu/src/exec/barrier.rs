@@ -5,6 +5,7 @@ use super::Policy;
 use super::block::Block;
 use super::state::{Next, RunningWarp, State, Warp, spread};
 use crate::check::Kind;
+use crate::count::Phase;
 use crate::isa::op::{BarMode, Class, Inst, Op};
 use crate::lanes::lanes;
 use crate::program::Function;
@@ -97,6 +98,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         if P::COUNT {
             self.worker.counts.barriers += 1;
+            self.trace_barrier(id, mode != BarMode::Arrive);
         }
         if mode == BarMode::Arrive {
             return Next::Continue;
@@ -144,6 +146,9 @@ impl Block {
             self.core.progress += 1;
             if P::CHECK {
                 self.core.races.bar_complete(id as u32, whole_block);
+            }
+            if P::COUNT && self.core.traced {
+                self.core.phases.complete(Phase::BLOCK_BARRIER + id as u64);
             }
             for w in &mut self.warps {
                 for i in 0..w.fragments.len() {

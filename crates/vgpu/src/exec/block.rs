@@ -11,6 +11,7 @@ use super::state::{
 };
 use super::step::Stop;
 use crate::check::{Kind, Site};
+use crate::count::BlockTrace;
 use crate::mem::shadow;
 use crate::program::RESERVED_SHARED_BYTES;
 
@@ -59,7 +60,11 @@ impl Block {
         core.touched = false;
         core.sectors.clear();
         core.executed = 0;
+        core.polled = 0;
+        core.traced = false;
+        core.phases.clear();
         core.progress = 0;
+        core.events = 0;
         core.copies.clear();
         core.owed.clear();
         core.bulk.clear();
@@ -67,6 +72,8 @@ impl Block {
         core.chunk_origins.clear();
         core.barrier_logs.clear();
         core.collectives.clear();
+        core.visits.clear();
+        core.fenced_maps.clear();
         core.taints.clear();
         let units = (grid.shared_bytes as usize).div_ceil(128);
         core.shared.clear();
@@ -108,6 +115,9 @@ impl Block {
             w.passed.clear();
             w.passed_over = 0;
             w.chain = 0;
+            w.last_wait = [0; 32];
+            w.trace.clear();
+            w.polls.clear();
             w.switches = 0;
             w.reserve(entry.frame.units as usize, entry.frame.preds as usize, P::CHECK);
             if P::CHECK {
@@ -187,7 +197,11 @@ impl Block {
     fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
         if P::COUNT {
             let chain = self.warps.iter().map(|w| w.chain).max().unwrap_or(0);
-            worker.counts.block_done(self.core.executed, chain);
+            worker.counts.block_done(self.core.executed - self.core.polled, chain);
+            if self.core.traced && !self.warps.iter().any(|w| w.trace.is_full()) {
+                let warps = self.warps.iter_mut().map(|w| w.trace.take()).collect();
+                worker.counts.traces.push(BlockTrace { block: self.core.index, warps });
+            }
         }
         if P::CHECK {
             if !self.core.touched {

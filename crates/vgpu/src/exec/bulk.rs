@@ -17,6 +17,7 @@ use super::state::{
 };
 use crate::check::race::{self, Agent, ChunkReads};
 use crate::check::{Kind, Site};
+use crate::count::{CopyKind, Event};
 use crate::isa::op::{AtomOp, Inst, Op};
 use crate::isa::types::{Space, Ty};
 use crate::lanes::lanes;
@@ -39,6 +40,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let barrier = cx.bulk_barrier(&object, l)?;
             let (shared, global) = (shared?, global?);
             cx.count_async_bytes(bytes);
+            cx.trace_load(bytes, barrier);
             if P::CHECK {
                 let mut offsets = [0; 32];
                 offsets[l] = to.at[l] as u32;
@@ -88,6 +90,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let shared = cx.bulk_end(AccessKind::Load, Space::Shared, &from, bytes, l)?;
             let global = global?;
             cx.count_async_bytes(bytes);
+            cx.trace(Event::Copy { kind: CopyKind::BulkStore, bytes });
             if P::CHECK {
                 cx.store_issue(from.at[l] as u32, bytes, l);
                 let (site, op) = (cx.site(1 << l), store_op(reduce));
@@ -280,8 +283,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if copy.landed == copy.bytes
                 && let Some(mark) = copy.mark
             {
-                let races = &mut self.block.races;
-                races.mbarrier_arrive_copies(Agent::Load, copy.site.warp, lane, barrier, mark);
+                let (own, races) = (self.block.index, &mut self.block.races);
+                let Site { block, warp, .. } = copy.site;
+                if block == own {
+                    races.mbarrier_arrive_copies(Agent::Load, warp, lane, barrier, mark);
+                } else {
+                    races.mbarrier_arrive_copies_from(block as u32, (Agent::Load, warp, lane), barrier, mark);
+                }
             }
             self.mbarrier_update(location, lane, |b| b.tx -= i64::from(n));
         }
@@ -313,6 +321,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     pub fn bulk_commit(&mut self, mask: u32) {
         self.w.bulk.commit(mask);
+        self.trace(Event::CommitCopies { kind: CopyKind::BulkStore });
         if P::CHECK {
             for agent in [Agent::StoreRead, Agent::StoreWrite] {
                 self.block.races.agent_commit(agent, self.w.id, mask);
@@ -322,6 +331,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     pub fn bulk_wait(&mut self, keep: u32, read: bool, mask: u32) {
         self.w.bulk.wait(keep, mask);
+        self.trace(Event::AwaitCopies { kind: CopyKind::BulkStore, keep });
         if P::CHECK {
             self.block.races.agent_wait(Agent::StoreRead, self.w.id, mask, keep);
             if !read {

@@ -2,8 +2,9 @@
 //!
 //! One worker runs all blocks of a cluster. The address of a location in another block's shared memory is `(rank + 1) *
 //! WINDOW + offset` (see [`WINDOW`]). Addresses in the own block's shared memory are plain offsets. Accesses to another
-//! block's shared memory are checked for bounds and for undefined values. They are not checked for races. For global
-//! memory, the race checker knows that cluster barriers and mbarrier objects order the accesses of different blocks.
+//! block's shared memory are checked for bounds, for undefined values and for races. The race checker knows that cluster
+//! barriers and mbarrier objects order the accesses of different blocks. An access that nothing orders before the end of
+//! the other block is a finding, because shared memory is freed at the end.
 
 use std::rc::Rc;
 
@@ -13,6 +14,9 @@ use super::state::{BlockCore, Membership, Next, Request, RunningWarp, Source, Sp
 use crate::check::Kind;
 use crate::isa::op::Inst;
 use crate::lanes::{lanes, lanes_where};
+
+/// Number of accesses of other blocks that a block remembers: the last one of each instruction and warp.
+const MAX_VISITS: usize = 1 << 12;
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Returns the block with this rank if it is another block of the cluster.
@@ -138,6 +142,20 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         *left &= !group;
         self.out_of_bounds(request, group, |_| text);
         None
+    }
+
+    /// Records that lanes access another block's shared memory, which must not end before.
+    pub fn note_visit(&mut self, span: &Span, lanes: u32) {
+        let site = self.site(lanes);
+        let moment = self.block.races.moment(site);
+        if let Some(peer) = self.owner(span) {
+            // SAFETY: `peer` is another block of the cluster. The same worker runs it.
+            let visits = unsafe { &mut (*peer).visits };
+            let key = (site.block, site.warp, site.pc);
+            if visits.len() < MAX_VISITS || visits.contains_key(&key) {
+                visits.insert(key, (site, moment));
+            }
+        }
     }
 
     /// Returns the block that owns a span of shared memory, if it is not the running block.

@@ -9,6 +9,7 @@ use super::state::{
     AccessKind, Location, Next, OwedArrival, PendingCopy, Request, RunningWarp, Span, relative,
 };
 use crate::check::race::{self, Agent};
+use crate::count::{CopyKind, Event};
 use crate::isa::op::{Inst, Op};
 use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
@@ -42,7 +43,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let source = Request { kind: AccessKind::Load, space: Space::Global, addresses: &from, size };
         let destination = Request { kind: AccessKind::Store, space: Space::Shared, addresses: &to, size };
         if P::COUNT {
-            self.worker.counts.async_bytes += u64::from(mask.count_ones()) * u64::from(bytes);
+            let copied = mask.count_ones() * u32::from(bytes);
+            self.count_async_bytes(copied);
+            self.trace(Event::Copy { kind: CopyKind::Async, bytes: copied });
             self.count_access(&source, mask);
             self.count_access(&destination, mask);
         }
@@ -131,12 +134,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         for l in lanes(mask) {
             self.w.committed[l] += 1;
         }
+        self.trace(Event::CommitCopies { kind: CopyKind::Async });
         if P::CHECK {
             self.block.races.agent_commit(Agent::Copy, self.w.id, mask);
         }
     }
 
     pub fn copy_wait(&mut self, keep: u32, all: bool, mask: u32) -> Next {
+        self.trace(Event::AwaitCopies { kind: CopyKind::Async, keep });
         if P::CHECK {
             let committed = self.w.committed;
             let warp = self.w.id;
@@ -223,6 +228,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         for l in lanes(group) {
             let location = Location { span, address: ad.at[l] };
             let barrier = ad.at[l] as u32;
+            // The arrival happens when the copies of the thread are complete, like that of a copy.
+            self.trace_load(0, location);
             if !no_inc {
                 self.mbarrier_update(location, l, |b| b.pending += 1);
             }

@@ -11,6 +11,22 @@ impl Block {
         self.check_copies(worker);
         self.check_warpgroups(worker);
         self.check_registers(grid, worker);
+        self.check_visits(worker);
+    }
+
+    /// Reports accesses of other blocks of the cluster that could come after the end of this block.
+    fn check_visits(&self, worker: &mut WorkerState) {
+        let rank = self.core.membership.as_ref().map_or(0, |member| member.rank);
+        for (site, moment) in self.core.visits.values() {
+            if !self.core.races.is_known(site.block as u32, moment) {
+                worker.report(Kind::OutOfBounds, *site, || {
+                    format!(
+                        "block {rank} of the cluster can exit before this access to its shared memory, which is freed then; \
+                         end the kernel with a cluster barrier after such accesses"
+                    )
+                });
+            }
+        }
     }
 
     /// Reports bulk copies that are still pending: their shared memory is freed with the block.

@@ -31,12 +31,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             stored = self.stored(lanes, access, &ad.at, values);
             &stored
         };
-        // The race checker does not cover another block's shared memory: see `super::cluster`.
-        if space == Space::Shared && span.low != 0 {
-            return;
-        }
         let races = &mut self.block.races;
         match space {
+            Space::Shared if span.low != 0 => {
+                races.remote(site, race, &race::Ranges { at: &ad.at, bytes: size, values });
+                self.note_visit(span, lanes);
+            }
             Space::Shared => {
                 let (at, s) = (&narrow(&ad.at), &ad.survey);
                 let pattern =

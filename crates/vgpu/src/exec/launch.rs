@@ -10,8 +10,9 @@ use super::schedule::{SAMPLE, run_workers};
 use super::state::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS, Unit, ZERO};
 use super::{Checked, CheckedCounted, Counted, Plain};
 use crate::check::race::GlobalRaces;
+use crate::count::TRACED_BLOCKS;
 use crate::isa::decode::Constant;
-use crate::isa::op::Class;
+use crate::isa::op::{Class, Op};
 use crate::mem::window::Windows;
 use crate::mem::{Device, MemoryError, shadow};
 use crate::program::{Kernel, LoadError, Module};
@@ -165,6 +166,9 @@ impl Device {
             if options.cluster == [1; 3] { kernel.cluster.unwrap_or([1; 3]) } else { options.cluster };
         let per_cluster = cluster.iter().map(|d| u64::from(*d)).product::<u64>();
         validate_cluster(kernel, launch.grid, cluster)?;
+        let clusters = blocks / per_cluster;
+        let sample_step = step_of_sample(clusters, options.sample);
+        let trace_step = traced_clusters(kernel, options).map(|most| step_of_sample(clusters, Some(most)));
         let grid = Grid {
             kernel,
             device: self,
@@ -173,6 +177,8 @@ impl Device {
             block_threads: threads,
             cluster,
             blocks,
+            sample_step,
+            trace_step,
             shared_bytes,
             dynamic_shared: launch.shared,
             workspace,
@@ -199,6 +205,7 @@ impl Device {
                 world.nanoseconds.wrapping_add(self.uptime),
             ),
             races: GlobalRaces::new(allocations),
+            changed_maps: Mutex::default(),
             launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
             regions,
             spent: AtomicU64::new(0),
@@ -227,6 +234,19 @@ impl Device {
         self.uptime = self.uptime.wrapping_add(elapsed);
         Ok(report)
     }
+}
+
+/// Returns `n` if every `n`-th cluster of a grid belongs to a sample.
+fn step_of_sample(clusters: u64, sample: Option<u64>) -> u64 {
+    sample.map_or(1, |most| clusters.div_ceil(most.max(1)).max(1))
+}
+
+/// Maximum number of clusters that are traced: none if replaying the kernel says no more than its counters.
+fn traced_clusters(kernel: &Kernel, options: &Options) -> Option<u64> {
+    let has_products =
+        || kernel.functions.iter().flat_map(|f| &f.insts).any(|i| matches!(i.op, Op::Wgmma(_)));
+    // All blocks of a sample are traced, because another choice of blocks would miss the sample.
+    (options.counters && has_products()).then(|| options.sample.unwrap_or(TRACED_BLOCKS))
 }
 
 /// Number of worker threads: as many as asked for, but not more than there are clusters of blocks.

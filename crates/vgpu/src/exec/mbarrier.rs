@@ -3,7 +3,7 @@
 use super::Policy;
 use super::state::{
     AccessKind, BarrierLog, Location, MAX_COUNT, Mbarrier, Next, Request, RunningWarp, Span, WINDOW,
-    bytes_under_way, narrow, relative,
+    bytes_under_way, name_of, narrow, relative,
 };
 use crate::check::Kind;
 use crate::isa::op::{Inst, MbarrierOp, Op};
@@ -32,8 +32,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if b.pending < 0 {
             if P::CHECK {
                 let over = -b.pending;
+                let name = name_of(self.grid, (location.address - location.span.low) as u32);
                 self.finding(Kind::BarrierCount, 1 << lane, || {
-                    format!("the mbarrier object receives {over} more arrivals than it was initialised for")
+                    format!("the mbarrier {name} receives {over} more arrivals than it was initialised for")
                 });
             }
             b.pending = 0;
@@ -41,6 +42,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let completed = b.complete();
         // SAFETY: as above.
         unsafe { at.write_unaligned(b.encode()) };
+        if P::COUNT && completed {
+            self.trace_phase_end(location);
+        }
         if P::CHECK && completed {
             let at = (location.address - location.span.low) as u32;
             let site = self.site(1 << lane);
@@ -52,8 +56,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 None => &mut *self.block,
             };
             core.races.mbarrier_complete(at);
+            core.events += 1;
             let log = core.barrier_logs.entry(at).or_default();
             log.complete();
+            log.ended = core.events;
             if sole && is_own {
                 log.observe(core.races.moment(site));
             }
@@ -107,6 +113,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let passed = self.mbarrier_test(inst, &span, &ad.at, &operand, group);
             self.set_pred(inst.r(0), passed, group);
             self.define(inst, mask);
+            if P::COUNT {
+                self.count_test(ad.at[group.trailing_zeros() as usize], passed & group == group);
+            }
             // The warp polls, so other warps run first. Under checks it yields even if the wait passes. If the wait
             // passed too early, the warp then runs concurrently with the threads that it should have waited for.
             return if P::CHECK || passed & group != group { Next::YieldAfter } else { Next::Continue };
@@ -127,6 +136,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn before_mbarrier(&mut self, inst: &Inst, span: &Span, at: &[u64; 32], operand: &[u64; 32], group: u32) {
         let Op::Mbarrier { op, relaxed, .. } = inst.op else { return };
         if let Some(peer) = self.owner(span) {
+            let site = self.site(group);
+            self.block.races.remote_mbarrier(site, at);
+            self.note_visit(span, group);
             if matches!(op, MbarrierOp::Arrive { .. } | MbarrierOp::CompleteTx) && !relaxed {
                 let published = self.block.races.publish(self.w.id, group);
                 let at = (at[group.trailing_zeros() as usize] - span.low) as u32;
@@ -173,7 +185,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             MbarrierOp::Arrive { drop, expect, .. } => {
                 if P::CHECK && self.owner(&location.span).is_none() {
+                    self.check_arrival(location, lane);
                     self.log_arrival(location.address, expect);
+                }
+                if P::COUNT {
+                    self.trace_arrival(location);
                 }
                 let has_count = inst.sources().len() > 1;
                 let (arrivals, bytes) =
@@ -229,6 +245,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.log_waits(span, at, group, passed, parity);
             let (site, objects) = (self.site(group), narrow(at));
             self.w.last_poll = Some(site.pc);
+            self.block.events += 1;
+            for l in lanes(passed & group) {
+                self.w.last_wait[l] = self.block.events;
+            }
             self.block.races.mbarrier_wait(site, passed, &objects, !relaxed);
         }
         passed
@@ -248,11 +268,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         // SAFETY: the span contains the object.
         let b = unsafe { Mbarrier::read(Location { span: *span, address: first }) };
         if b.valid && arrivals >= b.pending + i64::from(b.expected) && b.expected > 0 {
-            let expected = b.expected;
+            let (expected, name) = (b.expected, name_of(self.grid, (first - span.low) as u32));
             self.finding(Kind::BarrierCount, together, || {
                 format!(
-                    "one warp arrives {arrivals} times at once at an mbarrier object that was initialised for {expected} \
-                     arrivals, which completes more than one phase"
+                    "one warp arrives {arrivals} times at once at the mbarrier {name}, which was initialised for {expected} \
+                     arrivals, so that more than one phase ends"
                 )
             });
         }
@@ -260,6 +280,31 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     fn barrier_log(&mut self, address: u64) -> &mut BarrierLog {
         self.block.barrier_logs.entry(address as u32).or_default()
+    }
+
+    /// Reports an arrival that nothing orders after the end of the phase before.
+    fn check_arrival(&mut self, location: Location, lane: usize) {
+        let (site, address) = (self.site(1 << lane), location.address as u32);
+        let Some(log) = self.block.barrier_logs.get(&address) else { return };
+        // A thread that has waited since then may have learned it in a way that the race checker does not know, such as
+        // an arrival of `cp.async`.
+        if self.w.last_wait[lane] > log.ended {
+            return;
+        }
+        let races = &self.block.races;
+        if log.knows_last_phase(site.warp, lane, |moment| races.is_after(moment, site)) {
+            return;
+        }
+        // SAFETY: the span contains the object.
+        let (phase, expected) = (log.phase, unsafe { Mbarrier::read(location) }.expected);
+        let name = name_of(self.grid, address);
+        self.finding(Kind::BarrierCount, 1 << lane, || {
+            format!(
+                "nothing orders this arrival in phase {phase} of the mbarrier {name} after the end of phase {}: either more \
+                 threads arrive than the {expected} that it was initialised for, or the thread did not wait before",
+                phase - 1
+            )
+        });
     }
 
     fn log_arrival(&mut self, address: u64, expect: bool) {
@@ -292,7 +337,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             log.observe(races.moment(site));
             let (again, phase) = (log.pass(self.w.id, group), log.phase);
             if parity && !knows {
-                self.report_unknown_phase(group, phase);
+                self.report_unknown_phase(address, group, phase);
             }
             if !parity || again == 0 {
                 continue;
@@ -301,9 +346,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let now = unsafe { Mbarrier::read(Location { span: *span, address }) };
             let bytes = bytes_under_way(&self.block.bulk, address as u32);
             if bytes > 0 || now.tx > 0 {
+                let name = name_of(self.grid, address as u32);
                 self.finding(Kind::BarrierPhase, again, || {
                     format!(
-                        "phase {} of the mbarrier object satisfies the wait, but the thread has already waited for that \
+                        "phase {} of the mbarrier {name} satisfies the wait, but the thread has already waited for that \
                          phase; phase {phase} still expects {} bytes, and the thread must wait for parity {}",
                         phase.wrapping_sub(1) as i32,
                         bytes.max(now.tx.max(0) as u64),
@@ -315,7 +361,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Reports a wait that could have been satisfied by an older phase.
-    fn report_unknown_phase(&mut self, mask: u32, phases: u32) {
+    fn report_unknown_phase(&mut self, address: u64, mask: u32, phases: u32) {
+        let name = name_of(self.grid, address as u32);
         let (last, before) = (phases - 1, phases - 2);
         let older = match before.checked_sub(1) {
             Some(older) => format!("phase {older} has the same parity"),
@@ -323,7 +370,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         };
         self.finding(Kind::BarrierPhase, mask, || {
             format!(
-                "nothing orders this wait for phase {last} of the mbarrier object after the end of phase {before}; while \
+                "nothing orders this wait for phase {last} of the mbarrier {name} after the end of phase {before}; while \
                  phase {before} is under way the wait is satisfied at once, because {older}"
             )
         });

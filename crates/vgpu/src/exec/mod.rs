@@ -25,6 +25,7 @@ mod taint;
 mod tensor;
 mod tensor_copy;
 mod texture;
+mod tracing;
 mod warp_ops;
 mod wgmma;
 

@@ -47,6 +47,9 @@ pub struct Options {
     pub cluster: Dim3,
     /// Device sizes that limit the number of resident blocks.
     pub limits: Limits,
+    /// Maximum number of clusters of blocks that run, spread evenly over the grid. The other blocks do not run, so the
+    /// results are incomplete. The counters and traces of a sample are enough for the time model. `None` runs all blocks.
+    pub sample: Option<u64>,
     /// Order and placement of the blocks, and the values of the clocks. The addresses of allocations come from the
     /// device ([`crate::Device::in_world`]).
     pub world: World,
@@ -102,6 +105,7 @@ impl Default for Options {
             outputs: Vec::new(),
             cluster: [1; 3],
             limits: Limits::default(),
+            sample: None,
             world: World::default(),
         }
     }

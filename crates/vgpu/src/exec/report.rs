@@ -84,7 +84,7 @@ pub(super) fn report(
         executed += s.executed;
         idle += s.idle_blocks;
         first_idle = first_idle.min(s.first_idle);
-        counts.merge(&s.counts);
+        counts.merge(s.counts);
         findings.merge(s.findings);
         taints.extend(s.taints);
     }

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::Policy;
 use super::block::{Block, Progress};
-use super::state::{Cluster, Grid, Membership, WorkerState};
+use super::state::{Cluster, Grid, Membership, WINDOW, WorkerState};
 use crate::check::Kind;
+use crate::check::race::{ClusterMemory, GlobalRaces};
 
 /// Runs all blocks on that many threads. Returns the state of each.
 pub(super) fn run_workers<P: Policy>(grid: &Grid<'_>, workers: usize) -> Vec<WorkerState> {
@@ -49,21 +50,37 @@ impl Blocks {
     /// Starts the next cluster of the grid, or the next block if the grid has no clusters. Returns false if all have
     /// been started.
     fn start_next<P: Policy>(&mut self, grid: &Grid<'_>) -> bool {
-        let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
         let per_cluster = grid.blocks_per_cluster();
-        if position >= grid.blocks / per_cluster {
-            grid.next_block.store(grid.blocks, Ordering::Relaxed);
-            return false;
-        }
-        let numbers = grid.blocks_of(grid.order.block(position));
+        let (position, number) = loop {
+            let position = grid.next_block.fetch_add(1, Ordering::Relaxed);
+            if position >= grid.blocks / per_cluster {
+                grid.next_block.store(grid.blocks, Ordering::Relaxed);
+                return false;
+            }
+            let number = grid.order.block(position);
+            if grid.is_sampled(number) {
+                break (position, number);
+            }
+        };
+        let traced = P::COUNT && grid.is_traced(number);
+        let numbers = grid.blocks_of(number);
         grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
         let cluster = Rc::<Cluster>::default();
+        let memory = (P::CHECK && per_cluster > 1 && grid.kernel.reaches_peers).then(|| {
+            let bytes = u64::from(grid.shared_bytes).next_multiple_of(128);
+            Rc::new(GlobalRaces::new((1..=per_cluster).map(|rank| (rank * WINDOW, bytes))))
+        });
         for (rank, number) in (0..).zip(numbers) {
             let mut block = self.spare.pop().unwrap_or_default();
             block.start::<P>(grid, number, grid.placement(position * per_cluster + u64::from(rank)));
+            block.core.traced = traced;
             if per_cluster > 1 {
                 cluster.enter(&raw mut block.core);
                 block.core.membership = Some(Membership { cluster: Rc::clone(&cluster), rank });
+                if let Some(races) = &memory {
+                    let (races, base) = (Rc::clone(races), u64::from(rank + 1) * WINDOW);
+                    block.core.races.join_cluster(ClusterMemory { races, base, window: WINDOW, hint: 0 });
+                }
             }
             self.active.push(block);
         }

@@ -168,9 +168,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.worker.executed += u64::from(length);
             let entered = self.frag.mask;
             if P::COUNT {
-                let counts = &mut self.worker.counts;
-                counts.enter(function.first + self.frag.pc, length, entered);
-                self.w.chain += counts.chains.length_from(self.frag.function, block_number, self.frag.pc);
+                self.count_code(function.first, block_number, length);
             }
             while self.frag.pc < end {
                 let inst = &function.insts[self.frag.pc as usize];
@@ -276,6 +274,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.worker.executed -= u64::from(end - pc);
         if P::COUNT {
             self.worker.counts.leave(first + pc, end - pc, entered);
+            self.w.polls.leave(first + pc);
+            self.w.trace.leave(first + pc);
         }
     }
 
@@ -369,6 +369,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 if P::CHECK {
                     self.block.races.proxy_fence(self.w.id, mask);
                 }
+                Next::Continue
+            }
+            Op::MapFence { offset } => {
+                self.fence_map(inst, *offset, mask);
                 Next::Continue
             }
             Op::CopyCommit => {

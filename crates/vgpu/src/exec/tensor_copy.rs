@@ -4,18 +4,20 @@
 use super::Policy;
 use super::bulk::store_op;
 use super::state::{
-    AccessKind, Addresses, BlockCore, BulkCopy, CopySource, Location, Next, RunningWarp, Span, relative,
+    AccessKind, Addresses, BlockCore, BulkCopy, CopySource, Location, Next, RunningWarp, Span, WINDOW,
+    relative,
 };
 use crate::check::Kind;
 use crate::check::layout::{ChunkOrigin, TensorLoad};
 use crate::check::race::{self, Agent};
+use crate::count::{CopyKind, Event};
 use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
 use crate::isa::types::{Space, Ty};
 use crate::lanes::lanes;
 use crate::mem::region::Region;
 use crate::mem::shadow;
 use crate::tensor_map::region::TensorBox;
-use crate::tensor_map::{self, Element, Field, MAX_RANK, TensorMap};
+use crate::tensor_map::{self, Element, Field, Im2col, MAX_RANK, TensorMap};
 
 /// Required alignment of a box in shared memory, in bytes.
 const BOX_ALIGN: u64 = 128;
@@ -30,6 +32,8 @@ const MAX_ROW: usize = 2048;
 struct Coordinates {
     rank: usize,
     at: [[i32; MAX_RANK]; 32],
+    /// The offsets of the pixels, if the copy is an im2col copy.
+    offsets: Option<[[u16; MAX_RANK - 2]; 32]>,
 }
 
 /// Returns the type in which a reduction combines elements.
@@ -68,7 +72,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let maps = self.addresses(sources[1], 0, mask, 8);
         let blocks = if access.multicast { *self.r32(sources[3]) } else { [0; 32] };
         let first = 3 + usize::from(access.multicast);
-        let coordinates = self.coordinates(&sources[first..], mask);
+        let coordinates = self.coordinates(&sources[first..], access.im2col, true, mask);
         let mask = self.one_per_copy(mask, |l| to.at[l]);
         self.each_copy(mask, |cx, l| {
             let issued = cx.issue(AccessKind::Store, &maps, &to, &coordinates, l);
@@ -90,7 +94,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             for rank in lanes(blocks[l] & ((1u64 << count) - 1) as u32) {
                 match cx.peer(rank as u32) {
                     None => cx.load_here(tensor.clone(), shared, barrier, l),
-                    Some(peer) => cx.load_there(&tensor, peer, shared.address, barrier.address, l),
+                    Some(peer) => {
+                        let window = (rank as u64 + 1) * WINDOW;
+                        cx.load_there(&tensor, (peer, window), shared.address, barrier.address, l);
+                    }
                 }
             }
             Some(())
@@ -101,6 +108,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn load_here(&mut self, tensor: TensorBox, shared: Location, barrier: Location, lane: usize) {
         let bytes = tensor.map.box_bytes();
         self.count_async_bytes(bytes);
+        self.trace_load(bytes, barrier);
         if P::CHECK {
             let (site, to) = (self.site(1 << lane), shared.address as u32);
             let mut offsets = [0; 32];
@@ -124,15 +132,25 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Loads a box into another block's shared memory at the same offset. The copy reports to the mbarrier object at
     /// the same offset.
-    fn load_there(&mut self, tensor: &TensorBox, peer: *mut BlockCore, to: u64, barrier: u64, lane: usize) {
+    fn load_there(
+        &mut self,
+        tensor: &TensorBox,
+        (peer, window): (*mut BlockCore, u64),
+        to: u64,
+        barrier: u64,
+        lane: usize,
+    ) {
         // SAFETY: `peer` is another block of the cluster. The same worker runs it.
         let core = unsafe { &mut *peer };
         let (bytes, site) = (tensor.map.box_bytes(), self.site(1 << lane));
         if P::CHECK {
+            let races = &mut self.block.races;
+            races.agent_writes_remote(Agent::Load, site, window + to, tensor.map.shared_bytes());
+            let mark = Some(races.agent_mark(Agent::Load, site.warp));
             let load = core.chunk_origins.load(load_record(tensor, site.pc));
             let source = CopySource::Box(Box::new(tensor.clone()), load);
             let (to, barrier) = (to as u32, barrier as u32);
-            core.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark: None });
+            core.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark });
             return;
         }
         let span = core.shared_span();
@@ -144,7 +162,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let sources = inst.sources();
         let from = self.addresses(sources[0], access.shared_offset, mask, 16);
         let maps = self.addresses(sources[1], 0, mask, 8);
-        let coordinates = self.coordinates(&sources[2..], mask);
+        let coordinates = self.coordinates(&sources[2..], access.im2col, false, mask);
         let mask = self.one_per_copy(mask, |l| (maps.at[l], coordinates.at[l]));
         self.each_copy(mask, |cx, l| {
             let (tensor, shared) = cx.issue(AccessKind::Load, &maps, &from, &coordinates, l)?;
@@ -159,6 +177,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 return None;
             }
             cx.count_async_bytes(bytes);
+            cx.trace(Event::Copy { kind: CopyKind::BulkStore, bytes });
             if P::CHECK {
                 cx.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
                 cx.race_global(&tensor, l, Agent::StoreWrite, store_op(reduce));
@@ -169,18 +188,54 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         })
     }
 
-    fn coordinates(&mut self, slots: &[Slot], mask: u32) -> Coordinates {
-        let mut at = [[0; MAX_RANK]; 32];
-        for (dim, slot) in slots.iter().enumerate() {
+    /// Reads the coordinates of a copy and, if it is an im2col load, the offsets of its pixels behind them.
+    fn coordinates(&mut self, slots: &[Slot], im2col: bool, load: bool, mask: u32) -> Coordinates {
+        let rank = if im2col && load { slots.len().midpoint(2) } else { slots.len() };
+        let mut values = [[0; 2 * MAX_RANK]; 32];
+        for (number, slot) in slots.iter().enumerate() {
             if P::CHECK && self.w.tracking {
                 self.check_use(*slot, mask, "is a coordinate of a tensor copy");
             }
-            let values = self.r32(*slot);
+            let register = self.r32(*slot);
             for l in 0..32 {
-                at[l][dim] = values[l] as i32;
+                values[l][number] = register[l];
             }
         }
-        Coordinates { rank: slots.len(), at }
+        let mut at = [[0; MAX_RANK]; 32];
+        let mut offsets = [[0; MAX_RANK - 2]; 32];
+        for l in 0..32 {
+            for dim in 0..rank {
+                at[l][dim] = values[l][dim] as i32;
+            }
+            for number in rank..slots.len() {
+                offsets[l][number - rank] = values[l][number] as u16;
+            }
+        }
+        Coordinates { rank, at, offsets: im2col.then_some(offsets) }
+    }
+
+    /// Checks that a map is of the mode that the copy uses, and that the map allows the offsets of the copy.
+    fn check_mode(&mut self, map: &TensorMap, coordinates: &Coordinates, lane: usize) -> Option<()> {
+        if map.im2col.is_some() != coordinates.offsets.is_some() {
+            let (copy, has) =
+                if map.im2col.is_some() { ("a tiled", "im2col") } else { ("an im2col", "tiled") };
+            self.fault(Kind::TensorMap, lane, || {
+                format!("the instruction is {copy} copy, but the tensor map was encoded for {has} copies")
+            });
+            return None;
+        }
+        let offsets = coordinates.offsets.map_or([0; MAX_RANK - 2], |offsets| offsets[lane]);
+        let bits = Im2col::bits(map.rank());
+        if let Some(offset) = offsets.into_iter().find(|offset| u32::from(*offset) >> bits != 0) {
+            self.fault(Kind::TensorMap, lane, || {
+                format!(
+                    "an offset of the copy is {offset}; in a tensor of {} dimensions it has {bits} bits",
+                    map.rank()
+                )
+            });
+            return None;
+        }
+        Some(())
     }
 
     /// Checks a lane's tensor map, its address in shared memory and all rows of the box. Returns the box.
@@ -193,6 +248,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         lane: usize,
     ) -> Option<(TensorBox, Location)> {
         let map = self.tensor_map(maps.at[lane], lane, coordinates.rank)?;
+        self.check_mode(&map, coordinates, lane)?;
         let place = shared.at[lane];
         if !place.is_multiple_of(BOX_ALIGN) {
             self.fault(Kind::Misaligned, lane, || {
@@ -227,7 +283,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return None;
         }
         let location = self.bulk_end(kind, Space::Shared, shared, map.shared_bytes(), lane)?;
-        let tensor = TensorBox { map, at };
+        let tensor =
+            TensorBox { map, at, offsets: coordinates.offsets.map_or([0; 3], |offsets| offsets[lane]) };
         let mut region = Region::NONE;
         for number in 0..tensor.map.rows() {
             let row = if stores { tensor.stored_row(number) } else { tensor.row(number) };
@@ -285,6 +342,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                         format!("the tensor map is in no allocation: {near}")
                     });
                     return None;
+                }
+                if P::CHECK {
+                    self.check_map_fence(address, lane);
                 }
                 // SAFETY: the region contains all bytes of the map.
                 unsafe {
@@ -437,6 +497,30 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     // Tensor maps that kernels create
 
+    /// Executes `fence.proxy.tensormap::generic.acquire`. A fence of any thread counts for the whole block.
+    pub fn fence_map(&mut self, inst: &Inst, offset: i32, mask: u32) {
+        if P::CHECK {
+            let at = self.addresses(inst.sources()[0], offset, mask, 8);
+            for l in lanes(mask) {
+                let changes = self.grid.map_changes(at.at[l]);
+                self.block.fenced_maps.insert(at.at[l], changes);
+            }
+        }
+    }
+
+    /// Reports a copy whose tensor map the launch has changed, unless a fence of the tensor map's proxy follows the
+    /// change.
+    fn check_map_fence(&mut self, address: u64, lane: usize) {
+        let changes = self.grid.map_changes(address);
+        if changes > self.block.fenced_maps.get(&address).copied().unwrap_or(0) {
+            self.finding(Kind::ProxyFence, 1 << lane, || {
+                "the launch has changed the tensor map, and no fence.proxy.tensormap::generic.acquire of the block follows \
+                 the change, so the copy may use the old map"
+                    .to_string()
+            });
+        }
+    }
+
     pub fn replace_in_map(
         &mut self,
         inst: &Inst,
@@ -462,6 +546,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 place.write_unaligned(bytes);
                 if P::CHECK {
                     map.state().write_bytes(shadow::WRITTEN, tensor_map::BYTES);
+                    if space == Space::Global {
+                        cx.grid.change_map(map.address);
+                    }
                 }
             }
             Some(())
@@ -500,6 +587,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return if P::CHECK { Next::Continue } else { Next::Halt };
         };
         self.store_out(shared, global, bytes, None, lane);
+        if P::CHECK {
+            self.grid.change_map(global.address);
+        }
         self.block.progress += 1;
         Next::Continue
     }

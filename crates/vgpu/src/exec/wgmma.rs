@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::check::Kind;
 use crate::check::layout::Fault;
 use crate::check::race::{Agent, ChunkReads};
+use crate::count::Event;
 use crate::isa::op::{Class, Flow, Inst, Op, Slot, Wgmma};
 use crate::lanes::{lanes, lanes_where};
 use crate::mem::shadow;
@@ -84,8 +85,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         if !groups[warp / 4].step(warp % 4, at, what) {
             self.finding(Kind::DivergentWarpOp, mask, || {
-                "the warps of a warpgroup execute different instructions, or use different descriptors; they must \
-                 execute one instruction together"
+                "the warps of a warpgroup execute different instructions, or use different descriptors or values of \
+                 scale-d; they must execute one instruction together"
                     .to_string()
             });
         }
@@ -94,6 +95,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn wgmma_group(&mut self, inst: &Inst, mask: u32) -> Next {
         if !self.whole_warp(mask) {
             return Next::Park;
+        }
+        match inst.op {
+            Op::WgmmaCommit => self.trace(Event::CommitProducts),
+            Op::WgmmaWait { keep } => self.trace(Event::AwaitProducts { keep }),
+            _ => {}
         }
         if !P::CHECK {
             return Next::Continue;
@@ -142,12 +148,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !self.whole_warp(mask) {
             return Next::Park;
         }
+        self.trace(Event::Product { at: self.at() });
         let product = self.product(inst, w, mask);
         let Product { b, a, a_slots, keep, .. } = &product;
         if P::CHECK {
             let sources = inst.sources();
             let a_bits = if a.is_some() { self.r64(sources[2])[0].rotate_left(29) } else { 0 };
-            self.check_together(self.r64(sources[1])[0] ^ a_bits, mask);
+            let added = u64::from(*keep).rotate_right(7);
+            self.check_together(self.r64(sources[1])[0] ^ a_bits ^ added, mask);
             self.check_flight_of_product(inst, w, a_slots, mask);
         }
         if !(self.operand_fits(b, mask) && a.as_ref().is_none_or(|a| self.operand_fits(a, mask))) {
@@ -210,6 +218,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             (&sources[2..3], Some(a))
         };
         let keep = self.pred(sources[0]) ^ if w.negate_scale { u32::MAX } else { 0 };
+        if P::CHECK && keep & mask != 0 && keep & mask != mask {
+            self.finding(Kind::DivergentWarpOp, mask, || {
+                "the lanes of the warp have different values of scale-d, which says whether the product is added to D"
+                    .to_string()
+            });
+        }
         Product { w, b, a, a_slots, keep: keep & mask != 0, mask }
     }
 

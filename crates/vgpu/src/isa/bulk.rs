@@ -59,7 +59,7 @@ impl<'a> Decoder<'a, '_> {
         let tensor = m.take("tensor");
         let multicast = m.take("multicast::cluster");
         let dims = m.take_of(DIMS);
-        m.take("tile");
+        let im2col = !m.take("tile") && (m.take("im2col") || m.take("im2col_no_offs"));
         let way = way(m)?;
         ignore_cache_hints(m);
         m.take("noftz");
@@ -80,7 +80,12 @@ impl<'a> Decoder<'a, '_> {
             return reject("operation does not exist for this type");
         }
         match (tensor, dims) {
-            (true, Some(dims)) => self.bulk_tensor(i, dims, way, multicast, reduce),
+            (true, Some(dims)) if im2col && dims < 3 => reject("im2col copies have 3 to 5 dimensions"),
+            (true, Some(dims)) => {
+                let access = TensorAccess { reduce, multicast, im2col, shared_offset: 0, barrier_offset: 0 };
+                self.bulk_tensor(i, dims, way, access)
+            }
+            (false, None) if im2col => reject("only tensor copies can be im2col copies"),
             (false, None) if !multicast => self.bulk_linear(i, way, reduce.zip(element)),
             (false, None) => reject("only tensor copies to several blocks are supported"),
             _ => reject("the number of dimensions is missing or out of place"),
@@ -107,14 +112,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 
-    fn bulk_tensor(
-        &mut self,
-        i: &Instruction<'a>,
-        dims: u8,
-        way: Way,
-        multicast: bool,
-        reduce: Option<AtomOp>,
-    ) -> Decoded {
+    fn bulk_tensor(&mut self, i: &Instruction<'a>, dims: u8, way: Way, mut access: TensorAccess) -> Decoded {
         let (shared, tensor, object) = match (way, &i.operands[..]) {
             (Way::Load, [dst, tensor, object, ..]) => (dst, tensor, Some(object)),
             (Way::Store, [tensor, src, ..]) => (src, tensor, None),
@@ -122,18 +120,32 @@ impl<'a> Decoder<'a, '_> {
         };
         let (shared, shared_offset, _) = self.address(shared)?;
         let (map, coordinates) = self.tensor_operand(tensor, dims)?;
-        let mut access = TensorAccess { reduce, multicast, shared_offset, barrier_offset: 0 };
+        access.shared_offset = shared_offset;
         let mut sources = vec![shared, map];
         if let Some(object) = object {
             let (slot, offset, _) = self.address(object)?;
             access.barrier_offset = offset;
             sources.push(slot);
         }
-        if multicast {
-            let Some(mask) = i.operands.get(3) else { return reject("the mask of blocks is missing") };
+        // The offsets of a load stand before the mask of the blocks.
+        let has_offsets = access.im2col && way == Way::Load;
+        if access.multicast {
+            let mask = i.operands.get(3 + usize::from(has_offsets));
+            let Some(mask) = mask else { return reject("the mask of blocks is missing") };
             sources.push(self.src(mask, Ty::U16)?);
         }
         sources.extend(coordinates);
+        if has_offsets {
+            let Some(Operand::Vector(offsets)) = i.operands.get(3) else {
+                return reject("the offsets of the pixels are missing");
+            };
+            if offsets.len() != usize::from(dims) - 2 {
+                return reject(format!("takes {} offsets, has {}", dims - 2, offsets.len()));
+            }
+            for offset in offsets {
+                sources.push(self.src(offset, Ty::U16)?);
+            }
+        }
         let op = if way == Way::Load { Op::TensorLoad(access) } else { Op::TensorStore(access) };
         self.emit(op, &[], &sources);
         Ok(())

@@ -70,6 +70,8 @@ pub struct Meta {
     pub pipe: Pipe,
     /// Floating-point operations per lane (an fma counts as two), or per warp for tensor instructions.
     pub flops: u32,
+    /// True for a minimum or a maximum. GPUs compute it in the integer pipe, whatever its type is.
+    pub is_min_max: bool,
 }
 
 /// The dotted modifiers of one instruction. The decoder of the instruction must take each of them.
@@ -353,6 +355,7 @@ pub struct Decoder<'a, 'k> {
     /// Set by the decoder of the current instruction.
     pub pipe: Pipe,
     pub flops: u32,
+    pub is_min_max: bool,
     pub fidelity: Fidelity,
     pub loc: u32,
     line: u32,
@@ -396,6 +399,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
             returns: Vec::new(),
             pipe: Pipe::Integer,
             flops: 0,
+            is_min_max: false,
             fidelity: Fidelity::Exact,
             loc: 0,
             line: 0,
@@ -505,6 +509,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
         self.line = line;
         self.pipe = Pipe::Integer;
         self.flops = 0;
+        self.is_min_max = false;
         self.fidelity = Fidelity::Exact;
         self.guard = Guard::ALWAYS;
     }
@@ -524,7 +529,8 @@ impl<'a, 'k> Decoder<'a, 'k> {
         let mut inst = Inst::new(op, results, sources);
         inst.guard = self.guard;
         self.insts.push(inst);
-        self.metas.push(Meta { line: self.line, loc: self.loc, pipe: self.pipe, flops: self.flops });
+        let Decoder { line, loc, pipe, flops, is_min_max, .. } = *self;
+        self.metas.push(Meta { line, loc, pipe, flops, is_min_max });
         self.insts.len() - 1
     }
 

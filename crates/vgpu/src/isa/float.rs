@@ -189,6 +189,7 @@ impl<'a> Decoder<'a, '_> {
         }
         let imm = pack(round, ftz, sat);
         if matches!(i.opcode, "min" | "max") {
+            self.is_min_max = true;
             return self.float_min_max(i, m, ftz).map(|()| true);
         }
         let ty = m.ty()?;

@@ -285,6 +285,7 @@ impl<'a> Decoder<'a, '_> {
         let relu = m.take("relu");
         let ty = m.ty()?;
         m.finish()?;
+        self.is_min_max = true;
         let min = i.opcode == "min";
         let spec = match (ty, min, relu) {
             (Ty::U16x2, true, false) => lane!(|a: u32, b: u32| -> u32 { pair16(a, b, u16::min) }),

@@ -365,11 +365,16 @@ impl<'a> Decoder<'a, '_> {
                 m.take("release");
             } else if m.take("proxy") {
                 if m.take("tensormap::generic") {
-                    // Every copy reads its tensor map again, so a fence suffices.
-                    m.ignore(&["acquire", "release"]);
+                    // Every copy reads its tensor map again, so a fence suffices, apart from the check that it is there.
+                    let acquire = m.take("acquire");
+                    m.ignore(&["release"]);
                     let scope = m.take_of(SCOPES).unwrap_or_default();
                     m.finish()?;
                     self.emit(Op::Fence { scope }, &[], &[]);
+                    if let (true, Some(map)) = (acquire, i.operands.first()) {
+                        let (address, offset, _) = self.address(map)?;
+                        self.emit(Op::MapFence { offset }, &[], &[address]);
+                    }
                     return Ok(());
                 }
                 if !m.take("async") {

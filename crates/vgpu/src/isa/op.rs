@@ -321,6 +321,8 @@ pub struct TensorAccess {
     /// The copy goes to several blocks of the cluster. The source after the mbarrier object is the mask of these
     /// blocks.
     pub multicast: bool,
+    /// The copy moves pixels of an im2col map. The last sources of a load are their offsets.
+    pub im2col: bool,
     pub shared_offset: i32,
     pub barrier_offset: i32,
 }
@@ -496,6 +498,10 @@ pub enum Op {
     },
     /// `fence.proxy.async`.
     ProxyFence,
+    /// `fence.proxy.tensormap::generic.acquire`: later copies see the changes of a tensor map. Source: its address.
+    MapFence {
+        offset: i32,
+    },
     CopyCommit,
     /// Waits until at most `keep` of the thread's newest groups are pending.
     CopyWait {

@@ -1,7 +1,9 @@
 //! Modelled time: computes how long a launch would take on a GPU, from the counters of the launch and from what the GPU
 //! can do per clock.
 //!
-//! The model is simple. The warps that are resident on the busiest SM are the customers of a closed queueing network,
+//! The model is simple, except for kernels with products of warpgroups (`wgmma`). The time of those depends on which warp
+//! waits for which, so traces of some of their blocks are replayed (`replay.rs`), and all blocks are distributed over the
+//! SMs (`pipeline.rs`, `waves.rs`). For all other kernels, and for the limits that are reported: The warps that are resident on the busiest SM are the customers of a closed queueing network,
 //! and the pipes of the SM are its servers. Each warp needs every pipe for a number of clocks. In addition it spends
 //! the clocks of its own chain of dependent instructions, barriers and waits. Mean-value analysis gives the time of all
 //! warps together: few warps take the time of their chains, many warps take the time of the busiest pipe, and in
@@ -12,6 +14,10 @@
 //! launch does not fit in L2; L1 holds what a block has loaded if there is room). Machine code is assumed to equal the
 //! PTX except for moves. Clocks are the boost clocks. No constant is fitted to a kernel. Therefore a modelled time
 //! ranks the settings of one kernel. It is not a measurement, and its type prevents confusion with one.
+
+mod pipeline;
+mod replay;
+mod waves;
 
 use std::collections::BTreeMap;
 
@@ -93,6 +99,8 @@ pub enum Stall {
     ShortScoreboard,
     /// Waiting at a barrier.
     Barrier,
+    /// Waiting for the products of the warpgroup.
+    Gmma,
     /// Waiting for a result of arithmetic.
     Wait,
     /// Waiting for a branch.
@@ -116,6 +124,7 @@ impl Stall {
             Stall::LongScoreboard => "long_scoreboard",
             Stall::ShortScoreboard => "short_scoreboard",
             Stall::Barrier => "barrier",
+            Stall::Gmma => "gmma",
             Stall::Wait => "wait",
             Stall::BranchResolving => "branch_resolving",
             Stall::NotSelected => "not_selected",
@@ -157,7 +166,7 @@ pub struct Modelled {
 
 /// The version of the model. Modelled times are compared only with times of the same version, so every change that
 /// changes a modelled time (in the model, in what the counters count, or in the table of GPUs) must increase it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Overhead of a launch: a tiny kernel in a CUDA graph took 1.2 us on an H200.
 pub const LAUNCH_MICROS: f64 = 1.2;
@@ -217,6 +226,10 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     }
     // The busiest block does its additional work alone.
     clocks += extra * round(1);
+    let pipeline = counters.timeline.as_deref().map(|it| pipeline::replayed(it, shape, chip, l2_per_clock));
+    if let Some(pipeline) = &pipeline {
+        clocks = pipeline.clocks;
+    }
     let dram_bytes = counters.dram_footprint as f64;
     let dram = if dram_bytes > chip.l2.bytes as f64 { dram_bytes / chip.memory.gbs * 1e-3 } else { 0.0 };
 
@@ -235,7 +248,10 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
         .collect();
     let alone = parts[0] + per_warp.iter().sum::<f64>();
     Modelled {
-        stalls: stalls(&counters.waits, alone, &queues),
+        stalls: match &pipeline {
+            Some(pipeline) => pipeline_stalls(&counters.waits, &pipeline.spent),
+            None => stalls(&counters.waits, alone, &queues),
+        },
         gpu: chip.name.to_owned(),
         time: ModelledMicros((clocks / clock).max(dram) + LAUNCH_MICROS),
         bottleneck: resources[0].0,
@@ -266,6 +282,18 @@ fn together(customers: u64, chain: f64, demand: &[f64]) -> Vec<f64> {
     parts
 }
 
+/// Divides the clocks of the warps of replayed blocks. The clocks in which they run code are divided as if each ran
+/// alone.
+fn pipeline_stalls(waits: &Waits, spent: &replay::Replay) -> Vec<(Stall, f64)> {
+    let mut sums: BTreeMap<Stall, f64> = stalls(waits, 1.0, &[]).into_iter().collect();
+    for share in sums.values_mut() {
+        *share *= spent.running;
+    }
+    *sums.entry(Stall::Barrier).or_default() += spent.awaiting_others;
+    *sums.entry(Stall::Gmma).or_default() += spent.awaiting_products;
+    shares(sums)
+}
+
 /// Divides the clocks of a warp. The clocks that it needs alone are divided by what it waits for; the clocks in queues
 /// are divided by resource.
 fn stalls(waits: &Waits, alone: f64, queues: &[(Resource, f64)]) -> Vec<(Stall, f64)> {
@@ -292,6 +320,11 @@ fn stalls(waits: &Waits, alone: f64, queues: &[(Resource, f64)]) -> Vec<(Stall, 
     {
         *sums.entry(stall).or_default() += clocks;
     }
+    shares(sums)
+}
+
+/// The parts of a sum as shares that add up to 1, largest first.
+fn shares(sums: BTreeMap<Stall, f64>) -> Vec<(Stall, f64)> {
     let total: f64 = sums.values().sum();
     let mut shares: Vec<(Stall, f64)> = sums.into_iter().filter(|(_, clocks)| *clocks > 0.0).collect();
     for (_, clocks) in &mut shares {
@@ -329,7 +362,7 @@ fn tensor_rate(chip: &Chip, work: TensorWork) -> f64 {
     };
     let rates = &chip.sm.tensor;
     let rate = rates.ops_per_clock(kind).or(rates.ops_per_clock(TensorType::Fp16)).unwrap_or(1);
-    f64::from(rate.max(1)) * rates.mma_sync_fraction_estimate
+    f64::from(rate.max(1)) * if work.by_warpgroup { 1.0 } else { rates.mma_sync_fraction_estimate }
 }
 
 /// The share of each source line in the time of a launch, from its issue slots, shared memory transactions and memory
@@ -379,7 +412,7 @@ mod tests {
     #[test]
     fn tensor_work_takes_the_tensor_rate_and_more_work_takes_longer() {
         let time = |input, accumulator, flops| {
-            let tensor = vec![TensorWork { input, accumulator, flops }];
+            let tensor = vec![TensorWork { input, accumulator, flops, by_warpgroup: false }];
             let counters = Counters { tensor, warp_instructions: 1 << 28, ..Counters::default() };
             let modelled = modelled(&counters, Shape { blocks: 1 << 16, ..SHAPE }, chip("a100"));
             assert_eq!(modelled.bottleneck, Resource::Tensor);

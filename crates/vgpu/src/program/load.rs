@@ -293,6 +293,10 @@ impl<'m, 'a> Loader<'m, 'a> {
         Some(Kernel {
             uses_heap: has(|op| matches!(op, Op::Malloc | Op::Free)),
             synchronises_grid: has(|op| matches!(op, Op::GridWorkspace { .. })),
+            reaches_peers: has(|op| {
+                matches!(op, Op::MapAddress { .. })
+                    || matches!(op, Op::TensorLoad(access) if access.multicast)
+            }),
             name: entry.name.to_string(),
             params,
             param_bytes,
@@ -531,7 +535,7 @@ impl Function {
     fn empty() -> Function {
         Function {
             insts: vec![Inst::new(Op::Exit, &[], &[])],
-            metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0 }],
+            metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0, is_min_max: false }],
             blocks: Vec::new(),
             block_of: vec![0],
             frame: registers::Frame::default(),

@@ -205,6 +205,8 @@ pub struct Kernel {
     pub(crate) uses_heap: bool,
     /// Whether the kernel reads the address of the grid's workspace, as `grid.sync` does.
     pub(crate) synchronises_grid: bool,
+    /// Whether the kernel can access the shared memory of other blocks.
+    pub(crate) reaches_peers: bool,
     pub(crate) functions: Vec<Function>,
     pub(crate) constants: Vec<(Class, Constant, u32)>,
     pub(crate) constant_units: u32,

@@ -1,13 +1,16 @@
-//! Tensor maps: the arguments of `cuTensorMapEncodeTiled`, its rules, and the 128 bytes that a kernel passes on.
+//! Tensor maps: the arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, their rules, and the 128 bytes
+//! that a kernel passes on.
 //!
 //! The driver's encoding is opaque. The virtual GPU has its own encoding behind the same call: the host encodes a map
 //! here, and a copy instruction of a kernel decodes it again. A mark and a checksum identify bytes that no encoder
 //! wrote.
 //!
-//! Dimension 0 is the innermost. Only the tiled mode without interleaving is supported.
+//! Dimension 0 is the innermost. Interleaving is not supported.
 
+mod im2col;
 pub mod region;
 
+pub use im2col::Im2col;
 use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
@@ -167,9 +170,13 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// Value of elements outside the tensor.
     pub fill: Fill,
+    /// The pixels of an im2col map. `None` for a tiled map. An im2col map has its channels per pixel as extent 0 of the
+    /// box, and 1 as all others.
+    #[serde(default)]
+    pub im2col: Option<Im2col>,
 }
 
-/// A rule of `cuTensorMapEncodeTiled` that a map violates.
+/// A rule of `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` that a map violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("invalid tensor map: {0}")]
 pub struct TensorMapError(pub String);
@@ -196,6 +203,7 @@ impl TensorMap {
             element_strides: vec![1; dims.len()],
             swizzle: Swizzle::None,
             fill: Fill::Zero,
+            im2col: None,
         }
     }
 
@@ -216,7 +224,10 @@ impl TensorMap {
 
     /// Number of rows of the box, over all dimensions except the innermost.
     pub fn rows(&self) -> u32 {
-        (1..self.rank()).map(|dim| self.copied(dim)).product()
+        match &self.im2col {
+            Some(im2col) => im2col.pixels,
+            None => (1..self.rank()).map(|dim| self.copied(dim)).product(),
+        }
     }
 
     /// Number of bytes that one copy moves, including those out of range.
@@ -235,7 +246,7 @@ impl TensorMap {
         self.pitch() * self.rows()
     }
 
-    /// Checks the rules of `cuTensorMapEncodeTiled`.
+    /// Checks the rules of `cuTensorMapEncodeTiled`, or of `cuTensorMapEncodeIm2col`.
     pub fn check(&self) -> Result<(), TensorMapError> {
         let rank = self.rank();
         if rank == 0 || rank > MAX_RANK {
@@ -286,9 +297,14 @@ impl TensorMap {
         if !u64::from(row).is_multiple_of(CHUNK) {
             return broken(format!("a row of the box has {row} bytes; it must be a multiple of 16"));
         }
-        let bytes = (1..rank).fold(u64::from(self.pitch().max(row)), |bytes, dim| {
-            bytes.saturating_mul(u64::from(self.copied(dim)))
-        });
+        if let Some(im2col) = &self.im2col {
+            im2col.check(self)?;
+        }
+        let rows = match &self.im2col {
+            Some(im2col) => u64::from(im2col.pixels),
+            None => (1..rank).fold(1u64, |rows, dim| rows.saturating_mul(u64::from(self.copied(dim)))),
+        };
+        let bytes = rows.saturating_mul(u64::from(self.pitch().max(row)));
         if bytes > MOST_BYTES {
             return broken(format!("a box has {bytes} bytes; no block has so much shared memory"));
         }
@@ -331,6 +347,14 @@ impl TensorMap {
         for dim in 0..MAX_RANK {
             put(&[self.element_strides.get(dim).copied().unwrap_or(1) as u8]);
         }
+        if let Some(im2col) = &self.im2col {
+            out[IM2COL] = 1;
+            let corners = im2col.lower.iter().chain(&im2col.upper).map(|corner| *corner as i16);
+            let words = corners.map(i16::to_le_bytes).chain([(im2col.pixels as u16).to_le_bytes()]);
+            for (number, word) in words.enumerate() {
+                out[IM2COL + 1 + 2 * number..][..2].copy_from_slice(&word);
+            }
+        }
         let sum = checksum(&out[..BYTES - 4]);
         out[BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
         Ok(out)
@@ -359,11 +383,21 @@ impl TensorMap {
         let mut strides: Vec<u64> = (0..MAX_RANK - 1).map(|_| take(8)).collect();
         let mut box_dims: Vec<u32> = (0..MAX_RANK).map(|_| take(2) as u32).collect();
         let mut element_strides: Vec<u32> = (0..MAX_RANK).map(|_| take(1) as u32).collect();
+        let im2col = (bytes[IM2COL] == 1 && (3..=MAX_RANK).contains(&rank)).then(|| {
+            let word = |number: usize| [bytes[IM2COL + 1 + 2 * number], bytes[IM2COL + 2 + 2 * number]];
+            let corner = |number: usize| i32::from(i16::from_le_bytes(word(number)));
+            Im2col {
+                lower: (0..rank - 2).map(corner).collect(),
+                upper: (rank - 2..2 * (rank - 2)).map(corner).collect(),
+                pixels: u32::from(u16::from_le_bytes(word(2 * (rank - 2)))),
+            }
+        });
         dims.truncate(rank);
         strides.truncate(rank.saturating_sub(1));
         box_dims.truncate(rank);
         element_strides.truncate(rank);
-        let map = TensorMap { element, address, dims, strides, box_dims, element_strides, swizzle, fill };
+        let map =
+            TensorMap { element, address, dims, strides, box_dims, element_strides, swizzle, fill, im2col };
         // A kernel may forge the bytes, and the code that uses a map relies on the rules.
         map.check().is_ok().then_some(map)
     }
@@ -428,6 +462,9 @@ pub fn replace(bytes: &mut [u8; BYTES], field: Field, value: u64) {
 }
 
 const MARK: [u8; 4] = *b"WTM1";
+
+/// Offset of the mode of an encoded map, which is 1 for im2col. The corners and the number of pixels follow.
+const IM2COL: usize = 104;
 
 /// Computes the FNV-1a hash.
 fn checksum(bytes: &[u8]) -> u32 {

@@ -9,6 +9,8 @@ pub struct TensorBox {
     pub map: TensorMap,
     /// Coordinates of the first element, innermost first.
     pub at: [i32; MAX_RANK],
+    /// Offsets of the pixels of an im2col map, innermost first.
+    pub offsets: [u16; MAX_RANK - 2],
 }
 
 /// The part of a row of a box that is in range. The other bytes of the row are outside the tensor.
@@ -28,12 +30,9 @@ impl TensorBox {
         let map = &self.map;
         let none = Row { address: map.address, first: 0, bytes: 0 };
         let mut address = map.address;
-        let mut left = number;
+        let place = self.place(number);
         for dim in 1..map.rank() {
-            let count = map.copied(dim);
-            let step = left % count * map.element_strides[dim];
-            left /= count;
-            let index = i64::from(self.at[dim]) + i64::from(step);
+            let index = place[dim];
             if index < 0 || index as u64 >= map.dims[dim] {
                 return none;
             }
@@ -51,6 +50,26 @@ impl TensorBox {
             first: (low - start) as u32 * size as u32,
             bytes: (high - low) as u32 * size as u32,
         }
+    }
+
+    /// The coordinates of row `number` in all dimensions except the innermost.
+    fn place(&self, number: u32) -> [i64; MAX_RANK] {
+        let map = &self.map;
+        if let Some(im2col) = &map.im2col {
+            let mut place = im2col.pixel(map, &self.at, number);
+            for (dim, offset) in (1..map.rank() - 1).zip(self.offsets) {
+                place[dim] += i64::from(offset);
+            }
+            return place;
+        }
+        let mut place = self.at.map(i64::from);
+        let mut left = number;
+        for dim in 1..map.rank() {
+            let count = map.copied(dim);
+            place[dim] += i64::from(left % count * map.element_strides[dim]);
+            left /= count;
+        }
+        place
     }
 
     /// Returns the part of row `number` that a store writes: whole 16-byte chunks. If the extent of the tensor is not a

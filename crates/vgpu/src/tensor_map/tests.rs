@@ -81,7 +81,7 @@ fn rows_of_a_box_are_cut_where_the_tensor_ends() {
     let mut map = TensorMap::packed(Element::F16, 0x1000, &[40, 5, 3], &[16, 4, 3]);
     map.element_strides[2] = 2;
     assert_eq!((map.rows(), map.box_bytes()), (8, 256));
-    let at = |x, y, z| TensorBox { map: map.clone(), at: [x, y, z, 0, 0] };
+    let at = |x, y, z| TensorBox { map: map.clone(), at: [x, y, z, 0, 0], offsets: [0; 3] };
     assert_eq!(at(8, 1, 0).row(0), Row { address: 0x1000 + 80 + 16, first: 0, bytes: 32 });
     // Row 4 is the first row of the second copied index of the last dimension, which is index 2.
     assert_eq!(at(0, 0, 0).row(4), Row { address: 0x1000 + 2 * 400, first: 0, bytes: 32 });

@@ -38,6 +38,32 @@ pub fn encode(map: &TensorMap) -> Result<Vec<u8>, AcceleratorError> {
         Fill::Nan => OutOfRange::CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
     };
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    let interleave = sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE;
+    let promotion = sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+    if let Some(im2col) = &map.im2col {
+        // SAFETY: as below. The corners have two elements less than the rank says.
+        let outcome = unsafe {
+            sys::cuTensorMapEncodeIm2col(
+                &raw mut encoded,
+                element,
+                map.rank() as u32,
+                map.address as *mut c_void,
+                map.dims.as_ptr(),
+                map.strides.as_ptr(),
+                im2col.lower.as_ptr(),
+                im2col.upper.as_ptr(),
+                map.box_dims[0],
+                im2col.pixels,
+                map.element_strides.as_ptr(),
+                interleave,
+                swizzle,
+                promotion,
+                fill,
+            )
+        };
+        check("cuTensorMapEncodeIm2col", outcome.result())?;
+        return Ok(encoded.opaque.iter().flat_map(|word| word.to_le_bytes()).collect());
+    }
     // SAFETY: the arrays have as many elements as the rank says, which `check` has seen; the address is a number to it.
     let outcome = unsafe {
         sys::cuTensorMapEncodeTiled(
@@ -49,9 +75,9 @@ pub fn encode(map: &TensorMap) -> Result<Vec<u8>, AcceleratorError> {
             map.strides.as_ptr(),
             map.box_dims.as_ptr(),
             map.element_strides.as_ptr(),
-            sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            interleave,
             swizzle,
-            sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            promotion,
             fill,
         )
     };

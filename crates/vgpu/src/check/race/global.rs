@@ -20,6 +20,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::agent_reads::is_generic;
 use super::conflict::{Clash, Conflict, Conflicts, agree, clash, is_witnessed};
 use super::event::{Op, StoredValues, Strength};
 use super::flags::Flags;
@@ -498,12 +499,29 @@ impl Found {
         self.conflicts.push_once(Conflict { same_value, ..conflict });
     }
 
+    /// Records a read that is ordered after a write of another proxy, but without a proxy fence.
+    fn missing_proxy_fence(&mut self, first: Record, own: Record, address: u64) {
+        let conflict = Conflict::new((first.block, first.stamp), own.stamp, address);
+        self.conflicts.push_once(Conflict { missing_proxy_fence: true, ..conflict });
+    }
+
     fn observe(&mut self, first: Record) {
         let seen = (first.block, first.stamp);
         if self.observed.len() < Self::OBSERVED && self.observed.last() != Some(&seen) {
             self.observed.push(seen);
         }
     }
+}
+
+/// Whether a bulk copy reads what a thread of the same block wrote. Proxy fences of other blocks are not known here.
+#[inline(always)]
+fn needs_proxy_fence(first: Record, own: Record) -> bool {
+    own.stamp.is_agent()
+        && own.stamp.op() == Op::Read
+        && !is_generic(own.stamp)
+        && first.block == own.block
+        && !first.is_none()
+        && is_generic(first.stamp)
 }
 
 impl Accesses {
@@ -536,7 +554,7 @@ impl Accesses {
                 || r.same_lanes(own)
         };
         let [one, two] = self.reads;
-        if !clear(self.write) {
+        if !clear(self.write) || needs_proxy_fence(self.write, own) {
             return false;
         }
         if own.stamp.op() != Op::Read {
@@ -718,7 +736,13 @@ impl Fine {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
         let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
         for first in [Self::get(&self.writes, g), Self::get(&self.also, g)] {
-            if first.is_none() || ordered(first) {
+            if first.is_none() {
+                continue;
+            }
+            if ordered(first) {
+                if needs_proxy_fence(first, own) && !threads.proxied(first.stamp, warp, 1 << lane) {
+                    found.missing_proxy_fence(first, own, address);
+                }
                 continue;
             }
             let clash = clash(first.stamp, first.block, own.stamp, own.block);

@@ -22,6 +22,7 @@
 //!   granule. An access of a whole warp to rows of memory is a [`tile`] and is checked as a whole.
 //! - [`agent_reads`] stores what tensor cores and bulk stores read from shared memory.
 //! - [`flags`] stores what strong writes published at which address.
+//! - [`cluster`] does the same for the shared memory of blocks that reach each other's memory.
 //!
 //! Invariants:
 //! 1. The time of a warp grows whenever one of its lanes publishes. Two accesses of a thread with the same time have no
@@ -51,7 +52,7 @@
 //!   rest of its warp reaches together.
 //! - A fence counts as acquire and release, whatever it says.
 //! - A proxy fence counts wherever it stands between a thread's write and the agent that reads the data, in either
-//!   thread. It is required only for reads, and only in shared memory.
+//!   thread, and whatever memory it names. It is required only for reads, and for global memory only within a block.
 //! - Times have 26 bits. A block that synchronises more often is no longer checked.
 //!
 //! # Order of calls
@@ -63,6 +64,7 @@
 
 mod agent_reads;
 mod clock;
+mod cluster;
 mod conflict;
 mod event;
 mod flags;
@@ -87,6 +89,7 @@ use crate::program::facts::{Fact, Seed};
 use agent_reads::AgentReads;
 pub use agent_reads::ChunkReads;
 pub use clock::Blocks as Published;
+pub use cluster::ClusterMemory;
 pub use conflict::{AccessPattern, Shape};
 use conflict::{Clash, Conflict, clash};
 pub use event::{
@@ -140,6 +143,8 @@ pub struct BlockRaces {
     shared_flags: Flags,
     agent_reads: AgentReads,
     mbarriers: HashMap<u32, Mbarrier>,
+    /// The memory of the cluster, if its blocks reach each other's memory.
+    cluster: Option<ClusterMemory>,
     reports: HashMap<Key, RaceReport>,
     /// Index of the allocation that the last global access touched.
     hint: usize,
@@ -157,6 +162,7 @@ impl BlockRaces {
         self.shared_flags.clear();
         self.agent_reads.clear();
         self.mbarriers.clear();
+        self.cluster = None;
         self.reports.clear();
     }
 
@@ -223,6 +229,11 @@ impl BlockRaces {
             self.shared_strong(site, access, ranges);
         }
         self.report_conflicts(true);
+        if let Some(base) = self.cluster.as_ref().map(|cluster| cluster.base) {
+            self.own_in_cluster(stamp, site.lanes, ranges);
+            let address = ranges.at.map(|at| base + u64::from(at));
+            self.strong_in_cluster(site, access, &address, ranges.bytes);
+        }
     }
 
     /// Checks a weak read of a word per lane of shared memory.
@@ -230,7 +241,9 @@ impl BlockRaces {
     pub fn read_shared_words(&mut self, site: Site, at: &[u32; 32], pattern: &AccessPattern) {
         let read = Access::weak(Op::Read);
         let stamp = Stamp::new(read, site, self.threads.time(site.warp as usize), None);
-        if !shared::read_near_words(&mut self.shared, &self.threads, stamp, site.lanes, at, pattern) {
+        if shared::read_near_words(&mut self.shared, &self.threads, stamp, site.lanes, at, pattern) {
+            self.own_in_cluster(stamp, site.lanes, &Ranges::new(at, 4));
+        } else {
             self.shared_at(site, read, &Ranges::new(at, 4), pattern);
         }
     }
@@ -251,7 +264,8 @@ impl BlockRaces {
     /// it returns false without any effect, and the caller must report the access lane by lane.
     pub fn shared_tile(&mut self, site: Site, access: Access, tile: &Tile<'_>) -> bool {
         let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
-        access.strength() == Strength::Weak
+        self.cluster.is_none()
+            && access.strength() == Strength::Weak
             && (access.op == Op::Read || self.agent_reads.is_empty())
             && shared::tile(&mut self.shared, &self.threads, stamp, tile)
     }
@@ -423,6 +437,7 @@ impl BlockRaces {
         shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
         self.check_agent_reads(&shared);
         self.report_conflicts(true);
+        self.own_in_cluster(stamp, site.lanes, ranges);
     }
 
     /// An agent of the async proxy is issued a read of 16-byte chunks of shared memory, on behalf of one lane (tensor
@@ -434,6 +449,7 @@ impl BlockRaces {
         self.shared.agent_read(&self.threads, stamp, mask, &chunks.addresses, &mut self.found.conflicts);
         self.agent_reads.insert(stamp, chunks);
         self.report_conflicts(true);
+        self.chunks_in_cluster(stamp, chunks);
     }
 
     /// An agent is issued a read or write of a range of global memory on behalf of one lane.
@@ -589,6 +605,11 @@ impl BlockRaces {
         shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
         self.shared.seen.clear();
         self.report_conflicts(true);
+        if self.cluster.is_some() {
+            let access = Access { scope: Scope::Gpu, ..access };
+            let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
+            self.own_in_cluster(stamp, site.lanes, ranges);
+        }
     }
 
     // Reports -------------------------------------------------------------------------------------------------------
@@ -704,6 +725,8 @@ impl BlockRaces {
         }
         let kind = if here && c.first.warp() == c.second.warp() {
             RaceKind::IntraWarp
+        } else if shared && !here {
+            RaceKind::Cluster
         } else if shared {
             RaceKind::Shared
         } else {

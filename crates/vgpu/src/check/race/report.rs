@@ -10,6 +10,8 @@ pub enum RaceKind {
     Shared,
     /// Global memory, different warps or blocks.
     Global,
+    /// Shared memory, different blocks of a cluster.
+    Cluster,
     /// Lanes of one warp without a `__syncwarp` in between.
     IntraWarp,
     /// One side is an asynchronous access that its thread has not waited for.
@@ -86,6 +88,9 @@ impl RaceKind {
         match self {
             RaceKind::Shared => "no barrier orders them",
             RaceKind::Global => "nothing orders them",
+            RaceKind::Cluster => {
+                "they are in different blocks of a cluster, and no cluster barrier and no mbarrier orders them"
+            }
             RaceKind::IntraWarp => "both lanes are in one warp, and no __syncwarp orders them",
             RaceKind::AsyncNotWaited => "no thread has waited for the asynchronous operation",
             RaceKind::MissingProxyFence => {

@@ -657,6 +657,14 @@ impl Threads {
         self.known.learn(warp, mask, live, &news);
     }
 
+    /// Whether an access of another block happens before some operation of some thread of this block.
+    pub fn is_known_to_some(&self, block: u32, stamp: Stamp) -> bool {
+        self.known.holds(|known| {
+            let clock = known.others.get(block);
+            clock.is_some_and(|clock| clock.knows(stamp.entity(), stamp.lane(), stamp.time()))
+        })
+    }
+
     /// Declares that what is handed over in this block may come from other blocks.
     pub fn expect_others(&mut self) {
         self.knows_others = true;

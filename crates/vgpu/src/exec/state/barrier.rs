@@ -88,6 +88,8 @@ pub struct BarrierLog {
     /// Masks of the warps that have arrived in the current phase and in the previous one.
     arrived: u32,
     previous: u32,
+    /// Number of the block's event with which the last phase ended.
+    pub ended: u64,
     /// The last instruction that announced bytes to expect.
     pub expected_at: Option<u32>,
     /// For each warp and lane: one more than the number of phases that were complete when the lane last passed a wait.
@@ -130,6 +132,16 @@ impl BarrierLog {
             || self.observed.iter().any(|(phases, moment)| *phases >= before && is_after(moment))
     }
 
+    /// Whether a lane that arrives knows that the phase before the current one has ended: it has passed a wait since then,
+    /// or `is_after` some thread that knows it. Otherwise the arrival could as well have been one of that phase, which
+    /// then had more arrivals than the object expects.
+    pub fn knows_last_phase(&self, warp: u32, lane: usize, is_after: impl Fn(&Moment) -> bool) -> bool {
+        self.phase == 0
+            || self.observed.len() == MAX_OBSERVED
+            || self.passed.get(&warp).is_some_and(|passed| passed[lane] > self.phase)
+            || self.observed.iter().any(|(phases, moment)| *phases >= self.phase && is_after(moment))
+    }
+
     /// Records that lanes pass a wait. Returns the lanes that had already passed a wait for the same phase.
     pub fn pass(&mut self, warp: u32, mask: u32) -> u32 {
         let now = self.phase + 1;
@@ -143,14 +155,7 @@ impl BarrierLog {
 
     /// Describes what the current phase lacks before it can complete.
     pub fn describe(&self, grid: &Grid<'_>, address: u32, object: Mbarrier) -> String {
-        let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| *at <= address);
-        let name = match named {
-            Some((at, bytes, name)) if address < at + (*bytes).max(8) => {
-                let offset = address - at;
-                if offset == 0 { format!("`{name}`") } else { format!("`{name}` + {offset}") }
-            }
-            _ => format!("at offset {address} of shared memory"),
-        };
+        let name = name_of(grid, address);
         let mut text = format!(
             "the mbarrier {name} is in phase {} (parity {}), which lacks {} of {} arrivals",
             self.phase,
@@ -174,6 +179,24 @@ impl BarrierLog {
     }
 }
 
+/// The name of an object for findings: its variable, or its place in shared memory.
+pub fn name_of(grid: &Grid<'_>, address: u32) -> String {
+    let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| *at <= address);
+    match named {
+        Some((at, bytes, name)) if address < at + (*bytes).max(8) => {
+            let (offset, name) = (address - at, plain_name(name));
+            if offset == 0 { format!("`{name}`") } else { format!("`{name}` + {offset}") }
+        }
+        _ => format!("at offset {address} of shared memory"),
+    }
+}
+
+/// The name of a variable in the source: without the function that C++ names mention around it.
+fn plain_name(name: &str) -> &str {
+    let last = name.strip_prefix("_ZZ").and_then(|name| name.rsplit_once('E')).map_or(name, |(_, last)| last);
+    last.trim_start_matches(|c: char| c.is_ascii_digit())
+}
+
 /// The histories of a block's mbarrier objects, by address.
 pub type BarrierLogs = HashMap<u32, BarrierLog>;
 
@@ -185,6 +208,12 @@ pub fn bytes_under_way(copies: &[BulkCopy], barrier: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::Mbarrier;
+
+    #[test]
+    fn names_of_variables_are_those_of_the_source() {
+        assert_eq!(super::plain_name("_ZZ4ringE6v_full"), "v_full");
+        assert_eq!(super::plain_name("full"), "full");
+    }
 
     #[test]
     fn an_object_survives_its_eight_bytes() {

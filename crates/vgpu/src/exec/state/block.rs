@@ -12,8 +12,10 @@ use super::flight::Collective;
 use super::memory::Span;
 use super::origin::{Origin, Source};
 use super::warp::Unit;
+use crate::check::Site;
 use crate::check::layout::ChunkOrigins;
-use crate::check::race::{BlockRaces, ChunkReads, Published};
+use crate::check::race::{BlockRaces, ChunkReads, Moment, Published};
+use crate::count::Phases;
 use crate::num::tile::warpgroup::Decoded;
 
 /// State that the warps of a block share.
@@ -34,12 +36,19 @@ pub struct BlockCore {
     pub membership: Option<Membership>,
     /// Counts events that another warp could be waiting for.
     pub progress: u64,
+    /// Counts the ends of mbarrier phases and the waits that pass, so that their order is known. Under checks only.
+    pub events: u64,
     /// True once the block has reached an instruction that accesses global memory.
     pub touched: bool,
     /// Sectors of global memory that the block's loads have accessed. Recorded only when counting.
     pub sectors: HashSet<u64>,
     /// Number of warp instructions that the block has executed.
     pub executed: u64,
+    /// Number of these instructions that only polled. Recorded only when counting.
+    pub polled: u64,
+    /// Whether the block is traced, and the phases of its barriers if it is.
+    pub traced: bool,
+    pub phases: Phases,
     /// Asynchronous copies that are still pending, oldest first.
     pub copies: Vec<PendingCopy>,
     pub copy_serial: u64,
@@ -58,6 +67,10 @@ pub struct BlockCore {
     /// Origins of the undefined values stored in shared memory, by byte.
     pub taints: HashMap<u32, Origin>,
     pub races: BlockRaces,
+    /// Changes of tensor maps in global memory that a fence of the block has made visible to its copies, by address.
+    pub fenced_maps: HashMap<u64, u64>,
+    /// The last accesses of other blocks to the block's shared memory: by block, warp and instruction.
+    pub visits: HashMap<(u64, u32, u32), (Site, Moment)>,
 }
 
 impl BlockCore {

@@ -1,5 +1,6 @@
 //! The state that all workers of a launch share.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,6 +25,10 @@ pub struct Grid<'g> {
     /// Extents of a cluster, in blocks.
     pub cluster: Dim3,
     pub blocks: u64,
+    /// Every `sample_step`-th cluster runs.
+    pub sample_step: u64,
+    /// Every `trace_step`-th cluster is traced, if the launch is traced at all.
+    pub trace_step: Option<u64>,
     pub shared_bytes: u32,
     pub dynamic_shared: u32,
     /// Address of the memory with which a cooperative grid synchronises its blocks. 0 if the kernel does not ask for it.
@@ -63,6 +68,8 @@ pub struct Grid<'g> {
     /// ended.
     pub stuck: Vec<AtomicU64>,
     pub races: GlobalRaces,
+    /// Tensor maps in global memory that the launch has changed, by address, with the number of changes. Under checks.
+    pub changed_maps: Mutex<HashMap<u64, u64>>,
 }
 
 impl std::fmt::Debug for Grid<'_> {
@@ -89,6 +96,16 @@ impl Grid<'_> {
 
     pub fn blocks_per_cluster(&self) -> u64 {
         self.cluster.iter().map(|d| u64::from(*d)).product()
+    }
+
+    /// Whether a cluster runs.
+    pub fn is_sampled(&self, cluster: u64) -> bool {
+        is_in_sample(cluster, self.sample_step)
+    }
+
+    /// Whether a cluster is traced, if its launch is counted.
+    pub fn is_traced(&self, cluster: u64) -> bool {
+        self.trace_step.is_some_and(|step| is_in_sample(cluster, step))
     }
 
     pub fn is_clustered(&self) -> bool {
@@ -140,6 +157,18 @@ impl Grid<'_> {
         now - now % u64::from(self.world.timer_step.max(1))
     }
 
+    /// Records that a tensor map in global memory changes.
+    pub fn change_map(&self, address: u64) {
+        if let Ok(mut maps) = self.changed_maps.lock() {
+            *maps.entry(address).or_default() += 1;
+        }
+    }
+
+    /// How often the launch has changed a tensor map.
+    pub fn map_changes(&self, address: u64) -> u64 {
+        self.changed_maps.lock().map_or(0, |maps| maps.get(&address).copied().unwrap_or(0))
+    }
+
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -158,6 +187,14 @@ impl Grid<'_> {
             printed.extend_from_slice(&text[..text.len().min(room)]);
         }
     }
+}
+
+/// Whether a cluster belongs to a sample that has one in every `step` clusters. The place within a step differs from step
+/// to step. Otherwise all clusters of the sample could be the first of their row, with the same amount of work.
+fn is_in_sample(cluster: u64, step: u64) -> bool {
+    let step = step.max(1);
+    let place = |number: u64| if number == 0 { 0 } else { mix(number, step) % step };
+    cluster % step == place(cluster / step)
 }
 
 /// Clocks and nanoseconds that pass with each warp instruction of a worker.

@@ -13,7 +13,7 @@ mod running;
 mod warp;
 mod worker;
 
-pub use barrier::{BarrierLog, BlockBarrier, MAX_COUNT, Mbarrier, bytes_under_way};
+pub use barrier::{BarrierLog, BlockBarrier, MAX_COUNT, Mbarrier, bytes_under_way, name_of};
 pub use block::{BlockCore, Cluster, DECODED, Membership, WINDOW};
 pub use copies::{BulkCopy, BulkGroups, CopySource, OwedArrival, PendingCopy};
 pub use flight::{Collective, RegisterInFlight};

@@ -3,6 +3,7 @@
 use super::copies::BulkGroups;
 use super::flight::Flight;
 use super::origin::Undef;
+use crate::count::{Polls, WarpTrace};
 use crate::isa::decode::SPECIALS;
 
 /// A 32-bit register of all 32 lanes. A 64-bit register is two units, read as `[u64; 32]`.
@@ -120,11 +121,17 @@ pub struct Warp {
     /// Number of clocks of the warp's instructions where each needs the result of the previous one. Recorded only when
     /// counting.
     pub chain: u64,
+    /// What the warp does, if its block is traced.
+    pub trace: WarpTrace,
+    /// The polls of the warp since a test of an mbarrier object failed. Recorded only when counting.
+    pub polls: Polls,
     /// Lanes that went past a warp operation or a barrier while other lanes waited there for them: function, instruction
     /// and lanes.
     pub passed: Vec<(u32, u32, u32)>,
     /// The last instruction that polled for another thread's action: a strong read, an atomic, or an mbarrier test.
     pub last_poll: Option<u32>,
+    /// For each lane, the number of the block's event at which the lane last passed a wait for an mbarrier object.
+    pub last_wait: [u64; 32],
     /// The mbarrier object that the warp last tested without passing.
     pub last_barrier: Option<u32>,
 }

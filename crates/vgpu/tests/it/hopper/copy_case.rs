@@ -58,7 +58,17 @@ pub fn random_case(r: &mut Random, load: bool) -> Case {
     } else {
         Fill::Nan
     };
-    let map = TensorMap { element, address: 0, dims, strides, box_dims, element_strides, swizzle, fill };
+    let map = TensorMap {
+        element,
+        address: 0,
+        dims,
+        strides,
+        box_dims,
+        element_strides,
+        swizzle,
+        fill,
+        im2col: None,
+    };
     let offset = 128 * r.integer(0, 9) as u32;
     let shared = (offset + map.shared_bytes()).next_multiple_of(1024);
     Case { bytes: stride.next_multiple_of(16) as usize, at, offset, shared, map }

@@ -4,6 +4,7 @@
 #![allow(clippy::needless_range_loop)] // Formulas use the indices of the manual.
 
 mod copy_case;
+mod im2col;
 pub mod kernels;
 mod product_case;
 mod tensor_copy;

@@ -1,0 +1,83 @@
+//! What the step loop and the instructions tell the counters about the course of a warp: the code that it runs, its polls,
+//! and the events of its trace.
+
+use super::Policy;
+use super::state::{Location, RunningWarp};
+use crate::count::{Event, Phase};
+
+impl<P: Policy> RunningWarp<'_, '_, P> {
+    /// Counts the rest of a basic block, which the fragment is about to run. `first` is the function's first instruction.
+    pub fn count_code(&mut self, first: u32, block_number: u32, length: u32) {
+        let (at, mask) = (first + self.frag.pc, self.frag.mask);
+        let counts = &mut self.worker.counts;
+        counts.enter(at, length, mask);
+        self.w.chain += counts.chains.length_from(self.frag.function, block_number, self.frag.pc);
+        self.w.polls.enter(at, length, mask);
+        if self.block.traced {
+            self.w.trace.enter(at, length);
+        }
+    }
+
+    /// Adds an event of the current instruction to the warp's trace.
+    #[inline]
+    pub fn trace(&mut self, event: Event) {
+        if P::COUNT && self.block.traced && !self.w.trace.is_full() {
+            let at = self.at();
+            self.w.trace.add(at, event);
+        }
+    }
+
+    /// Traces a copy that reports to an mbarrier object. Call it before the object changes.
+    pub fn trace_load(&mut self, bytes: u32, barrier: Location) {
+        if P::COUNT && self.block.traced {
+            let phase = self.block.phases.current(barrier.address);
+            self.trace(Event::Load { bytes, phase });
+        }
+    }
+
+    /// Traces an arrival at an mbarrier object. Call it before the object changes.
+    pub fn trace_arrival(&mut self, location: Location) {
+        if self.block.traced && self.owner(&location.span).is_none() {
+            let phase = self.block.phases.current(location.address);
+            self.trace(Event::Arrive(phase));
+        }
+    }
+
+    /// Traces the end of a phase of an mbarrier object.
+    pub fn trace_phase_end(&mut self, location: Location) {
+        let core = match self.owner(&location.span) {
+            // SAFETY: `peer` is another block of the cluster. The same worker runs it.
+            Some(peer) => unsafe { &mut *peer },
+            None => &mut *self.block,
+        };
+        if core.traced {
+            core.phases.complete(location.address - location.span.low);
+        }
+    }
+
+    /// Traces an arrival at a barrier of the block, and the wait for it.
+    pub fn trace_barrier(&mut self, id: u32, waits: bool) {
+        if self.block.traced {
+            let phase = self.block.phases.current(Phase::BLOCK_BARRIER + u64::from(id));
+            self.trace(Event::Arrive(phase));
+            if waits {
+                self.trace(Event::Await(phase));
+            }
+        }
+    }
+
+    /// Counts a test of an mbarrier object.
+    pub fn count_test(&mut self, object: u64, passed: bool) {
+        let at = self.at();
+        let polled = self.w.polls.test(at, passed, &mut self.w.chain, &mut self.worker.counts);
+        self.block.polled += polled;
+        if !self.block.traced {
+            return;
+        }
+        if passed {
+            self.w.trace.passed(at, self.block.phases.last(object));
+        } else {
+            self.w.trace.failed(at);
+        }
+    }
+}
