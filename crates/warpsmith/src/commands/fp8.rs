@@ -190,7 +190,7 @@ fn show(document: &Document, printer: &Printer) {
         table.row([
             row.class.to_string(),
             row.dtype.to_string(),
-            row.scales.map_or(String::new(), |part| format!("per {part}")),
+            row.scales.map_or(String::new(), |part| part.to_string()),
             row.rotate.map_or("", |rotate| if rotate { "yes" } else { "no" }).to_owned(),
             error(row.relative_l2),
             error(row.largest_error),
