@@ -70,7 +70,9 @@ fn a_scale_per_block_keeps_the_values_of_small_blocks() {
     let mut inputs = Inputs::generate(&problem, Class::Normal, 3);
     for (key, row) in inputs.v.data.chunks_exact_mut(64).enumerate() {
         let factor = if key < 128 { 0.01 } else { 5000.0 };
-        row.iter_mut().for_each(|value| *value *= factor);
+        for value in row {
+            *value *= factor;
+        }
     }
     let encoded = inputs.encode(problem.dtype, Layout::Bhsd);
     let wanted = oracle::attention(&problem, &encoded.decode(), Rows::all(&problem)).output;
