@@ -232,6 +232,7 @@ impl Block {
             w.watch = Watch::default();
             w.last_poll = None;
             w.last_barrier = None;
+            w.tested.clear();
         }
     }
 

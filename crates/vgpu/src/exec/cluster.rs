@@ -124,7 +124,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let (rank, low) = (window(first) as u32 - 1, window(first) * WINDOW);
         let end = |l: usize| ad.at[l] - low + u64::from(request.size);
         let limit = u64::from(self.block.shared_bytes);
+        let function = &self.grid.kernel.functions[self.frag.function as usize];
         let text = match self.peer(rank) {
+            // With `.shared` a GPU does not look for the memory of other blocks.
+            Some(_) if P::CHECK && function.metas[self.frag.pc as usize].own_shared => {
+                format!(
+                    "the address is in the shared memory of block {rank} of the cluster, but the instruction accesses \
+                         `.shared::cta`, the memory of its own block; use `.shared::cluster`"
+                )
+            }
             None => format!("the cluster has no block {rank}"),
             // SAFETY: the blocks of a cluster live as long as one of them runs. This worker runs all of them.
             Some(peer) if unsafe { (*peer).live_threads } == 0 => {

@@ -9,6 +9,7 @@ impl Block {
     /// Runs the checks. All threads of the block have exited.
     pub fn check_ending(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
         self.check_copies(worker);
+        self.check_bytes(worker);
         self.check_warpgroups(worker);
         self.check_registers(grid, worker);
         self.check_visits(worker);
@@ -54,6 +55,30 @@ impl Block {
                     "the bulk copies report more bytes to the mbarrier object than it expects: {left} of the {} bytes of \
                      the last copy remain when the block ends",
                     copy.bytes
+                )
+            });
+        }
+    }
+
+    /// Reports mbarrier objects that got more bytes than they expected, as by `st.async`: a phase ended before all of
+    /// them were there.
+    fn check_bytes(&self, worker: &mut WorkerState) {
+        for (&address, log) in &self.core.barrier_logs {
+            let Some(expected_at) = log.expected_at else { continue };
+            let shared = self.core.shared.as_ptr().cast::<u8>();
+            // SAFETY: the log has only objects that instructions have accessed inside the block's shared memory.
+            let object =
+                Mbarrier::decode(unsafe { shared.add(address as usize).cast::<u64>().read_unaligned() });
+            // The memory may have been used for something else since.
+            let is_object = object.valid && (0..=i64::from(object.expected)).contains(&object.pending);
+            if !is_object || object.tx >= 0 {
+                continue;
+            }
+            let site = Site { pc: expected_at, block: self.core.index, warp: 0, lanes: 1 };
+            worker.report(Kind::BarrierCount, site, || {
+                format!(
+                    "more bytes are reported to the mbarrier object than it expects: {} bytes are left when the block ends",
+                    -object.tx
                 )
             });
         }

@@ -230,8 +230,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let waited_for = if parity { operand[l] & 1 == 1 } else { operand[l] >> 63 == 1 };
             // SAFETY: the span contains the object.
             let mut now = unsafe { Mbarrier::read(location) };
-            // Pending copies that report to this object land only when a thread must wait for them.
-            if P::CHECK && now.phase == waited_for {
+            // Pending copies that report to this object land only when a thread must wait for them. The first test of a
+            // warp fails: a thread that does not test again has not waited.
+            if P::CHECK && now.phase == waited_for && self.w.tested.contains(&(at[l] as u32)) {
                 self.copies_for_barrier(at[l] as u32);
                 // SAFETY: as above.
                 now = unsafe { Mbarrier::read(location) };
@@ -242,6 +243,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             passed |= u32::from(now.phase != waited_for) << l;
         }
         if P::CHECK {
+            self.remember_tests(at, group, passed);
             self.log_waits(span, at, group, passed, parity);
             let (site, objects) = (self.site(group), narrow(at));
             self.w.last_poll = Some(site.pc);
@@ -313,6 +315,21 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         log.arrive(warp);
         if expect {
             log.expected_at = Some(at);
+        }
+    }
+
+    /// Remembers the objects of failed tests, and forgets those of tests that pass.
+    fn remember_tests(&mut self, at: &[u64; 32], group: u32, passed: u32) {
+        for l in lanes(group) {
+            let address = at[l] as u32;
+            let known = self.w.tested.iter().position(|tested| *tested == address);
+            match (passed >> l & 1 == 1, known) {
+                (true, Some(index)) => {
+                    self.w.tested.swap_remove(index);
+                }
+                (false, None) => self.w.tested.push(address),
+                _ => {}
+            }
         }
     }
 

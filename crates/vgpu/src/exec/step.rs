@@ -63,7 +63,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.w.fragments.iter().any(|f| matches!(f.state, State::Ready | State::Forced) && self.key(f) < own)
     }
 
-    /// Puts a fragment back. Merges it with a fragment at the same instruction, if one exists.
+    /// Puts a fragment back. Merges it with a fragment at the same instruction, if one exists. Lanes that gather there
+    /// try again: all that they wait for may have arrived.
     fn put_back(&mut self, fragment: Fragment) {
         if fragment.mask == 0 {
             return;
@@ -72,6 +73,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             for other in &mut self.w.fragments {
                 if other.state == fragment.state && other.same_place(&fragment) {
                     other.mask |= fragment.mask;
+                    other.state = State::Ready;
                     return;
                 }
             }

@@ -72,6 +72,8 @@ pub struct Meta {
     pub flops: u32,
     /// True for a minimum or a maximum. GPUs compute it in the integer pipe, whatever its type is.
     pub is_min_max: bool,
+    /// True if the instruction names the shared memory of its own block (`.shared` or `.shared::cta`).
+    pub own_shared: bool,
 }
 
 /// The dotted modifiers of one instruction. The decoder of the instruction must take each of them.
@@ -356,6 +358,7 @@ pub struct Decoder<'a, 'k> {
     pub pipe: Pipe,
     pub flops: u32,
     pub is_min_max: bool,
+    pub own_shared: bool,
     pub fidelity: Fidelity,
     pub loc: u32,
     line: u32,
@@ -400,6 +403,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
             pipe: Pipe::Integer,
             flops: 0,
             is_min_max: false,
+            own_shared: false,
             fidelity: Fidelity::Exact,
             loc: 0,
             line: 0,
@@ -510,6 +514,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
         self.pipe = Pipe::Integer;
         self.flops = 0;
         self.is_min_max = false;
+        self.own_shared = false;
         self.fidelity = Fidelity::Exact;
         self.guard = Guard::ALWAYS;
     }
@@ -529,8 +534,8 @@ impl<'a, 'k> Decoder<'a, 'k> {
         let mut inst = Inst::new(op, results, sources);
         inst.guard = self.guard;
         self.insts.push(inst);
-        let Decoder { line, loc, pipe, flops, is_min_max, .. } = *self;
-        self.metas.push(Meta { line, loc, pipe, flops, is_min_max });
+        let Decoder { line, loc, pipe, flops, is_min_max, own_shared, .. } = *self;
+        self.metas.push(Meta { line, loc, pipe, flops, is_min_max, own_shared });
         self.insts.len() - 1
     }
 

@@ -39,6 +39,7 @@ impl<'a> Decoder<'a, '_> {
         self.set_guard(i.guard)?;
         let mut m = Mods::new(i.modifiers);
         let m = &mut m;
+        self.own_shared = m.has("shared") || m.has("shared::cta");
         let known = self.control(i, m)?
             || self.memory(i, m)?
             || self.atomic(i, m)?

@@ -535,7 +535,14 @@ impl Function {
     fn empty() -> Function {
         Function {
             insts: vec![Inst::new(Op::Exit, &[], &[])],
-            metas: vec![Meta { line: 0, loc: 0, pipe: Pipe::Control, flops: 0, is_min_max: false }],
+            metas: vec![Meta {
+                line: 0,
+                loc: 0,
+                pipe: Pipe::Control,
+                flops: 0,
+                is_min_max: false,
+                own_shared: false,
+            }],
             blocks: Vec::new(),
             block_of: vec![0],
             frame: registers::Frame::default(),

@@ -236,3 +236,23 @@ DELAY:
     @%p3 bra DELAY;";
     expect_silent(&slow_and_waiting(cycles, 10, BARRIER.0, BARRIER.1, ""));
 }
+
+#[test]
+fn lanes_that_meet_inside_a_block_go_on_while_another_warp_polls() {
+    // Lane 0 takes a longer way back to the start of the loop, whose text comes later. The other lanes wait for it at the
+    // shuffle, which is not at the start of a basic block.
+    let body = "
+    add.u32 %r5, %r2, 1;
+    shfl.sync.bfly.b32 %r4, %r5, 1, 31, -1;
+    setp.eq.u32 %p3, %r1, 0;
+    @%p3 bra LATE;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p2, %r2, 3;
+    @%p2 bra LOOP;
+    bra DONE;
+LATE:
+    add.u32 %r7, %r2, 7;";
+    let signal = "DONE: mbarrier.arrive.shared.b64 %rd4, [%r9];";
+    let wait = "POLL: mbarrier.test_wait.parity.shared.b64 %p3, [%r9], 0; @!%p3 bra POLL;";
+    expect_silent(&slow_and_waiting(body, 3, signal, wait, ""));
+}

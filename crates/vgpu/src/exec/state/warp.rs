@@ -132,6 +132,8 @@ pub struct Warp {
     pub last_poll: Option<u32>,
     /// For each lane, the number of the block's event at which the lane last passed a wait for an mbarrier object.
     pub last_wait: [u64; 32],
+    /// The mbarrier objects whose last test by the warp failed.
+    pub tested: Vec<u32>,
     /// The mbarrier object that the warp last tested without passing.
     pub last_barrier: Option<u32>,
 }

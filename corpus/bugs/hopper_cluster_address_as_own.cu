@@ -1,0 +1,20 @@
+// Hopper: the address of another block is used as one of the own block.
+// warpsmith: --arch sm_90a --kernel give --grid 2 --block 32 --shared 0
+// warpsmith: --arg x=f32[64]=normal(1) --arg y=out,f32[64]
+
+#include "../hopper.cuh"
+
+// Each block of a cluster of two writes its numbers into the shared memory of the other.
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) give(const float* x, float* y)
+{
+    __shared__ float given[32];
+    given[threadIdx.x] = 0;
+    arrive_cluster();
+    wait_cluster();
+    const u32 to = map_to(&given[threadIdx.x], cluster_rank() ^ 1);
+    const float number = x[32 * blockIdx.x + threadIdx.x];
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(number) : "memory"); //~ out-of-bounds
+    arrive_cluster();
+    wait_cluster();
+    y[32 * blockIdx.x + threadIdx.x] = given[threadIdx.x];
+}
