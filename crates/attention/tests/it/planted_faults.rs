@@ -174,7 +174,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8: a work tile has the scales of the one before",
-        right: "        rows.scale = scales.score;\n        if constexpr",
+        right: "        first_scales(scales, step_scales);\n        if constexpr",
         wrong: "        if constexpr",
         knobs: &[("PERSISTENT", "2")],
         problem: "b1h6s130d64-e4m3",

@@ -74,7 +74,8 @@ fn commands() -> String {
     let mut text = format!("## warpsmith\n\n```text\n{}\n```\n", all.trim());
     let names = all.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = names.filter_map(|line| line.split_whitespace().next());
-    let names = names.filter(|name| name.chars().all(|c| c.is_ascii_lowercase()) && *name != "help");
+    let is_name = |name: &str| name.starts_with(|c: char| c.is_ascii_lowercase()) && name != "help";
+    let names = names.filter(|name| is_name(name) && name.chars().all(|c| c.is_ascii_alphanumeric()));
     for name in names {
         text += &format!("\n## warpsmith {name}\n\n```text\n{}\n```\n", help(&[name]).trim());
     }
