@@ -56,10 +56,11 @@ impl DeclaredOp {
         let read = self.declaration.inputs();
         let tensors: Vec<InputTensor> = read
             .zip(&inputs.tensors)
-            .map(|(argument, tensor)| match has_rows(argument, names) {
-                true => tensor.rows(&rows, names.len()),
-                false => tensor.clone(),
-            })
+            .map(
+                |(argument, tensor)| {
+                    if has_rows(argument, names) { tensor.rows(&rows, names.len()) } else { tensor.clone() }
+                },
+            )
             .collect();
         let outputs = self.evaluate(&part, &tensors)?;
         let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: Some(rows.clone()) });

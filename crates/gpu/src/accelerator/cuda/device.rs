@@ -298,7 +298,7 @@ impl Accelerator for CudaDevice {
             return check("cuMemsetD8", filled.result());
         }
         // The driver writes whole words at multiples of four only.
-        let whole = if buffer.address % 4 == 0 { buffer.bytes / 4 } else { 0 };
+        let whole = if buffer.address.is_multiple_of(4) { buffer.bytes / 4 } else { 0 };
         // SAFETY: the call writes whole words inside the buffer; the driver checks the address.
         let words = unsafe { sys::cuMemsetD32_v2(buffer.address, word, whole as usize) };
         check("cuMemsetD32", words.result())?;
