@@ -1,14 +1,16 @@
 //! Modelled time: computes how long a launch would take on a GPU, from the counters of the launch and from what the GPU
 //! can do per clock.
 //!
-//! The model is simple, except for kernels with products of warpgroups (`wgmma`). The time of those depends on which warp
-//! waits for which, so traces of some of their blocks are replayed (`replay.rs`), and all blocks are distributed over the
-//! SMs (`pipeline.rs`, `waves.rs`). For all other kernels, and for the limits that are reported: The warps that are resident on the busiest SM are the customers of a closed queueing network,
-//! and the pipes of the SM are its servers. Each warp needs every pipe for a number of clocks. In addition it spends
-//! the clocks of its own chain of dependent instructions, barriers and waits. Mean-value analysis gives the time of all
-//! warps together: few warps take the time of their chains, many warps take the time of the busiest pipe, and in
-//! between the warps queue. Blocks that do not fit at once follow in rounds. A block with more work than the others
-//! ends last. The SMs that have work share the bandwidths of L2 and DRAM.
+//! The time of kernels with products of warpgroups (`wgmma`) depends on which warp waits for which. Traces of some of
+//! their blocks are replayed (`replay.rs`), and all blocks are distributed over the SMs (`pipeline.rs`, `waves.rs`).
+//!
+//! All other kernels have a simpler model, which also gives the limits of every kernel. The warps that are resident on
+//! the busiest SM are the customers of a closed queueing network, and the pipes of the SM are its servers. Each warp
+//! needs every pipe for a number of clocks. In addition it spends the clocks of its own chain of dependent instructions,
+//! barriers and waits. Mean-value analysis gives the time of all warps together: few warps take the time of their
+//! chains, many warps take the time of the busiest pipe, and in between the warps queue. Blocks that do not fit at once
+//! follow in rounds. A block with more work than the others ends last. The SMs that have work share the bandwidths of L2
+//! and DRAM.
 //!
 //! Simplifications: caches are perfect within a launch (DRAM delivers each line once, and only if the memory of the
 //! launch does not fit in L2; L1 holds what a block has loaded if there is room). Machine code is assumed to equal the
