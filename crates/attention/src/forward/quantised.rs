@@ -201,8 +201,12 @@ impl QuantisedPlan {
 
     /// The families and settings of the kernels that quantise Q, K and V, each once.
     pub fn quantise_kernels(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.quantisers.iter().flatten().map(|it| it.name.as_str()).collect();
-        names.dedup();
+        let mut names: Vec<&str> = Vec::new();
+        for quantiser in self.quantisers.iter().flatten() {
+            if !names.contains(&quantiser.name.as_str()) {
+                names.push(&quantiser.name);
+            }
+        }
         names
     }
 
