@@ -4,8 +4,7 @@
 //! figures use processor time, so that other load on the machine does not change them. `-- plain` and similar
 //! arguments (see `COLUMNS`) select columns.
 
-use std::time::Instant;
-
+use rustix::time::{ClockId, clock_gettime};
 use warpsmith_vgpu::tensor_map::{Element, Swizzle};
 use warpsmith_vgpu::{Buffer, Checks, Device, Launch, Module, Options, TensorMap, load};
 
@@ -110,64 +109,71 @@ fn main() {
     }
 }
 
-/// Returns a time in seconds. It is the processor time of this thread if one thread runs and Linux reports the time,
-/// otherwise the wall-clock time.
+/// Returns a time in seconds: the processor time of this thread if only one runs, otherwise the wall-clock time.
 fn clock(threads: usize) -> f64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let on_cpu = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = on_cpu.and_then(|s| s.split_whitespace().next()?.parse::<f64>().ok());
-    match nanoseconds {
-        Some(ns) if threads == 1 => ns * 1e-9,
-        _ => START.get_or_init(Instant::now).elapsed().as_secs_f64(),
-    }
+    let clock = if threads == 1 { ClockId::ThreadCPUTime } else { ClockId::Monotonic };
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Returns the best of three runs in millions of warp instructions per second, and the number of warp instructions.
+/// Returns the best of three rates in millions of warp instructions per second, and the number of warp instructions.
+/// Each rate is that of launches of 0.3 s.
 fn measure(module: &Module, case: &Case, checks: Checks, threads: usize) -> (f64, u64) {
     let mut best = 0f64;
     let mut executed = 0;
     for _ in 0..3 {
-        let mut device = Device::default();
-        let mut args = Vec::new();
-        let mut last = Buffer(0);
-        for (i, bytes) in case.buffers.iter().enumerate() {
-            let b = device.alloc(*bytes, &format!("buffer {i}")).expect("the machine has the memory");
-            // The pattern gives numbers near one both as halves and as floats.
-            let pattern: Vec<u8> =
-                [0x00u8, 0x3c, 0x01, 0x3c].iter().copied().cycle().take(*bytes as usize).collect();
-            device.write(b, &pattern).expect("inside the buffer");
-            match case.maps.get(i) {
-                Some((dims, rows)) => {
-                    let map = TensorMap {
-                        swizzle: Swizzle::B128,
-                        ..TensorMap::packed(Element::F16, b.0, dims, &[64, *rows])
-                    };
-                    args.extend(map.encode().expect("a valid map"));
-                }
-                None => args.extend(b.0.to_le_bytes()),
-            }
-            last = b;
+        let (mut launches, mut seconds) = (0, 0.0);
+        while seconds < 0.3 {
+            let (warp_instructions, time) = time_launch(module, case, checks, threads);
+            launches += 1;
+            seconds += time;
+            executed = warp_instructions;
         }
-        for s in case.scalars {
-            args.extend(s.to_le_bytes());
-        }
-        let options = Options { checks, threads, outputs: vec![last], ..Options::default() };
-        let launch = Launch {
-            module,
-            kernel: case.kernel,
-            grid: case.grid,
-            block: case.block,
-            shared: case.shared,
-            args: &args,
-        };
-        let start = clock(threads);
-        let report = device.launch(&launch, &options).expect("the launch is well formed");
-        let seconds = clock(threads) - start;
-        for f in &report.findings {
-            eprintln!("{}: {}: {}", case.kernel, f.kind, f.message);
-        }
-        executed = report.stats.warp_instructions;
-        best = best.max(executed as f64 / seconds / 1e6);
+        best = best.max((executed * launches) as f64 / seconds / 1e6);
     }
     (best, executed)
+}
+
+/// Returns the number of warp instructions of a launch and its time in seconds.
+fn time_launch(module: &Module, case: &Case, checks: Checks, threads: usize) -> (u64, f64) {
+    let mut device = Device::default();
+    let mut args = Vec::new();
+    let mut last = Buffer(0);
+    for (i, bytes) in case.buffers.iter().enumerate() {
+        let b = device.alloc(*bytes, &format!("buffer {i}")).expect("the machine has the memory");
+        // Numbers near one, both as halves and as floats.
+        let pattern: Vec<u8> =
+            (0..*bytes as u32 / 2).flat_map(|i| [(i.wrapping_mul(0x9e37_79b9) >> 24) as u8, 0x3c]).collect();
+        device.write(b, &pattern).expect("inside the buffer");
+        match case.maps.get(i) {
+            Some((dims, rows)) => {
+                let map = TensorMap {
+                    swizzle: Swizzle::B128,
+                    ..TensorMap::packed(Element::F16, b.0, dims, &[64, *rows])
+                };
+                args.extend(map.encode().expect("a valid map"));
+            }
+            None => args.extend(b.0.to_le_bytes()),
+        }
+        last = b;
+    }
+    for s in case.scalars {
+        args.extend(s.to_le_bytes());
+    }
+    let options = Options { checks, threads, outputs: vec![last], ..Options::default() };
+    let launch = Launch {
+        module,
+        kernel: case.kernel,
+        grid: case.grid,
+        block: case.block,
+        shared: case.shared,
+        args: &args,
+    };
+    let start = clock(threads);
+    let report = device.launch(&launch, &options).expect("the launch is well formed");
+    let seconds = clock(threads) - start;
+    for f in &report.findings {
+        eprintln!("{}: {}: {}", case.kernel, f.kind, f.message);
+    }
+    (report.stats.warp_instructions, seconds)
 }

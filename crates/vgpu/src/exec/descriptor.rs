@@ -78,6 +78,13 @@ impl Descriptor {
         rows & (self.swizzle.period() - 1) < self.swizzle.span()
     }
 
+    /// The addresses of the chunks of the first eight lines of a K-major operand, for both chunks of a line. If the operand
+    /// repeats, every further group of eight lines is a multiple of the stride behind them.
+    #[inline(always)]
+    pub fn first_lines(&self) -> [[u32; 8]; 2] {
+        std::array::from_fn(|chunk| std::array::from_fn(|line| self.chunk(false, line as u32, chunk as u32)))
+    }
+
     /// Whether all groups of eight lines have the same pattern. Their addresses then differ only by a multiple of the
     /// stride.
     pub fn repeats(&self) -> bool {

@@ -14,6 +14,7 @@ mod hooks;
 mod launch;
 mod mbarrier;
 mod memory;
+mod operand_cache;
 mod options;
 mod printf;
 mod report;

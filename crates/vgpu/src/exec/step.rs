@@ -5,6 +5,7 @@ use super::Policy;
 use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
 use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Order};
+use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
 use crate::num::cvt;
 
@@ -240,6 +241,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                         }
                     }
                     Op::Store(access) if !P::COUNT && access.quick => {
+                        self.block.shared_writes += u64::from(access.space == Space::Shared);
                         if !self.store_quick(inst, access, mask)
                             && self.store(inst, access, mask) == Next::Halt
                         {
@@ -297,6 +299,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     #[inline(never)]
     #[allow(clippy::too_many_lines)] // A table: one arm per operation.
     fn execute(&mut self, inst: &Inst, mask: u32) -> Step {
+        self.block.shared_writes += u64::from(inst.op.may_write_shared());
         let next = match &inst.op {
             Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,
             Op::Load(access) => match self.load(inst, access, mask) {

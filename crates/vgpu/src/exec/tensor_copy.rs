@@ -52,6 +52,26 @@ fn element_type(element: Element) -> Ty {
     }
 }
 
+/// Asks the CPU to load the first cache line of every row. Rows are far apart, so it does not expect them.
+fn prefetch_rows(tensor: &TensorBox, region: &Region) {
+    for run in tensor.runs() {
+        let first = region.data.wrapping_add((run.first.address - region.address) as usize);
+        for row in 0..run.rows as usize {
+            prefetch(first.wrapping_add(row * run.step as usize));
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn prefetch(at: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: SSE is part of x86-64, and a prefetch cannot fault.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn prefetch(_: *const u8) {}
+
 fn load_record(tensor: &TensorBox, at: u32) -> TensorLoad {
     let map = &tensor.map;
     TensorLoad {
@@ -286,14 +306,23 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let tensor =
             TensorBox { map, at, offsets: coordinates.offsets.map_or([0; 3], |offsets| offsets[lane]) };
         let mut region = Region::NONE;
-        for number in 0..tensor.map.rows() {
-            let row = if stores { tensor.stored_row(number) } else { tensor.row(number) };
+        if !stores && let Some(bytes) = tensor.bytes_in_range() {
+            region = self.grid.region_of(bytes.start);
+            if region.holds(bytes.start, bytes.end - bytes.start) {
+                if !P::CHECK {
+                    prefetch_rows(&tensor, &region);
+                }
+                return Some((tensor, location));
+            }
+        }
+        for (number, loaded) in tensor.rows().enumerate() {
+            let row = if stores { tensor.stored_row(loaded) } else { loaded };
             if row.bytes > 0 && !region.holds(row.address, u64::from(row.bytes)) {
                 region = self.grid.region_of(row.address);
                 if !region.holds(row.address, u64::from(row.bytes)) || region.constant && stores {
                     let near = self.grid.device.describe(row.address + u64::from(row.bytes) - 1).1;
                     self.fault(Kind::OutOfBounds, lane, || {
-                        let cause = if row.bytes == tensor.row(number).bytes {
+                        let cause = if row.bytes == loaded.bytes {
                             "the tensor map does not fit its buffer, or the buffer was freed"
                         } else {
                             "a store writes whole 16-byte chunks, and the row of the tensor ends within one"
@@ -378,8 +407,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     fn race_global(&mut self, tensor: &TensorBox, lane: usize, agent: Agent, op: race::Op) {
         let site = self.site(1 << lane);
-        for number in 0..tensor.map.rows() {
-            let row = if op == race::Op::Read { tensor.row(number) } else { tensor.stored_row(number) };
+        for loaded in tensor.rows() {
+            let row = if op == race::Op::Read { loaded } else { tensor.stored_row(loaded) };
             if row.bytes > 0 {
                 let range = row.address..row.address + u64::from(row.bytes);
                 self.block.races.agent_global(&self.grid.races, agent, site, op, range);
@@ -392,30 +421,43 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let (map, width, to) = (&tensor.map, tensor.map.row_bytes() as usize, shared.address as u32);
         let mut line = [0u8; MAX_ROW];
         let mut region = Region::NONE;
-        for number in 0..map.rows() {
-            let row = tensor.row(number);
+        let mut start = to;
+        for run in tensor.runs() {
+            let row = run.first;
+            if row.bytes > 0 && !region.holds(row.address, u64::from(row.bytes)) {
+                region = self.grid.region_of(row.address);
+            }
+            // A pointer to the first byte in range. `issue` has checked that the region contains all rows.
+            let inside = region.data.wrapping_add(row.address.wrapping_sub(region.address) as usize);
+            let mut from = inside.cast_const();
             if (row.bytes as usize) < width {
                 for (b, byte) in line[..width].iter_mut().enumerate() {
                     *byte = tensor.fill(b);
                 }
-            }
-            if row.bytes > 0 {
-                if !region.holds(row.address, u64::from(row.bytes)) {
-                    region = self.grid.region_of(row.address);
+                if row.bytes > 0 {
+                    // SAFETY: the bytes in range are in the region and in the row.
+                    unsafe {
+                        let into = line.as_mut_ptr().add(row.first as usize);
+                        std::ptr::copy_nonoverlapping(inside, into, row.bytes as usize);
+                    }
                 }
-                // SAFETY: `issue` has checked that the region contains the row.
-                unsafe {
-                    let from = region.data.add((row.address - region.address) as usize);
-                    let into = line.as_mut_ptr().add(row.first as usize);
-                    std::ptr::copy_nonoverlapping(from, into, row.bytes as usize);
-                }
+                from = line.as_ptr();
             }
-            for (column, chunk) in line[..width].as_chunks::<16>().0.iter().enumerate() {
-                let at = map.swizzle.place(to + number * map.pitch() + 16 * column as u32);
-                // SAFETY: the whole box lies in shared memory. The swizzle exchanges chunks of rows of 128 bytes. The
-                // box starts and shared memory ends at a multiple of 128 bytes, so the swizzled address is in shared
-                // memory too.
-                unsafe { shared.span.host(u64::from(at)).cast::<[u8; 16]>().write_unaligned(*chunk) };
+            for _ in 0..run.rows {
+                // The swizzle exchanges chunks of a row, in the same way for the whole row.
+                let flipped = map.swizzle.place(start) ^ start;
+                for column in (0..width as u32).step_by(16) {
+                    let at = start + (column ^ flipped);
+                    // SAFETY: the whole row is in the region or in `line`. The whole box lies in shared memory. The box
+                    // starts and shared memory ends at a multiple of 128 bytes, so the swizzled address is in shared
+                    // memory too.
+                    unsafe {
+                        let chunk = from.add(column as usize);
+                        std::ptr::copy_nonoverlapping(chunk, shared.span.host(u64::from(at)), 16);
+                    }
+                }
+                from = from.wrapping_add(run.step as usize);
+                start += map.pitch();
             }
         }
     }
@@ -475,8 +517,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     fn copy_out(&mut self, tensor: &TensorBox, shared: Location, reduce: Option<(AtomOp, Ty)>, lane: usize) {
         let from = shared.address as u32;
         let map = &tensor.map;
-        for number in 0..map.rows() {
-            let row = tensor.stored_row(number);
+        for (number, row) in tensor.rows().enumerate() {
+            let row = tensor.stored_row(row);
             if row.bytes == 0 {
                 continue;
             }
@@ -486,7 +528,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let mut b = row.first;
             while b < row.first + row.bytes {
                 let n = (16 - b % 16).min(row.first + row.bytes - b);
-                let at = map.swizzle.place(from + number * map.pitch() + b);
+                let at = map.swizzle.place(from + number as u32 * map.pitch() + b);
                 let piece = Location { address: u64::from(at), ..shared };
                 let to = Location { span: global, address: row.address + u64::from(b - row.first) };
                 self.store_out(piece, to, n, reduce, lane);

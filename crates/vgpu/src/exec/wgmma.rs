@@ -6,8 +6,8 @@
 //! and the assembler removes them.
 
 use super::Policy;
-use super::descriptor::Descriptor;
-use super::state::{Collective, DECODED, Next, Origin, RegisterInFlight, RunningWarp, Source, spread};
+use super::descriptor::{Descriptor, OperandKey};
+use super::state::{Collective, Next, Origin, RegisterInFlight, RunningWarp, Source, spread};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,6 +41,45 @@ const MAX_OPERANDS: usize = 1 << 12;
 impl Operand {
     fn chunk(&self, line: u32, chunk: u32) -> u32 {
         self.descriptor.chunk(self.mn_major, line, chunk)
+    }
+
+    fn key(&self) -> OperandKey {
+        (self.descriptor, self.mn_major, self.lines.clone(), self.chunks.clone())
+    }
+
+    /// Reads all columns of B.
+    ///
+    /// # Safety
+    /// Every chunk must lie in `shared`.
+    unsafe fn columns(&self, shared: *const u8, out: &mut Vec<Columns>) {
+        // SAFETY: the caller says so.
+        let read = |at: u32| unsafe { shared.add(at as usize).cast::<[u8; 16]>().read_unaligned() };
+        let d = &self.descriptor;
+        if !self.mn_major && d.repeats() {
+            let places = d.first_lines();
+            out.resize(self.lines.len() / 8, [[[0; 16]; 8]; 2]);
+            for (group, blocks) in out.iter_mut().enumerate() {
+                for (lines, places) in blocks.iter_mut().zip(&places) {
+                    for (line, at) in lines.iter_mut().zip(places) {
+                        *line = read(at + group as u32 * d.stride);
+                    }
+                }
+            }
+            return;
+        }
+        let block = |group: u32, half: u32| {
+            std::array::from_fn(|line| {
+                let line = line as u32;
+                read(if self.mn_major {
+                    self.chunk(8 * half + line, group)
+                } else {
+                    self.chunk(8 * group + line, half)
+                })
+            })
+        };
+        let count = if self.mn_major { self.chunks.end } else { self.lines.end / 8 };
+        out.clear();
+        out.extend((0..count).map(|group| [block(group, 0), block(group, 1)]));
     }
 
     /// The addresses of all chunks that the warp uses, line by line.
@@ -168,12 +207,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             return Next::Continue;
         }
-        let columns = w.op.n as usize / 8;
-        let mut gathered: [Columns; MAX_COLUMNS] = [[[0; 32]; 2]; MAX_COLUMNS];
-        self.gather_columns(b, &mut gathered[..columns]);
-        // Operands of consecutive steps along k start 32 bytes apart.
-        let slot = b.descriptor.start as usize / 32 % DECODED;
-        self.block.decoded[slot].update(w.op.b, &gathered[..columns]);
+        let decoded = self.decode_columns(b, w);
         let mut from_memory: [Lanes; 4] = [[0; 32]; 4];
         if let Some(a) = a {
             self.gather_rows(a, &mut from_memory);
@@ -194,7 +228,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         for (to, slot) in d.iter_mut().zip(inst.results()) {
             *to = self.reg(*slot);
         }
-        let decoded = &self.block.decoded[slot];
+        let decoded = self.block.decoded.get(decoded);
         // SAFETY: the results are different registers of the frame, as the decoder has checked. A register of A can be
         // among them only if the program has an error. A is read before any result is written.
         unsafe { warpgroup(&w.op, &registers, decoded, &d[..inst.results().len()], *keep) };
@@ -288,45 +322,31 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         block
     }
 
-    /// Gathers all columns of B in groups of eight.
-    fn gather_columns(&self, b: &Operand, out: &mut [Columns]) {
-        let d = &b.descriptor;
-        if b.mn_major {
-            for (group, columns) in out.iter_mut().enumerate() {
-                for (half, block) in columns.iter_mut().enumerate() {
-                    let lines = self.block_at(|i| d.chunk(true, 8 * half as u32 + i, group as u32));
-                    *block = matrix::load(&lines, true);
-                }
-            }
-            return;
-        }
-        if !d.repeats() {
-            for (group, columns) in out.iter_mut().enumerate() {
-                for (half, block) in columns.iter_mut().enumerate() {
-                    let lines = self.block_at(|i| d.chunk(false, 8 * group as u32 + i, half as u32));
-                    *block = matrix::load(&lines, false);
-                }
-            }
-            return;
-        }
-        // Every group of eight lines has the same layout as the first.
-        let places: [[u32; 8]; 2] =
-            std::array::from_fn(|half| std::array::from_fn(|i| d.chunk(false, i as u32, half as u32)));
+    /// Decodes B, unless the block has it decoded. Returns its place in the block's cache.
+    fn decode_columns(&mut self, b: &Operand, w: &Wgmma) -> usize {
+        // Other blocks of a cluster and copies that land late write without an instruction of this block.
+        let counted = !P::CHECK && self.grid.cluster == [1; 3];
+        let writes = counted.then_some(self.block.shared_writes);
         let shared = self.block.shared.as_ptr().cast::<u8>();
-        for (group, columns) in out.iter_mut().enumerate() {
-            let step = group as u32 * d.stride;
-            for (places, block) in places.iter().zip(columns) {
-                let rows = block.as_chunks_mut::<4>().0;
-                for (place, row) in places.iter().zip(rows) {
-                    // SAFETY: `operand_fits` has checked that every chunk lies in shared memory.
-                    *row = unsafe { shared.add((place + step) as usize).cast::<[u32; 4]>().read_unaligned() };
-                }
-            }
-        }
+        let columns = |out: &mut Vec<Columns>| {
+            // SAFETY: `operand_fits` has checked that every chunk lies in shared memory.
+            unsafe { b.columns(shared, out) };
+        };
+        // SAFETY: as above; shared memory consists of units of 128 bytes.
+        unsafe { self.block.decoded.decode((b.key(), w.op), shared, writes, || b.addresses(), columns) }
     }
 
     /// Gathers sixteen rows of A in the form of the four registers of a fragment.
     fn gather_rows(&self, a: &Operand, out: &mut [Lanes; 4]) {
+        if !a.mn_major && a.descriptor.repeats() {
+            let (places, first) = (a.descriptor.first_lines(), a.lines.start / 8);
+            for (i, register) in out.iter_mut().enumerate() {
+                let step = (first + i as u32 % 2) * a.descriptor.stride;
+                let block = self.block_at(|line| places[i / 2][line as usize] + step);
+                *register = matrix::load(&block, false);
+            }
+            return;
+        }
         for (i, register) in out.iter_mut().enumerate() {
             let (low, half) = (i as u32 % 2, i as u32 / 2);
             let block = if a.mn_major {
@@ -344,9 +364,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if operands.len() >= MAX_OPERANDS {
             operands.clear();
         }
-        let &Operand { descriptor, mn_major, ref lines, ref chunks, .. } = operand;
-        let key = (descriptor, mn_major, lines.clone(), chunks.clone());
-        let reads = operands.entry(key).or_insert_with(|| Arc::new(ChunkReads::new(operand.addresses())));
+        let reads =
+            operands.entry(operand.key()).or_insert_with(|| Arc::new(ChunkReads::new(operand.addresses())));
         Arc::clone(reads)
     }
 

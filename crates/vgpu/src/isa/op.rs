@@ -637,6 +637,51 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Whether the operation may write shared memory. Writes to mbarrier objects do not count.
+    pub fn may_write_shared(&self) -> bool {
+        match self {
+            Op::Store(access) | Op::Atom { access, .. } => {
+                !matches!(access.space, Space::Global | Space::Local | Space::Param)
+            }
+            Op::Lane { .. }
+            | Op::Test { .. }
+            | Op::Set { .. }
+            | Op::Select { .. }
+            | Op::PredLogic { .. }
+            | Op::PredMove { .. }
+            | Op::PredSet { .. }
+            | Op::Convert { .. }
+            | Op::Pack { .. }
+            | Op::Unpack { .. }
+            | Op::Carry { .. }
+            | Op::Load(_)
+            | Op::LoadParam { .. }
+            | Op::Fence { .. }
+            | Op::ProxyFence
+            | Op::TensorStore(_)
+            | Op::BulkCommit
+            | Op::BulkWait { .. }
+            | Op::Mbarrier { .. }
+            | Op::Branch { .. }
+            | Op::Exit
+            | Op::Nanosleep
+            | Op::Barrier { .. }
+            | Op::WarpSync
+            | Op::Shuffle { .. }
+            | Op::Vote { .. }
+            | Op::Elect
+            | Op::Mma(_)
+            | Op::Wgmma(_)
+            | Op::WgmmaFence
+            | Op::WgmmaCommit
+            | Op::WgmmaWait { .. }
+            | Op::SetMaxRegisters { .. } => false,
+            _ => true,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CarryKind {
     Add,

@@ -1,5 +1,7 @@
 //! The box of a tensor that one copy moves: where its rows lie in global memory, and which bytes of them are in range.
 
+use std::ops::Range;
+
 use super::{CHUNK, Fill, MAX_RANK, TensorMap};
 
 /// A box at coordinates of its tensor.
@@ -24,13 +26,24 @@ pub struct Row {
     pub bytes: u32,
 }
 
+/// Rows that have the same bytes in range and lie at equal distances.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// The first row.
+    pub first: Row,
+    /// Number of rows.
+    pub rows: u32,
+    /// Bytes from one row to the next.
+    pub step: u64,
+}
+
 impl TensorBox {
     /// Returns row `number`, counted through all dimensions except the innermost.
     pub fn row(&self, number: u32) -> Row {
+        let place = self.place(number);
         let map = &self.map;
         let none = Row { address: map.address, first: 0, bytes: 0 };
         let mut address = map.address;
-        let place = self.place(number);
         for dim in 1..map.rank() {
             let index = place[dim];
             if index < 0 || index as u64 >= map.dims[dim] {
@@ -50,6 +63,33 @@ impl TensorBox {
             first: (low - start) as u32 * size as u32,
             bytes: (high - low) as u32 * size as u32,
         }
+    }
+
+    /// All rows in their order.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        (0..self.map.rows()).map(|number| self.row(number))
+    }
+
+    /// All rows in their order, as runs: rows along the second dimension that are inside the tensor as a whole.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let map = &self.map;
+        let rows = if self.bytes_in_range().is_some() && map.rank() > 1 { map.copied(1) } else { 1 };
+        let step = if rows > 1 { map.strides[0] * u64::from(map.element_strides[1]) } else { 0 };
+        (0..map.rows() / rows).map(move |run| Run { first: self.row(run * rows), rows, step })
+    }
+
+    /// The addresses from the first byte of the box to its last one, if the whole box is inside the tensor.
+    pub fn bytes_in_range(&self) -> Option<Range<u64>> {
+        let map = &self.map;
+        let inside = |dim: usize| {
+            let (first, extent) = (i64::from(self.at[dim]), i64::from(map.box_dims[dim]));
+            first >= 0 && first + extent <= map.dims[dim] as i64
+        };
+        if map.im2col.is_some() || !(0..map.rank()).all(inside) {
+            return None;
+        }
+        let (first, last) = (self.row(0), self.row(map.rows() - 1));
+        Some(first.address..last.address + u64::from(last.bytes))
     }
 
     /// The coordinates of row `number` in all dimensions except the innermost.
@@ -72,10 +112,9 @@ impl TensorBox {
         place
     }
 
-    /// Returns the part of row `number` that a store writes: whole 16-byte chunks. If the extent of the tensor is not a
+    /// Returns the part of a row that a store writes: whole 16-byte chunks. If the extent of the tensor is not a
     /// multiple of 16 bytes, a store writes behind the end of the row. An H200 does this.
-    pub fn stored_row(&self, number: u32) -> Row {
-        let row = self.row(number);
+    pub fn stored_row(&self, row: Row) -> Row {
         let end = (row.first + row.bytes).next_multiple_of(CHUNK as u32).min(self.map.row_bytes());
         if row.bytes == 0 { row } else { Row { bytes: end - row.first, ..row } }
     }

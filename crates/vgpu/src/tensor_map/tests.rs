@@ -98,6 +98,26 @@ fn rows_of_a_box_are_cut_where_the_tensor_ends() {
     }
 }
 
+/// Runs are the rows one by one, in range and out of range.
+#[test]
+fn runs_have_all_rows_of_a_box() {
+    use super::region::{Row, TensorBox};
+    let mut map = TensorMap::packed(Element::F16, 0x1000, &[64, 9, 7], &[16, 5, 3]);
+    map.element_strides[1] = 2;
+    for at in [[0, 0, 0], [16, 2, 4], [16, 4, 4], [16, 5, 4], [-8, 0, 0], [0, -1, 2], [56, 3, 6]] {
+        let tensor = TensorBox { map: map.clone(), at: [at[0], at[1], at[2], 0, 0], offsets: [0; 3] };
+        let of_run = |run: super::region::Run| {
+            let row = move |i: u32| Row { address: run.first.address + u64::from(i) * run.step, ..run.first };
+            (0..run.rows).map(row)
+        };
+        let rows: Vec<Row> = tensor.runs().flat_map(of_run).collect();
+        assert_eq!(rows, tensor.rows().collect::<Vec<_>>(), "at {at:?}");
+        assert_eq!(tensor.runs().count() < rows.len(), tensor.bytes_in_range().is_some(), "at {at:?}");
+    }
+    let bytes = TensorBox { map, at: [16, 2, 4, 0, 0], offsets: [0; 3] }.bytes_in_range();
+    assert_eq!(bytes, Some(0x1000 + 4 * 9 * 128 + 2 * 128 + 32..0x1000 + 6 * 9 * 128 + 6 * 128 + 32 + 32));
+}
+
 #[test]
 fn a_map_can_be_made_field_by_field() {
     let wanted = map();

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::super::descriptor::OperandKey;
+use super::super::operand_cache::OperandCache;
 use super::barrier::{BarrierLogs, BlockBarrier};
 use super::copies::{BulkCopy, OwedArrival, PendingCopy};
 use super::flight::Collective;
@@ -16,7 +17,6 @@ use crate::check::Site;
 use crate::check::layout::ChunkOrigins;
 use crate::check::race::{BlockRaces, ChunkReads, Moment, Published};
 use crate::count::Phases;
-use crate::num::tile::warpgroup::Decoded;
 
 /// State that the warps of a block share.
 #[derive(Debug, Default)]
@@ -57,8 +57,9 @@ pub struct BlockCore {
     pub barrier_logs: BarrierLogs,
     /// Where the chunks of shared memory came from: the tensor copies that loaded them.
     pub chunk_origins: ChunkOrigins,
-    /// Operands of tensor cores, decoded to numbers.
-    pub decoded: [Decoded; DECODED],
+    pub decoded: OperandCache,
+    /// Number of instructions that may have written the block's shared memory, apart from mbarrier objects.
+    pub shared_writes: u64,
     /// The chunks of operands of tensor cores. They depend on the descriptor only.
     pub operands: HashMap<OperandKey, Arc<ChunkReads>>,
     /// Instructions that the warps of each warpgroup execute together.
@@ -85,9 +86,6 @@ impl BlockCore {
         }
     }
 }
-
-/// Number of decoded operands that a block caches. The warps of a block use the same operands one after another.
-pub const DECODED: usize = 16;
 
 /// Number of address bytes between the shared memory of one block and that of the next.
 pub const WINDOW: u64 = 1 << 24;

@@ -14,7 +14,7 @@ mod warp;
 mod worker;
 
 pub use barrier::{BarrierLog, BlockBarrier, MAX_COUNT, Mbarrier, bytes_under_way, name_of};
-pub use block::{BlockCore, Cluster, DECODED, Membership, WINDOW};
+pub use block::{BlockCore, Cluster, Membership, WINDOW};
 pub use copies::{BulkCopy, BulkGroups, CopySource, OwedArrival, PendingCopy};
 pub use flight::{Collective, RegisterInFlight};
 pub use grid::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS};

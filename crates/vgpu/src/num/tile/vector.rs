@@ -4,6 +4,8 @@
 //! Therefore the AVX2 forms use intrinsics. The plain forms serve other machines and define what is computed. `AVX2`
 //! is true only inside the wrappers of `per_isa`, which enable avx2 and fma.
 
+use std::mem::MaybeUninit;
+
 /// Computes `acc + Σ p[k] · q[k]` for four rows, with k ascending.
 #[inline(always)]
 pub(super) fn multiply4<const AVX2: bool, const K: usize>(
@@ -52,6 +54,51 @@ pub(super) fn multiply16<const AVX2: bool, const K: usize>(
                 acc[row][col] += p[row][k] * q[k][col];
             }
         }
+    }
+}
+
+/// Sixteen rows of A, arranged for products with accumulators as they lie in registers: 16 lanes of a register are four
+/// columns of four rows. So every number of A stands four times, for step k and rows 4i to 4i+3.
+#[repr(align(64))]
+pub(super) struct SpreadRows<const K: usize>([[[f32; 16]; 4]; K]);
+
+impl<const K: usize> SpreadRows<K> {
+    /// Arranges the rows in `place`, if the CPU has AVX-512. `AVX2` is as in [`multiply16`].
+    #[inline(always)]
+    pub(super) fn new<'p, const AVX2: bool>(
+        p: &[[f32; K]; 16],
+        place: &'p mut MaybeUninit<Self>,
+    ) -> Option<&'p Self> {
+        #[cfg(target_arch = "x86_64")]
+        if AVX2 && crate::cpu::level() == crate::cpu::Level::V4 {
+            // SAFETY: level 4 means that the CPU has AVX-512. `spread` writes every number.
+            return unsafe {
+                avx512::spread(p, place.as_mut_ptr().cast());
+                Some(place.assume_init_ref())
+            };
+        }
+        _ = (p, place);
+        None
+    }
+
+    /// Computes sixteen columns of D, or eight, in the registers of one or two accumulators: `d + Σ p[k] · q[k]`, with k
+    /// ascending, or without `d` if not `keep`.
+    ///
+    /// # Safety
+    /// `d` must have four or eight different registers of 32 lanes.
+    #[inline(always)]
+    pub(super) unsafe fn multiply(&self, q: &[[f32; 16]; K], d: &[*mut u32], keep: bool) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: there are such rows only if the CPU has AVX-512. The caller's registers are different.
+        unsafe {
+            if d.len() == 8 {
+                avx512::multiply_registers::<K, 2>(&self.0, q, d, keep);
+            } else {
+                avx512::multiply_registers::<K, 1>(&self.0, q, d, keep);
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("only AVX-512 has such rows: {q:?} {d:?} {keep}")
     }
 }
 
@@ -176,8 +223,102 @@ mod avx2 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use std::arch::x86_64::{__m512, _mm512_fmadd_ps, _mm512_set1_ps};
+    use std::arch::x86_64::{
+        __m128, __m512, _CMP_UNORD_Q, _mm512_broadcast_f32x4, _mm512_cmp_ps_mask, _mm512_fmadd_ps,
+        _mm512_insertf32x4, _mm512_loadu_ps, _mm512_mask_mov_ps, _mm512_permute_ps, _mm512_set1_ps,
+        _mm512_setzero_ps, _mm512_storeu_ps,
+    };
     use std::mem::transmute;
+
+    use crate::num::NAN_F32;
+
+    /// Writes every number four times: see `SpreadRows`.
+    ///
+    /// # Safety
+    /// `out` must have room for four vectors per step.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn spread<const K: usize>(p: &[[f32; K]; 16], out: *mut [f32; 16]) {
+        for first_step in (0..K).step_by(4) {
+            for (rows, p) in p.as_chunks::<4>().0.iter().enumerate() {
+                let part = |row: usize| {
+                    let p = &p[row][first_step..first_step + 4];
+                    // SAFETY: both types have the same size and accept any bits.
+                    unsafe { transmute::<[f32; 4], __m128>([p[0], p[1], p[2], p[3]]) }
+                };
+                // Four steps of four rows, then one step at a time.
+                let mut steps = _mm512_broadcast_f32x4(part(0));
+                steps = _mm512_insertf32x4::<1>(steps, part(1));
+                steps = _mm512_insertf32x4::<2>(steps, part(2));
+                steps = _mm512_insertf32x4::<3>(steps, part(3));
+                let store = |step: usize, numbers: __m512| {
+                    // SAFETY: the caller has room for all vectors.
+                    unsafe { _mm512_storeu_ps(out.add(4 * (first_step + step) + rows).cast(), numbers) };
+                };
+                store(0, _mm512_permute_ps::<0b00_00_00_00>(steps));
+                store(1, _mm512_permute_ps::<0b01_01_01_01>(steps));
+                store(2, _mm512_permute_ps::<0b10_10_10_10>(steps));
+                store(3, _mm512_permute_ps::<0b11_11_11_11>(steps));
+            }
+        }
+    }
+
+    /// Computes `d + Σ p[k] · q[k]`, with k ascending, for `G` groups of eight columns. The registers of a group are the
+    /// even columns of the upper eight rows, the odd ones, and those of the lower rows.
+    ///
+    /// # Safety
+    /// `d` must have `4 * G` different registers of 32 lanes.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn multiply_registers<const K: usize, const G: usize>(
+        p: &[[[f32; 16]; 4]; K],
+        q: &[[f32; 16]; K],
+        d: &[*mut u32],
+        keep: bool,
+    ) {
+        // Four rows of the even or odd columns of a group are half of a register.
+        let place = |group: usize, odd: usize, rows: usize| {
+            // SAFETY: the caller's registers have 32 lanes.
+            unsafe { d[4 * group + rows / 2 * 2 + odd].cast::<f32>().add(16 * (rows % 2)) }
+        };
+        let mut sums = [[[_mm512_setzero_ps(); 4]; 2]; G];
+        if keep {
+            for group in 0..G {
+                for odd in 0..2 {
+                    for rows in 0..4 {
+                        // SAFETY: as above.
+                        sums[group][odd][rows] = unsafe { _mm512_loadu_ps(place(group, odd, rows)) };
+                    }
+                }
+            }
+        }
+        for (p, q) in p.iter().zip(q) {
+            for group in 0..G {
+                for odd in 0..2 {
+                    let at = 8 * group + 4 * odd;
+                    let four: [f32; 4] = [q[at], q[at + 1], q[at + 2], q[at + 3]];
+                    // SAFETY: both types have the same size and accept any bits.
+                    let y = _mm512_broadcast_f32x4(unsafe { transmute::<[f32; 4], __m128>(four) });
+                    for rows in 0..4 {
+                        // SAFETY: both types have the same size and accept any bits.
+                        let x = unsafe { transmute::<[f32; 16], __m512>(p[rows]) };
+                        sums[group][odd][rows] = _mm512_fmadd_ps(x, y, sums[group][odd][rows]);
+                    }
+                }
+            }
+        }
+        let nan = _mm512_set1_ps(f32::from_bits(NAN_F32));
+        for group in 0..G {
+            for odd in 0..2 {
+                for rows in 0..4 {
+                    let sum = sums[group][odd][rows];
+                    let sum = _mm512_mask_mov_ps(sum, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(sum, sum), nan);
+                    // SAFETY: as above.
+                    unsafe { _mm512_storeu_ps(place(group, odd, rows), sum) };
+                }
+            }
+        }
+    }
 
     /// Keeps each row in one register.
     #[inline]

@@ -7,7 +7,9 @@
 //! Columns are processed in groups of sixteen. In each half of a group, the even columns come first, so that a row of
 //! accumulators is four loads.
 
-use super::{Elem, decode, fp8, vector};
+use std::mem::MaybeUninit;
+
+use super::{Elem, decode, fp8, matrix, vector};
 use crate::num::simd::per_isa;
 use crate::num::{Lanes, NAN_F32, codec};
 
@@ -40,14 +42,13 @@ impl Warpgroup {
     }
 }
 
-/// Eight columns of B: two blocks, consecutive along k.
-pub type Columns = [Lanes; 2];
+/// Eight columns of B as they lie in shared memory: two blocks, consecutive along k. The lines of a block are columns, or
+/// steps along k if B is MN-major.
+pub type Columns = [matrix::Block; 2];
 
 /// B as decoded numbers: for every sixteen columns, k rows of sixteen.
 #[derive(Clone, Debug, Default)]
 pub struct Decoded {
-    elem: Option<Elem>,
-    blocks: Vec<Columns>,
     numbers: Vec<[f32; 16]>,
     /// Exponents of the numbers; only of FP8.
     exponents: Vec<[i32; 16]>,
@@ -59,32 +60,42 @@ const fn is_fp8(elem: Elem) -> bool {
 }
 
 impl Decoded {
-    /// Decodes these blocks, unless they are already decoded.
-    pub fn update(&mut self, elem: Elem, blocks: &[Columns]) {
-        if self.elem == Some(elem) && self.blocks == blocks {
-            return;
-        }
-        self.elem = Some(elem);
-        self.blocks.clear();
-        self.blocks.extend_from_slice(blocks);
+    /// Decodes all columns.
+    pub fn decode(&mut self, elem: Elem, mn_major: bool, columns: &[Columns]) {
         let deep = 256 / elem.bits();
-        self.numbers.clear();
-        self.numbers.resize(blocks.len().div_ceil(2) * deep, [0.0; 16]);
-        for (group, columns) in blocks.iter().enumerate() {
-            let mut q = [[0.0; 8]; 32];
-            decode::transposed(elem, &[&columns[0], &columns[1]], deep, &mut q[..deep]);
-            let first = group / 2 * deep;
-            for (row, q) in self.numbers[first..first + deep].iter_mut().zip(&q) {
-                let half = &mut row[group % 2 * 8..group % 2 * 8 + 8];
-                half.copy_from_slice(&[q[0], q[2], q[4], q[6], q[1], q[3], q[5], q[7]]);
-            }
-        }
+        self.numbers.resize(columns.len().div_ceil(2) * deep, [0.0; 16]);
+        decode_columns(elem, mn_major, columns, &mut self.numbers);
         self.exponents.clear();
         if is_fp8(elem) {
             let least = fp8::least(elem);
             self.exponents.extend(self.numbers.iter().map(|row| fp8::exponents(row, least)));
         }
     }
+}
+
+#[inline(always)]
+fn decode_columns_body<const F16C: bool>(
+    elem: Elem,
+    mn_major: bool,
+    columns: &[Columns],
+    numbers: &mut [[f32; 16]],
+) {
+    let deep = 256 / elem.bits();
+    let mut q = [[0.0; 8]; 32];
+    for (group, [low, high]) in columns.iter().enumerate() {
+        let blocks = [&matrix::load(low, mn_major), &matrix::load(high, mn_major)];
+        decode::transposed(elem, &blocks, deep, &mut q[..deep]);
+        let first = group / 2 * deep;
+        for (row, q) in numbers[first..first + deep].iter_mut().zip(&q) {
+            let half = &mut row[group % 2 * 8..group % 2 * 8 + 8];
+            half.copy_from_slice(&[q[0], q[2], q[4], q[6], q[1], q[3], q[5], q[7]]);
+        }
+    }
+}
+
+per_isa! {
+    fn decode_columns = decode_columns_body
+        where (elem: Elem, mn_major: bool, columns: &[Columns], numbers: &mut [[f32; 16]]);
 }
 
 /// Loads the registers of a 16 by 8 accumulator as rows of words, even columns first, into one half of 16 columns.
@@ -227,6 +238,17 @@ fn product<const F16C: bool, const K: usize>(
         }
     }
     let registers = op.d.bits() / 4;
+    let mut place = MaybeUninit::uninit();
+    if op.d == Elem::F32
+        && !op.a.is_integer()
+        && let Some(p) = vector::SpreadRows::new::<F16C>(&p, &mut place)
+    {
+        for (q, d) in b.numbers.as_chunks::<K>().0.iter().zip(d.chunks(registers)) {
+            // SAFETY: `d` has the registers of one or two accumulators, which are different.
+            unsafe { p.multiply(q, d, keep) };
+        }
+        return;
+    }
     for (q, d) in b.numbers.as_chunks::<K>().0.iter().zip(d.chunks(registers)) {
         columns::<F16C>(op, |sums| vector::multiply16::<F16C, K>(&p, q, sums), d, keep);
     }
@@ -275,6 +297,9 @@ per_isa! {
 /// `d` must have as many different registers of 32 lanes as [`Warpgroup::registers`] returns. Nothing else may use
 /// them during the call.
 pub unsafe fn warpgroup(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
-    debug_assert!(d.len() == op.registers() && b.blocks.len() == op.n as usize / 8);
+    debug_assert!(d.len() == op.registers() && b.numbers.len() == (op.n as usize).div_ceil(16) * op.k());
     on_registers(op, a, b, d, keep);
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::num::Lanes;
 use crate::num::codec;
-use crate::num::tile::warpgroup::{Columns, Decoded, Warpgroup, warpgroup};
+use crate::num::tile::warpgroup::{Decoded, Warpgroup, warpgroup};
 
 /// (type of a, of b, a row of A, a column of B, c, d), as codes. d is the result of an H200, and differs from sums with
 /// f32 fractions and from sums with 14 bits.
@@ -112,11 +112,12 @@ fn products_of_a_warpgroup_have_such_sums() {
     };
     let a = [(0, 0), (8, 0), (0, 16), (8, 16)].map(|(row, k)| block(&code, row, k));
     let column = |col: usize, k: usize| code(3 * col + 1, 31 - k);
-    let blocks: Vec<Columns> =
-        [0, 8].iter().map(|&first| [0, 16].map(|k| block(&column, first, k))).collect();
     let op = Warpgroup { a: Elem::E4m3, b: Elem::E4m3, d: Elem::F32, n: 16, negate: false, satfinite: false };
     let mut b = Decoded::default();
-    b.update(Elem::E4m3, &blocks);
+    let block = |first: usize, k: usize| {
+        std::array::from_fn(|line| std::array::from_fn(|byte| column(first + line, k + byte)))
+    };
+    b.decode(Elem::E4m3, false, &[[block(0, 0), block(0, 16)], [block(8, 0), block(8, 16)]]);
     let mut d = vec![[300f32.to_bits(); 32]; op.registers()];
     let registers: Vec<*mut u32> = d.iter_mut().map(|lanes| lanes.as_mut_ptr()).collect();
     // SAFETY: these are eight registers of 32 lanes, and nothing else uses them.
