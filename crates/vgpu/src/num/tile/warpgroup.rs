@@ -83,14 +83,24 @@ fn decode_columns_body<const F16C: bool>(
     let deep = 256 / elem.bits();
     let mut q = [[0.0; 8]; 32];
     for (group, [low, high]) in columns.iter().enumerate() {
-        let blocks = [&matrix::load(low, mn_major), &matrix::load(high, mn_major)];
-        decode::transposed(elem, &blocks, deep, &mut q[..deep]);
+        let low = even_first(&matrix::load(low, mn_major));
+        let high = even_first(&matrix::load(high, mn_major));
+        decode::transposed(elem, &[&low, &high], deep, &mut q[..deep]);
         let first = group / 2 * deep;
         for (row, q) in numbers[first..first + deep].iter_mut().zip(&q) {
-            let half = &mut row[group % 2 * 8..group % 2 * 8 + 8];
-            half.copy_from_slice(&[q[0], q[2], q[4], q[6], q[1], q[3], q[5], q[7]]);
+            row.as_chunks_mut::<8>().0[group % 2] = *q;
         }
     }
+}
+
+/// Sorts the eight columns of a block, four words each: the even ones come first.
+#[inline(always)]
+fn even_first(block: &Lanes) -> Lanes {
+    let mut sorted = [0; 32];
+    for (to, from) in sorted.as_chunks_mut::<4>().0.iter_mut().zip([0, 2, 4, 6, 1, 3, 5, 7]) {
+        *to = block.as_chunks::<4>().0[from];
+    }
+    sorted
 }
 
 per_isa! {
