@@ -25,6 +25,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         member.cluster.cores.borrow().get(rank as usize).copied()
     }
 
+    /// Whether all blocks of the cluster have met at its barrier. Before, some of them may not have started.
+    pub fn cluster_has_met(&self) -> bool {
+        self.block.membership.as_ref().is_some_and(|member| member.cluster.phase.get() > 0)
+    }
+
     fn rank(&self) -> u32 {
         self.block.membership.as_ref().map_or(0, |m| m.rank)
     }

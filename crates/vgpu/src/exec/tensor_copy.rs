@@ -164,6 +164,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let core = unsafe { &mut *peer };
         let (bytes, site) = (tensor.map.box_bytes(), self.site(1 << lane));
         if P::CHECK {
+            if !self.cluster_has_met() {
+                let rank = window / WINDOW - 1;
+                self.finding(Kind::Race, 1 << lane, || {
+                    format!(
+                        "the copy writes the shared memory of block {rank} of the cluster and reports to its mbarrier, but the \
+                         block may not have started: no barrier.cluster comes before the copy"
+                    )
+                });
+            }
             let races = &mut self.block.races;
             races.agent_writes_remote(Agent::Load, site, window + to, tensor.map.shared_bytes());
             let mark = Some(races.agent_mark(Agent::Load, site.warp));
