@@ -29,7 +29,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         None => op.problem(&op.small_problem())?,
     };
     op.require_reference(printer)?;
-    let chip = simulated::chip(global)?;
+    let chip = simulated::chip(global, None)?;
     let place = Device::Virtual { chip };
     if options.preset.as_deref().is_some_and(is_tuned) {
         super::super::tuned::look_up(&op, &[family], (std::slice::from_ref(&problem), &[]), &place, printer)?;

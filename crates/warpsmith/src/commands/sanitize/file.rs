@@ -30,11 +30,12 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let launch = merged(&options.launch, header(&text, &options.file)?)?;
     let is_ptx = code::is_ptx(&options.file, &text);
     let launches = from_options(&launch, &|| is_ptx.then(|| signatures(&text)).flatten())?;
-    let chip = simulated::chip(global)?;
-    let target = match &launch.arch {
-        Some(name) => name.parse().map_err(|error| super::super::build::unknown_target(name, &error))?,
-        None => chip.target,
+    let arch = match &launch.arch {
+        Some(name) => Some(name.parse().map_err(|error| super::super::build::unknown_target(name, &error))?),
+        None => None,
     };
+    let chip = simulated::chip(global, arch)?;
+    let target = arch.unwrap_or(chip.target);
     let code = if is_ptx {
         code::from_ptx(&text, &launches.kernels())?
     } else {

@@ -1,6 +1,6 @@
 //! The virtual GPU that `sanitize` runs a kernel on.
 
-use chips::Chip;
+use chips::{CHIPS, Chip, Target};
 use gpu::accelerator::VirtualDevice;
 use gpu::device::Device;
 use vgpu::Checks;
@@ -18,14 +18,19 @@ pub fn device(chip: &'static Chip, options: &SanitizeOptions) -> VirtualDevice {
     device
 }
 
-/// The GPU to simulate. A real GPU is an error, because it has no checkers.
-pub fn chip(global: &Global) -> Result<&'static Chip, CommandError> {
+/// The GPU to simulate. A real GPU is an error, because it has no checkers. Without `--device` it is one that runs the
+/// target.
+pub fn chip(global: &Global, target: Option<Target>) -> Result<&'static Chip, CommandError> {
     let selector = if global.device == "auto" { "virtual" } else { &global.device };
     let selector = selector
         .parse()
         .map_err(|error: gpu::device::SelectorError| CommandError::usage(error.to_string()))?;
     match Device::find(selector) {
-        Ok(Device::Virtual { chip }) => Ok(chip),
+        Ok(Device::Virtual { chip }) => {
+            let runs = |chip: &Chip| target.is_none_or(|target| chip.runs(target));
+            let other = CHIPS.iter().find(|chip| global.device == "auto" && runs(chip));
+            Ok(if runs(chip) { chip } else { other.unwrap_or(chip) })
+        }
         _ => Err(CommandError::usage("sanitize runs on the virtual GPU")
             .hint("use `--device virtual:l4`, `--device virtual:a100` or another virtual GPU")),
     }
