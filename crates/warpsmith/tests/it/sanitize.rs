@@ -200,6 +200,17 @@ fn common_host_headers_can_be_included() {
 }
 
 #[test]
+fn without_a_device_the_gpu_is_one_that_runs_the_target() {
+    for (target, gpu) in [("sm_90a", "virtual:h100"), ("sm_80", "virtual:l4")] {
+        let outcome = sanitize(SCALE, &["--arch", target]);
+        assert_eq!(outcome.code, 0, "{outcome}");
+        assert!(outcome.stdout.contains(gpu), "{outcome}");
+    }
+    let outcome = sanitize(SCALE, &["--arch", "sm_90a", "--device", "virtual:h200"]);
+    assert!(outcome.stdout.contains("virtual:h200"), "{outcome}");
+}
+
+#[test]
 fn an_unsupported_instruction_is_refused_with_its_line() {
     let texture = "    asm volatile(\"{.reg .f32 a, b, c, d; tex.cube.v4.f32.f32 {a, b, c, d}, [%0, {%1, %1, %1, %1}];}\" :: \"l\"(0ull), \"f\"(1.0f));\n";
     let source = SCALE.replace("    int i =", &format!("{texture}    int i ="));
