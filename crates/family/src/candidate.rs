@@ -334,6 +334,18 @@ impl Family {
         self.launch_of(self.main_launch(), candidate, sizes)
     }
 
+    /// The launches that the candidate needs, by their place among those of the manifest.
+    pub fn launched(&self, candidate: &Candidate) -> Result<Vec<usize>, SettingError> {
+        let mut places = Vec::new();
+        for (place, rule) in self.launches.iter().enumerate() {
+            let wanted = rule.when.as_ref().map_or(Ok(true), |when| when.boolean(&candidate.scope()));
+            if wanted.map_err(|error| self.failed(error))? {
+                places.push(place);
+            }
+        }
+        Ok(places)
+    }
+
     /// All launches of the candidate in their order, each with the name of its function.
     pub fn launch_sequence(
         &self,
@@ -342,7 +354,8 @@ impl Family {
     ) -> Result<Vec<(&str, Launch)>, SettingError> {
         let launch =
             |rule: &'_ LaunchRule| -> Result<_, SettingError> { self.launch_of(rule, candidate, sizes) };
-        self.launches.iter().map(|rule| Ok((rule.entry.as_str(), launch(rule)?))).collect()
+        let rules = self.launched(candidate)?.into_iter().map(|place| &self.launches[place]);
+        rules.map(|rule| Ok((rule.entry.as_str(), launch(rule)?))).collect()
     }
 
     fn launch_of(
@@ -360,7 +373,7 @@ impl Family {
             grid: self.dimensions(&rule.grid, &candidate.scope_with(sizes))?,
             block: self.block_of(rule, candidate)?,
             cluster: cluster.map(|extent| extent as u32),
-            shared_bytes: self.layout(candidate)?.total_bytes,
+            shared_bytes: if rule.has_shared { self.layout(candidate)?.total_bytes } else { 0 },
         })
     }
 

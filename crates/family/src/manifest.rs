@@ -179,6 +179,10 @@ pub(crate) struct LaunchRule {
     pub grid: Vec<Expression>,
     pub block: Vec<Expression>,
     pub cluster: Vec<Expression>,
+    /// Settings for which it is false do without the launch.
+    pub when: Option<Expression>,
+    /// Whether the launch has the buffers of `[[shared]]`.
+    pub has_shared: bool,
 }
 
 /// A kernel parameter by the name of an argument, of a size, or `workspace`.
@@ -324,6 +328,9 @@ struct LaunchTable {
     block: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
     cluster: Vec<Spanned<String>>,
+    when: Option<Spanned<String>>,
+    #[serde(default = "yes")]
+    shared: bool,
 }
 
 #[derive(Deserialize)]
@@ -512,6 +519,12 @@ impl Reader<'_> {
                     return Err(self.error(list.span(), field, message));
                 }
             }
+            let main = entry.get_ref() == family.entry.get_ref();
+            if let Some(text) = table.when.as_ref().filter(|_| main) {
+                let message = "the main launch is always made".to_owned();
+                return Err(self.error(text.span(), "launch.when", message));
+            }
+            let when = table.when.as_ref().map(|text| self.expression(text, "launch.when", compile_time));
             let parameters = table.parameters.as_ref().unwrap_or(&family.parameters);
             rules.push(LaunchRule {
                 entry: entry.get_ref().clone(),
@@ -519,6 +532,8 @@ impl Reader<'_> {
                 grid: dimensions(table.grid.get_ref(), "launch.grid", with_sizes)?,
                 block: dimensions(table.block.get_ref(), "launch.block", compile_time)?,
                 cluster: dimensions(&table.cluster, "launch.cluster", compile_time)?,
+                when: when.transpose()?,
+                has_shared: table.shared,
             });
         }
         if !rules.iter().any(|rule| rule.entry == *family.entry.get_ref()) {
@@ -825,12 +840,12 @@ impl Parameter {
 }
 
 impl Family {
-    /// The parameters of every launch, by name. Empty lists if the op does not name its arguments.
+    /// The parameters of every launch of any setting, by name. Empty lists if the op does not name its arguments.
     pub fn parameters(&self) -> impl Iterator<Item = &[Parameter]> {
         self.launches.iter().map(|launch| launch.parameters.as_slice())
     }
 
-    /// The names of the functions that are launched, in order.
+    /// The names of the functions that any setting launches, in order.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.launches.iter().map(|launch| launch.entry.as_str())
     }

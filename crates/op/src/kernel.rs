@@ -154,7 +154,10 @@ impl<'f> Kernel<'f> {
     ) -> Result<PreparedLaunch<'a>, RunError> {
         let geometries = self.geometries(sizes)?;
         let workspace_bytes = self.family.workspace(&self.candidate, sizes)?.total_bytes;
-        let boxes = self.family.tensor_boxes(&self.candidate)?;
+        let rules = ParameterRules {
+            boxes: self.family.tensor_boxes(&self.candidate)?,
+            launched: self.family.launched(&self.candidate)?,
+        };
         let arrangement = inputs.arrangement;
         let placement = Placement { band: device.guard_bytes(), shift };
         let memory = Memory::new(device, placement, &items(arrangement, workspace_bytes))?;
@@ -164,14 +167,14 @@ impl<'f> Kernel<'f> {
             outputs: buffers.by_ref().take(arrangement.outputs.len()).collect(),
             workspace: buffers.next(),
         };
-        let parameters = match placed.parameters(device, inputs, &boxes) {
+        let parameters = match placed.parameters(device, inputs, &rules) {
             Ok(parameters) => parameters,
             Err(error) => {
                 memory.release(device);
                 return Err(error.into());
             }
         };
-        Ok(PreparedLaunch { memory, arrangement, placed, boxes, geometries, parameters })
+        Ok(PreparedLaunch { memory, arrangement, placed, rules, geometries, parameters })
     }
 
     /// Launches the kernel once for every step, each in a different environment that is derived from the seed. Stops
@@ -347,12 +350,20 @@ pub struct PreparedLaunch<'a> {
     memory: Memory,
     arrangement: &'a Arrangement,
     placed: PlacedBuffers,
-    /// The boxes of the tensor maps among the parameters.
-    boxes: Vec<TensorBox>,
+    rules: ParameterRules,
     /// The function, and grid, block and dynamic shared memory, of every launch.
     geometries: Vec<(String, Geometry)>,
     /// The parameters of every launch.
     parameters: Vec<LaunchParameters>,
+}
+
+/// How the parameters of a candidate's launches follow from those of the op.
+#[derive(Debug)]
+struct ParameterRules {
+    /// The boxes of the tensor maps, which come after the op's own parameters.
+    boxes: Vec<TensorBox>,
+    /// The launches that the candidate needs, of all launches of the family.
+    launched: Vec<usize>,
 }
 
 /// The parameters of one launch, each as bytes.
@@ -433,7 +444,7 @@ impl<'a> PreparedLaunch<'a> {
             device.undefine(workspace)?;
         }
         self.arrangement = arrangement;
-        self.parameters = self.placed.parameters(device, inputs, &self.boxes)?;
+        self.parameters = self.placed.parameters(device, inputs, &self.rules)?;
         Ok(())
     }
 
@@ -470,7 +481,7 @@ impl<'a> PreparedLaunch<'a> {
             outputs: self.placed.outputs.clone(),
             workspace: self.placed.workspace,
         };
-        let parameters = match placed.parameters(device, inputs, &self.boxes) {
+        let parameters = match placed.parameters(device, inputs, &self.rules) {
             Ok(parameters) => parameters,
             Err(error) => {
                 memory.release(device);
@@ -586,11 +597,13 @@ impl PlacedBuffers {
         &self,
         device: &mut dyn CheckDevice,
         inputs: &Inputs<'_>,
-        boxes: &[TensorBox],
+        rules: &ParameterRules,
     ) -> Result<Vec<LaunchParameters>, AcceleratorError> {
         let addresses = self.addresses(inputs.arrangement);
-        let mut parameters = (inputs.parameters)(&addresses);
-        for wanted in boxes {
+        let all = (inputs.parameters)(&addresses).into_iter().enumerate();
+        let mut parameters: Vec<LaunchParameters> =
+            all.filter(|(place, _)| rules.launched.contains(place)).map(|(_, launch)| launch).collect();
+        for wanted in &rules.boxes {
             let mut tensors = inputs.arrangement.tensors.iter();
             let Some(tensor) = tensors.find(|tensor| tensor.name == wanted.tensor) else {
                 let reason = format!("the op has no tensor `{}`", wanted.tensor);

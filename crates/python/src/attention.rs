@@ -188,9 +188,19 @@ impl AttentionDevice {
         let o = View { address: output.address, dtype: dtype.output(), ..q };
         let [q_scale, k_scale, v_scale] = addresses;
         let scales = Scales { q: q_scale, k: k_scale, v: v_scale };
-        let options =
-            Options { mask: *mask, scale: *scale, lse: Some(lse.address), scales, ..Options::default() };
-        attention::forward::forward(&self.device, q, k, v, o, &options)?;
+        let tensors = Tensors { q, k, v, o };
+        let plan = self.device.plan_for(&tensors, *mask)?;
+        let workspace = self.device.allocate("workspace", plan.workspace_bytes())?;
+        buffers.push(workspace);
+        let options = Options {
+            mask: *mask,
+            scale: *scale,
+            lse: Some(lse.address),
+            scales,
+            workspace: Some(workspace),
+            ..Options::default()
+        };
+        plan.launch(&tensors, &options)?;
         Ok((self.device.read(output)?, self.device.read(lse)?))
     }
 }

@@ -41,6 +41,22 @@ __device__ inline void load(unsigned shared, const TensorMap& map, int column, i
                  :: "r"(shared), "l"(&map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier) : "memory");
 }
 
+// Loads neighbouring bytes, a multiple of 16. They count on the barrier. One thread calls.
+__device__ inline void load_bytes(unsigned shared, const void* global, unsigned bytes, unsigned barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(shared), "l"(global), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// Stores neighbouring bytes, a multiple of 16. One thread calls, and then `stores_read`.
+__device__ inline void store_bytes(void* global, unsigned shared, unsigned bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 :: "l"(global), "r"(shared), "r"(bytes) : "memory");
+}
+// Waits until all stores of this thread have read the shared memory.
+__device__ inline void stores_read() {
+    asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 // Makes earlier writes of this thread to shared memory visible to tensor cores and copies. A barrier must follow.
 __device__ inline void fence_shared_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

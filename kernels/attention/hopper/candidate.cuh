@@ -58,19 +58,21 @@ constexpr unsigned KV_BYTES = BOXES * KV_BOX_BYTES;
 constexpr unsigned WARPGROUP_ROW_BYTES = 64 * ROW_BYTES;  // a warpgroup's rows of a box of Q
 static_assert(HEAD_DIM % 16 == 0 && KV_BOX_BYTES % tma::SWIZZLE_BYTES == 0, "boxes begin where the swizzle does");
 
-// FP8 products read V by columns: `transpose.cuh` makes such tiles from the copied ones.
+// FP8 products read V by columns: `transpose.cuh` makes such tiles from the copied ones, in this kernel or before it.
+constexpr bool TRANSPOSED_BEFORE = FP8 && knob::TRANSPOSE == knob::Transpose::before;
+constexpr bool TRANSPOSES = FP8 && !TRANSPOSED_BEFORE;
 constexpr unsigned V_BYTES = FP8 ? HEAD_DIM * BLOCK_N : KV_BYTES;
 constexpr int V_ROW_STAGES = SPLIT ? STAGES : knob::V_ROW_STAGES;  // of copied tiles
 
 constexpr int RINGS = SPLIT ? CONSUMERS : 1;  // of K, and of V
 static_assert(smem::q_tile::bytes == Q_STAGES * Q_BYTES && smem::k_tile::bytes == RINGS * STAGES * KV_BYTES &&
                   smem::v_tile::bytes == RINGS * STAGES * V_BYTES &&
-                  smem::v_rows::bytes == (FP8 ? RINGS * V_ROW_STAGES * KV_BYTES : 0),
+                  smem::v_rows::bytes == (TRANSPOSES ? RINGS * V_ROW_STAGES * KV_BYTES : 0),
               "as the manifest lays it out");
 
 // Registers per thread: together at most the 65536 of a multiprocessor.
-constexpr int PRODUCER_REGISTERS = FP8 && CONSUMERS == 2 ? 40 : CONSUMERS == 3 || FP8 ? 32 : 24;
-constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (FP8 ? 232 : 240) : CONSUMERS == 3 ? 160 : 112;
+constexpr int PRODUCER_REGISTERS = TRANSPOSES && CONSUMERS == 2 ? 40 : CONSUMERS == 3 || TRANSPOSES ? 32 : 24;
+constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (TRANSPOSES ? 232 : 240) : CONSUMERS == 3 ? 160 : 112;
 
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
@@ -80,6 +82,9 @@ constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
 
 // FP8: scales may be per block: of 64 queries, and of the keys and values of a step.
 constexpr bool BLOCK_SCALES = FP8 && knob::BLOCK_SCALES;
+
+// FP8: of so many steps, one has no refined keys; or 0.
+constexpr int UNREFINED_STEP = FP8 ? knob::UNREFINED_STEP : 0;
 
 // FP8: steps after which the output is added to sums, or 0. For many columns, and in the memory of the output, these are
 // fp16, divided by 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.

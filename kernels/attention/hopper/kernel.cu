@@ -5,7 +5,7 @@
 //
 // There are two paths. `stream.cuh`, the usual one, keeps the tensor cores busy: a producer warpgroup copies, each other
 // warpgroup has its own rows. `split.cuh` is for launches that are too short for that: the warpgroups of a block have
-// the same 64 rows and split the keys.
+// the same 64 rows and split the keys. In FP8 a first launch can transpose V (`transpose_before.cuh`).
 
 #include "hopper/split.cuh"
 #include "hopper/stream.cuh"
@@ -23,6 +23,12 @@ __device__ __forceinline__ void attention_path(const Arguments& args, const Tens
 }
 
 }  // namespace hopper
+
+extern "C" __global__ void __launch_bounds__(128)
+transpose_values(const __grid_constant__ attention::Arguments args, const __grid_constant__ tma::TensorMap,
+                 const __grid_constant__ tma::TensorMap, const __grid_constant__ tma::TensorMap v_map) {
+    hopper::transpose_values<hopper::TRANSPOSED_BEFORE>(args, v_map);
+}
 
 extern "C" __global__ void __launch_bounds__(hopper::THREADS, 1)
 attention_hopper(const __grid_constant__ attention::Arguments args, const __grid_constant__ tma::TensorMap q_map,

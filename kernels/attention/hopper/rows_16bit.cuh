@@ -12,6 +12,7 @@ struct Rows16Bit : ScoreRows {
     __device__ __forceinline__ explicit Rows16Bit(float scale_) : ScoreRows(scale_) {}
 
     // Starts output += weights V.
+    template <bool>
     __device__ __forceinline__ void start_output(unsigned values, bool) {
         const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
 #pragma unroll
@@ -52,6 +53,7 @@ struct Rows16Bit : ScoreRows {
     __device__ __forceinline__ void round_weights() {}
 
     // Makes the weights a left factor. No product may be reading them.
+    template <bool = true>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
         for (int i = 0; i < KEYS / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);

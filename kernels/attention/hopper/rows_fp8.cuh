@@ -2,7 +2,7 @@
 //
 // Three bits of a weight are few: at many keys the relative L2 error of the output is 0.0265. So some keys of a step are
 // refined: their values are also multiplied by the rounding errors of their weights, which are E4M3 again. With one key
-// in four refined the error is sqrt(3/4) of that.
+// in four refined the error is sqrt(3/4) of that. With UNREFINED_STEP some steps have no refined keys.
 //
 // The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
 // smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
@@ -47,16 +47,13 @@ struct RowsFp8 : ScoreRows {
         for (int i = 4 * REFINED; i < 4 * STEPS; ++i) rounded[i - 4 * REFINED] = round(i / 4, i % 4);
     }
     // Makes the weights left factors. No product may be reading those before. The compiler would move a plain copy to
-    // where products are in flight, and then serialise them.
+    // where products are in flight, and then serialise them. REFINE: the step has refined keys.
+    template <bool REFINE = true>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
         for (int i = 0; i < 4 * STEPS; ++i) {
-            if (i < 4 * REFINED) {
-                weights[i] = round(i / 4, i % 4);
-                lost[i] = rounding_error(i / 4, i % 4);
-            } else {
-                weights[i] = rounded[i - 4 * REFINED] ^ zero;
-            }
+            weights[i] = i < 4 * REFINED ? round(i / 4, i % 4) : rounded[i - 4 * REFINED] ^ zero;
+            if (REFINE && i < 4 * REFINED) lost[i] = rounding_error(i / 4, i % 4);
         }
     }
 
@@ -227,19 +224,21 @@ struct RowsFp8 : ScoreRows {
         summed = false;
     }
 
+    template <bool REFINE>
     __device__ __forceinline__ void start_step(unsigned values, int step, bool replace) {
         const unsigned long long b = Transposed::step(values, step);
         const unsigned* a = weights + 4 * step;
         wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b, !(replace && step == 0));
-        if (step < REFINED) {
+        if (REFINE && step < REFINED) {
             const unsigned* e = lost + 4 * step;
             wgmma::Products<Element, HEAD_DIM>::from_registers(output, e[0], e[1], e[2], e[3], b, 1);
         }
     }
-    // Starts output += weights V, or output = weights V.
+    // Starts output += weights V, or output = weights V. REFINE: the weights are those of a step with refined keys.
+    template <bool REFINE>
     __device__ __forceinline__ void start_output(unsigned values, bool replace) {
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) start_step(values, step, replace);
+        for (int step = 0; step < STEPS; ++step) start_step<REFINE>(values, step, replace);
         wgmma::group_end();
     }
 
@@ -256,7 +255,7 @@ struct RowsFp8 : ScoreRows {
                 if (step < REFINED) lost[4 * step + i] = rounding_error(step, i);
             }
             wgmma::fence();
-            start_step(values, step, false);
+            start_step<true>(values, step, false);
         }
         wgmma::group_end();
     }

@@ -10,11 +10,12 @@
 //               S0 of the next work tile and O += Plast Vlast; meanwhile the weights of S0; O / sum is stored
 //
 // A step's weights are computed while the tensor cores work on the step before, also across the border of two work
-// tiles. In FP8 the other warps of the producer warpgroup transpose each tile of V between its copy and its use.
+// tiles. In FP8 the other warps of the producer warpgroup transpose each tile of V between its copy and its use, or a
+// launch before this one has transposed V.
 #pragma once
 
 #include "hopper/rows_of_dtype.cuh"
-#include "hopper/work.cuh"
+#include "hopper/transpose_before.cuh"
 
 namespace hopper {
 
@@ -22,7 +23,7 @@ namespace hopper {
 __device__ inline WorkTile* work_of(int stage) {
     return reinterpret_cast<WorkTile*>(shared_memory + smem::work::offset) + stage;
 }
-// FP8: whether this stage gets no more rows of V, because there are none.
+// Whether this stage gets no more rows of V to transpose, because there are none.
 __device__ inline int* no_more_rows(int stage) {
     return reinterpret_cast<int*>(shared_memory + smem::no_more_rows::offset) + stage;
 }
@@ -33,7 +34,7 @@ __device__ inline void init_barriers() {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             ptx::mbarrier_init(k_full(stage), 1);
-            ptx::mbarrier_init(v_full(stage), FP8 ? Transposer::WARPS : 1);
+            ptx::mbarrier_init(v_full(stage), TRANSPOSES ? Transposer::WARPS : 1);
             ptx::mbarrier_init(k_free(stage), CONSUMERS * 4);  // one arrival per warp
             ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
         }
@@ -41,7 +42,7 @@ __device__ inline void init_barriers() {
             for (int group = 0; group < (Q_PARTS ? CONSUMERS : 1); ++group) ptx::mbarrier_init(q_full(stage, group), 1);
             ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
         }
-        for (int stage = 0; FP8 && stage < V_ROW_STAGES; ++stage) {
+        for (int stage = 0; TRANSPOSES && stage < V_ROW_STAGES; ++stage) {
             ptx::mbarrier_init(v_rows_full(stage), 1);
             ptx::mbarrier_init(v_rows_free(stage), Transposer::WARPS);
             *no_more_rows(stage) = 0;
@@ -96,49 +97,56 @@ struct Producer {
         k.advance<STAGES>();
     }
     __device__ __forceinline__ void values(const WorkTile& work, int step) {
-        const unsigned free = FP8 ? v_rows_free(v.stage) : v_free(v.stage);
-        const unsigned full = FP8 ? v_rows_full(v.stage) : v_full(v.stage);
+        const unsigned free = TRANSPOSES ? v_rows_free(v.stage) : v_free(v.stage);
+        const unsigned full = TRANSPOSES ? v_rows_full(v.stage) : v_full(v.stage);
         ptx::mbarrier_wait(free, v.parity ^ 1);
-        copy_tile(FP8 ? v_rows(v.stage) : v_tile(v.stage), v_map, work.first_key(step),
-                  attention::kv_head_of(args, work.head), work.batch, full);
-        v.advance<FP8 ? V_ROW_STAGES : STAGES>();
+        const int kv_head = attention::kv_head_of(args, work.head);
+        if constexpr (TRANSPOSED_BEFORE) {
+            tma::arrive_and_expect(full, V_BYTES);
+            tma::load_bytes(v_tile(v.stage), transposed_tile(args, work.batch, kv_head, work.tile_of_keys(args, step)),
+                            V_BYTES, full);
+        } else {
+            copy_tile(TRANSPOSES ? v_rows(v.stage) : v_tile(v.stage), v_map, work.first_key(step), kv_head, work.batch,
+                      full);
+        }
+        v.advance<TRANSPOSES ? V_ROW_STAGES : STAGES>();
     }
 
-    // FP8: ends the work of the transposing warps.
+    // Ends the work of the transposing warps.
     __device__ __forceinline__ void end_values() {
         ptx::mbarrier_wait(v_rows_free(v.stage), v.parity ^ 1);
         *no_more_rows(v.stage) = 1;
         ptx::mbarrier_arrive(v_rows_full(v.stage));
     }
 
-    // Values come one step after their keys, as they are used. FP8: together with them, because they are transposed first.
+    // Values come one step after their keys, as they are used; together with them if they are transposed first.
     __device__ __forceinline__ void run() {
         Schedule schedule(args);
         WorkTile work = schedule.next();
         if (Q_PARTS) keys(work, 0);
         queries(work);
         if (!Q_PARTS) keys(work, 0);
-        if (FP8) values(work, 0);
+        if (TRANSPOSES) values(work, 0);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
                 keys(work, step);
-                values(work, FP8 ? step : step - 1);
+                values(work, TRANSPOSES ? step : step - 1);
             }
             const WorkTile next = schedule.next();
             if (Q_STAGES > 1) queries(next);
             if (next.steps > 0) keys(next, 0);
-            if (!FP8) values(work, work.steps - 1);
-            if (FP8 && next.steps > 0) values(next, 0);
+            if (!TRANSPOSES) values(work, work.steps - 1);
+            if (TRANSPOSES && next.steps > 0) values(next, 0);
             // One tile of queries is free only after the last scores of the work tile.
             if (Q_STAGES == 1) queries(next);
             if (next.steps == 0) break;
             work = next;
         }
-        if (FP8) end_values();
+        if (TRANSPOSES) end_values();
     }
 };
 
-// ---- FP8: the transposing warps ----
+// ---- the transposing warps ----
 
 // Without a schedule of their own, for which they have too few registers.
 __device__ inline void transpose_values(int warp) {
@@ -235,10 +243,11 @@ struct Consumer {
         wgmma::fence();
         rows.start_scores(rows.scores, q_tile(q.stage) + group * WARPGROUP_ROW_BYTES, k_tile(k.stage));
     }
+    template <bool REFINE = true>
     __device__ __forceinline__ void start_output(bool replace = false) {
         ptx::mbarrier_wait(v_full(v.stage), v.parity);
         wgmma::fence();  // the compiler would add it: the wait is a loop
-        rows.start_output(v_tile(v.stage), replace);
+        rows.template start_output<REFINE>(v_tile(v.stage), replace);
     }
     // After the last scores of a work tile its queries are free, too.
     __device__ __forceinline__ void scores_done(int step) {
@@ -311,14 +320,15 @@ struct Consumer {
         skip_values(step);
     }
 
-    // SUM: FP8, the output so far is added to the sums while the tensor cores compute the scores.
-    template <bool MASKED, bool SUM = false>
+    // SUM: FP8, the output so far is added to the sums while the tensor cores compute the scores. REFINE: FP8, this step
+    // has refined keys. REFINED_BEFORE: the step before has.
+    template <bool MASKED, bool SUM = false, bool REFINED_BEFORE = true, bool REFINE = true>
     __device__ __forceinline__ void next_step(int step) {
         const StepScales step_scales(args, work, step);
         take_turn(group);
         start_scores();
         if constexpr (SUM) rows.add_to_sums(output_place(), value_scale);
-        start_output(SUM);
+        start_output<REFINED_BEFORE>(SUM);
         pass_turn(group);
         jitter(work.first_query + step);
         wgmma::groups_wait<1>();
@@ -330,7 +340,7 @@ struct Consumer {
         rows.round_weights();
         jitter(work.first_query - step);
         output_done();
-        rows.pack_weights();
+        rows.template pack_weights<REFINE>();
         rows.rescale_output();
     }
 
@@ -392,22 +402,43 @@ struct Consumer {
         release(q_free(q.stage));
     }
 
+    // The steps from `step` to `end`, without a mask. They are compiled as a loop even if there is only one. Otherwise the
+    // compiler moves parts of one step into the next, and the steps with different code need more registers.
+    template <bool REFINED_BEFORE, bool REFINE>
+    __device__ __forceinline__ void loop(int& step, int end) {
+        asm volatile("" : "+r"(end));
+        end = ptx::same_in_warp(end);
+#pragma unroll 1
+        for (; step < end; ++step) next_step<false, false, REFINED_BEFORE, REFINE>(step);
+    }
+    // The same with UNREFINED_STEP. Which steps have refined keys is known at compile time, because a product in a branch
+    // is slow. The last one has.
+    __device__ __forceinline__ void unmasked_steps_until(int& step, int end) {
+        if constexpr (UNREFINED_STEP > 0) {
+            while (step <= end - UNREFINED_STEP) {
+                const int first = step;
+                loop<true, false>(step, first + 1);
+                loop<false, true>(step, first + 2);
+                if constexpr (UNREFINED_STEP > 2) loop<true, true>(step, first + UNREFINED_STEP);
+            }
+        }
+#pragma unroll 1
+        for (; step < end; ++step) next_step<false>(step);
+    }
     // The steps from `step` on. Those that add to the sums have code of their own, so that the loop over the others is
     // short.
     __device__ __forceinline__ void unmasked_steps(int& step) {
         if constexpr (FP8 && SUM_STEPS > 0) {
             int sum = max(SUM_STEPS + 1, step);
             while (true) {
-#pragma unroll 1
-                for (; step < min(work.steps, sum); ++step) next_step<false>(step);
+                unmasked_steps_until(step, min(work.steps, sum));
                 if (step >= work.steps) return;
                 next_step<false, true>(step);
                 ++step;
                 sum += SUM_STEPS;
             }
         } else {
-#pragma unroll 1
-            for (; step < work.steps; ++step) next_step<false>(step);
+            unmasked_steps_until(step, work.steps);
         }
     }
 
@@ -466,7 +497,7 @@ __device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q
     if (group == CONSUMERS) {
         wgmma::lower_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == CONSUMERS * 128) Producer{args, q_map, k_map, v_map}.run();
-        if (FP8 && warp_of_group() >= 4 - Transposer::WARPS)
+        if (TRANSPOSES && warp_of_group() >= 4 - Transposer::WARPS)
             transpose_values(ptx::same_in_warp(warp_of_group() - (4 - Transposer::WARPS)));
     } else {
         wgmma::raise_registers<CONSUMER_REGISTERS>();

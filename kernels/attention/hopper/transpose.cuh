@@ -1,5 +1,6 @@
 // FP8 products need the keys of a column of V side by side, but V is copied with the columns of a key side by side. So
-// warps of the producer warpgroup transpose every tile within shared memory.
+// warps of the producer warpgroup transpose every tile within shared memory. Or a launch before has done it, see
+// `transpose_before.cuh`.
 //
 // A transposed tile has a row for each column of V, and in the row 32, 64 or 128 keys, swizzled like a box of the copies.
 // Tiles with more keys have further such matrices. In each group of 16 columns the 8 even ones come first. In each group

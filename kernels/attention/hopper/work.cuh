@@ -5,6 +5,9 @@
 
 namespace hopper {
 
+// Tiles of BLOCK_N keys, and one more, beyond the last key.
+__device__ __forceinline__ int tiles_of_keys(const Arguments& args) { return (args.seq_k + BLOCK_N - 1) / BLOCK_N + 1; }
+
 // Up to BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the
 // first. There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
 struct alignas(16) WorkTile {
@@ -31,6 +34,10 @@ struct alignas(16) WorkTile {
     }
     __device__ __forceinline__ int first_key(int step) const {
         return first_key_of_last_step + (steps - 1 - step) * BLOCK_N;
+    }
+    // The number of the step's tile among those of its head; there is one more, beyond the last key.
+    __device__ __forceinline__ int tile_of_keys(const Arguments& args, int step) const {
+        return first_key_of_last_step == 0 ? steps - 1 - step : tiles_of_keys(args) - 1;
     }
 };
 

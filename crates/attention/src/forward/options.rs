@@ -17,8 +17,9 @@ pub struct Options {
     pub scales: Scales,
     /// The stream on which the kernel runs. The virtual GPU ignores it.
     pub stream: CudaStream,
-    /// Memory that the kernel may overwrite, of [`super::Plan::workspace_bytes`] at least. Two launches that may run at the
-    /// same time must not share it. The tuned kernels need none.
+    /// Memory that the kernel may overwrite, of [`super::Plan::workspace_bytes`] at least, at a multiple of 16 bytes. Two
+    /// launches that may run at the same time must not share it. Few tuned kernels need any: those of FP8 tensors with
+    /// thousands of keys.
     pub workspace: Option<Buffer>,
 }
 

@@ -182,6 +182,9 @@ impl Plan {
             let needed = kernel.workspace_bytes;
             return Err(wrong("workspace", format!("it has {workspace} bytes, but {needed} are needed")));
         }
+        if options.workspace.is_some_and(|buffer| buffer.address % 16 != 0) {
+            return Err(wrong("workspace", "its address is not a multiple of 16"));
+        }
         let arguments = self.arguments(tensors, options, scale).bytes();
         let known = lock(&self.calls).get(&arguments).cloned();
         let prepared = match known {

@@ -104,6 +104,8 @@ impl Quantiser {
         let unsupported = |reason: String| ForwardError::Unsupported(reason);
         let sizes = problem.sizes();
         let launches = op::launch_geometries(family, candidate, &sizes);
+        let launched = family.launched(candidate).map_err(|error| unsupported(error.to_string()))?;
+        let parameters = family.parameters().enumerate().filter(|(place, _)| launched.contains(place));
         let workspace =
             family.workspace(candidate, &sizes).map_err(|error| unsupported(error.to_string()))?;
         Ok(Quantiser {
@@ -111,7 +113,7 @@ impl Quantiser {
             name: format!("{} {}", family.full_name(), candidate.label(family)),
             problem,
             launches: launches.map_err(|error| unsupported(error.to_string()))?,
-            parameters: family.parameters().map(<[Parameter]>::to_vec).collect(),
+            parameters: parameters.map(|(_, names)| names.to_vec()).collect(),
             workspace_bytes: workspace.total_bytes,
         })
     }

@@ -114,7 +114,27 @@ const HOPPER_FP8_SPLIT: Fault = Fault {
     ..HOPPER_FP8
 };
 
+const HOPPER_TRANSPOSED_BEFORE: Fault = Fault {
+    file: "hopper/transpose_before.cuh",
+    knobs: &[("BLOCK_N", "128"), ("TRANSPOSE", "before")],
+    ..HOPPER_FP8
+};
+
 const FAULTS: &[Fault] = &[
+    Fault {
+        name: "hopper, FP8, V transposed before: a copy reads a tile whose writes are not fenced",
+        right: "    tma::fence_shared_writes();\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::ProxyFence]),
+        ..HOPPER_TRANSPOSED_BEFORE
+    },
+    Fault {
+        name: "hopper, FP8, V transposed before: rows are overwritten before all warps have read them",
+        right: "    __syncthreads();  // all rows are in registers\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Race]),
+        ..HOPPER_TRANSPOSED_BEFORE
+    },
     Fault {
         name: "hopper, FP8: the tensor cores read a transposed tile whose writes are not fenced",
         file: "hopper/transpose.cuh",
@@ -160,7 +180,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8: the transposing warps never end",
-        right: "        if (FP8) end_values();\n",
+        right: "        if (TRANSPOSES) end_values();\n",
         wrong: "",
         detected: Detected::Found(&[Kind::Deadlock]),
         ..HOPPER_FP8
@@ -213,8 +233,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8, sums: the output is not replaced after it was added to the sums",
-        right: "start_output(SUM);",
-        wrong: "start_output(false);",
+        right: "start_output<REFINED_BEFORE>(SUM);",
+        wrong: "start_output<REFINED_BEFORE>(false);",
         knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "shared")],
         ..HOPPER_SUMS_IN_OUTPUT
     },
@@ -307,7 +327,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "output_done();\n        rows.pack_weights();\n        rows.rescale_output();",
+        right: "output_done();\n        rows.template pack_weights<REFINE>();\n        rows.rescale_output();",
         wrong: "rows.rescale_output();\n        output_done();\n        rows.pack_weights();",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),

@@ -134,6 +134,43 @@ fn a_valid_manifest_gives_candidates_layouts_and_launches() {
     assert_eq!(family.workspace(&large, &sizes).unwrap().total_bytes, 8000);
 }
 
+const FIRST_LAUNCH: &str = r#"[[launches]]
+entry = "knob"
+when = "DEEP"
+shared = false
+grid = ["n"]
+block = ["32"]
+
+[[launches]]
+sizes = ["n"]"#;
+
+#[test]
+fn a_launch_with_a_condition_is_made_only_for_some_settings() {
+    let manifest = MANIFEST.replace("[launch]\nsizes = [\"n\"]", FIRST_LAUNCH);
+    let (_folder, catalog) = catalog(&manifest);
+    let family = catalog.family("scale").unwrap();
+    let sizes: Sizes = [("n".to_owned(), 1000)].into_iter().collect();
+    let launches = |preset: &str| {
+        let candidate = family.candidate(Some(preset), &[], &[]).unwrap();
+        let sequence = family.launch_sequence(&candidate, &sizes).unwrap().into_iter();
+        let launches =
+            sequence.map(|(entry, launch)| (entry.to_owned(), launch.shared_bytes)).collect::<Vec<_>>();
+        (launches, family.launched(&candidate).unwrap())
+    };
+    assert_eq!(launches("small"), (vec![("scale".to_owned(), 64 * 8 * 2)], vec![1]));
+    let both = vec![("knob".to_owned(), 0), ("scale".to_owned(), 256 * 512 * 2)];
+    assert_eq!(launches("large"), (both, vec![0, 1]));
+}
+
+#[test]
+fn the_main_launch_has_no_condition() {
+    let error = error_of(|manifest| manifest.replace("[launch]\n", "[launch]\nwhen = \"DEEP\"\n"));
+    assert_eq!(
+        (error.field.as_str(), error.message.as_str()),
+        ("launch.when", "the main launch is always made")
+    );
+}
+
 const TENSOR_MAP: &str = r#"
 [[tensor_maps]]
 tensor = "x"
