@@ -168,6 +168,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Performs a lane's operation on its object, except a test. Returns the state before an arrival.
     fn mbarrier_change(&mut self, inst: &Inst, location: Location, count: u32, lane: usize) -> u64 {
         let Op::Mbarrier { op, .. } = inst.op else { return 0 };
+        let written = location.address as u32;
+        if self.block.decoded.covers(written) || self.block.decoded.covers(written + 7) {
+            self.block.shared_writes += 1;
+        }
         match op {
             MbarrierOp::Init => {
                 self.mbarrier_init(location, lane, count);

@@ -1,6 +1,8 @@
 //! Decoded operands of `wgmma`. The warps of a block multiply by the same operand one after another, so the numbers are
 //! kept. They are valid as long as the memory that they were read from has not changed.
 
+use std::ops::Range;
+
 use super::descriptor::OperandKey;
 use crate::num::simd::per_isa;
 use crate::num::tile::warpgroup::{Columns, Decoded, Warpgroup};
@@ -18,6 +20,8 @@ pub struct OperandCache {
     next: usize,
     /// Memory for the columns of the operand that is being decoded.
     columns: Vec<Columns>,
+    /// Addresses from the first to the last byte of all operands so far.
+    covered: Range<u32>,
 }
 
 #[derive(Debug)]
@@ -75,6 +79,11 @@ impl OperandCache {
         at
     }
 
+    /// Whether a byte of shared memory may belong to an operand.
+    pub fn covers(&self, at: u32) -> bool {
+        self.covered.contains(&at)
+    }
+
     pub fn get(&self, at: usize) -> &Decoded {
         &self.entries[at].decoded
     }
@@ -83,6 +92,14 @@ impl OperandCache {
         let mut blocks: Vec<u32> = chunks.into_iter().map(|at| at & !(BLOCK as u32 - 1)).collect();
         blocks.sort_unstable();
         blocks.dedup();
+        if let (Some(first), Some(last)) = (blocks.first(), blocks.last()) {
+            let (start, end) = (*first, last + BLOCK as u32);
+            self.covered = if self.covered.is_empty() {
+                start..end
+            } else {
+                self.covered.start.min(start)..self.covered.end.max(end)
+            };
+        }
         if self.entries.len() < MAX_ENTRIES {
             let (bytes, decoded) = (Vec::new(), Decoded::default());
             self.entries.push(Entry { key, blocks, bytes, writes: None, decoded });

@@ -638,7 +638,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the operation may write shared memory. Writes to mbarrier objects do not count.
+    /// Whether the operation may write shared memory. Operations on mbarrier objects do not count.
     pub fn may_write_shared(&self) -> bool {
         match self {
             Op::Store(access) | Op::Atom { access, .. } => {

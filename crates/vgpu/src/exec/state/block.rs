@@ -58,7 +58,8 @@ pub struct BlockCore {
     /// Where the chunks of shared memory came from: the tensor copies that loaded them.
     pub chunk_origins: ChunkOrigins,
     pub decoded: OperandCache,
-    /// Number of instructions that may have written the block's shared memory, apart from mbarrier objects.
+    /// Number of instructions that may have written the block's shared memory. Operations on mbarrier objects count only
+    /// if they may change an operand in `decoded`.
     pub shared_writes: u64,
     /// The chunks of operands of tensor cores. They depend on the descriptor only.
     pub operands: HashMap<OperandKey, Arc<ChunkReads>>,
