@@ -80,6 +80,7 @@ impl Block {
         let garbage = grid.world.garbage;
         let contents = if garbage == 0 { 0 } else { crate::world::mix(garbage, index) as u32 };
         core.shared.resize(units, Unit([contents; 32]));
+        core.shared_writes += 1;
         if P::CHECK {
             core.races.start(index as u32, grid.block_threads, grid.shared_bytes);
             core.races.set_facts(&grid.kernel.facts);

@@ -638,7 +638,8 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the operation may write shared memory. Operations on mbarrier objects do not count.
+    /// Whether the operation may write shared memory. Operations on mbarrier objects do not count. An operation that is
+    /// not listed counts, so that a new one is never forgotten.
     pub fn may_write_shared(&self) -> bool {
         match self {
             Op::Store(access) | Op::Atom { access, .. } => {

@@ -88,8 +88,15 @@ impl TensorBox {
         if map.im2col.is_some() || !(0..map.rank()).all(inside) {
             return None;
         }
-        let (first, last) = (self.row(0), self.row(map.rows() - 1));
-        Some(first.address..last.address + u64::from(last.bytes))
+        // The last row's distance from the first. A map may have been made by hand, with any strides.
+        let mut distance = 0u64;
+        for dim in 1..map.rank() {
+            let index = map.copied(dim).checked_sub(1)?.checked_mul(map.element_strides[dim])?;
+            distance = distance.checked_add(u64::from(index).checked_mul(map.strides[dim - 1])?)?;
+        }
+        let first = self.row(0);
+        let end = first.address.checked_add(distance)?.checked_add(u64::from(first.bytes))?;
+        Some(first.address..end)
     }
 
     /// The coordinates of row `number` in all dimensions except the innermost.
