@@ -16,6 +16,8 @@ const BLOCK: usize = 32;
 #[derive(Debug, Default)]
 pub struct OperandCache {
     entries: Vec<Entry>,
+    /// The start addresses of the operands, in the order of the entries, side by side: a search reads them all.
+    starts: Vec<u32>,
     /// The entry that is replaced next.
     next: usize,
     /// Memory for the columns of the operand that is being decoded.
@@ -51,8 +53,8 @@ impl OperandCache {
         chunks: impl FnOnce() -> Vec<u32>,
         columns: impl FnOnce(&mut Vec<Columns>),
     ) -> usize {
-        let is_same = |entry: &Entry| entry.key.0.0.start == key.0.0.start && entry.key == key;
-        let found = self.entries.iter().position(is_same);
+        let start = key.0.0.start;
+        let found = (0..self.starts.len()).find(|i| self.starts[*i] == start && self.entries[*i].key == key);
         let at = found.unwrap_or_else(|| self.add(key, chunks()));
         let entry = &mut self.entries[at];
         if found.is_some() {
@@ -102,11 +104,13 @@ impl OperandCache {
         }
         if self.entries.len() < MAX_ENTRIES {
             let (bytes, decoded) = (Vec::new(), Decoded::default());
+            self.starts.push(key.0.0.start);
             self.entries.push(Entry { key, blocks, bytes, writes: None, decoded });
             return self.entries.len() - 1;
         }
         let at = self.next;
         self.next = (at + 1) % MAX_ENTRIES;
+        self.starts[at] = key.0.0.start;
         let entry = &mut self.entries[at];
         (entry.key, entry.blocks) = (key, blocks);
         at

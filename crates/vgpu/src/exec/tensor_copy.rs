@@ -220,24 +220,19 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Reads the coordinates of a copy and, if it is an im2col load, the offsets of its pixels behind them.
     fn coordinates(&mut self, slots: &[Slot], im2col: bool, load: bool, mask: u32) -> Coordinates {
         let rank = if im2col && load { slots.len().midpoint(2) } else { slots.len() };
-        let mut values = [[0; 2 * MAX_RANK]; 32];
+        let mut at = [[0; MAX_RANK]; 32];
+        let mut offsets = [[0; MAX_RANK - 2]; 32];
         for (number, slot) in slots.iter().enumerate() {
             if P::CHECK && self.w.tracking {
                 self.check_use(*slot, mask, "is a coordinate of a tensor copy");
             }
             let register = self.r32(*slot);
-            for l in 0..32 {
-                values[l][number] = register[l];
-            }
-        }
-        let mut at = [[0; MAX_RANK]; 32];
-        let mut offsets = [[0; MAX_RANK - 2]; 32];
-        for l in 0..32 {
-            for dim in 0..rank {
-                at[l][dim] = values[l][dim] as i32;
-            }
-            for number in rank..slots.len() {
-                offsets[l][number - rank] = values[l][number] as u16;
+            for l in lanes(mask) {
+                if number < rank {
+                    at[l][number] = register[l] as i32;
+                } else {
+                    offsets[l][number - rank] = register[l] as u16;
+                }
             }
         }
         Coordinates { rank, at, offsets: im2col.then_some(offsets) }

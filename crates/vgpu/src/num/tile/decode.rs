@@ -3,6 +3,7 @@
 //! One register is eight rows of 16 bytes, so each element type only defines how to decode 16 bytes.
 
 use super::Elem;
+use super::matrix::Block;
 use crate::num::Lanes;
 use crate::num::codec;
 use crate::num::simd::per_isa;
@@ -77,26 +78,39 @@ fn stack<C: Code<W>, const F16C: bool, const W: usize>(
     }
 }
 
-/// Decodes and transposes blocks that advance along k first, then to the next eight columns.
+/// Decodes lines of two chunks of 16 bytes.
 #[inline(always)]
-fn across<C: Code<W>, const F16C: bool, const W: usize>(regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]) {
-    for (reg, out) in regs.iter().zip(out.chunks_exact_mut(W)) {
+fn decode_lines<C: Code<W>, const F16C: bool, const W: usize>(lines: &[[[u8; 16]; 2]], out: &mut [f32]) {
+    for (chunk, out) in lines.as_flattened().iter().zip(out.as_chunks_mut::<W>().0) {
+        *out = C::row::<F16C>(chunk);
+    }
+}
+
+/// Decodes and transposes blocks that advance along k first, then to the next eight columns. `put` receives eight columns
+/// of a step along k, and the number of steps before it.
+#[inline(always)]
+fn across<C: Code<W>, const F16C: bool, const W: usize>(
+    blocks: impl Iterator<Item = Block>,
+    mut put: impl FnMut(usize, [f32; 8]),
+) {
+    for (number, lines) in blocks.enumerate() {
         let mut block = [[0.0; W]; 8];
-        for (row, bytes) in block.iter_mut().zip(as_rows(reg)) {
-            *row = C::row::<F16C>(&bytes);
+        for (row, bytes) in block.iter_mut().zip(&lines) {
+            *row = C::row::<F16C>(bytes);
         }
         // Transpose squares of eight by eight. tf32 has four elements along k, so the rest of its square is padding.
-        for (part, out) in out.chunks_mut(8).enumerate() {
+        for first in (0..W).step_by(8) {
             let mut square = [[0.0; 8]; 8];
             for (to, from) in square.iter_mut().zip(&block) {
-                for (to, from) in to.iter_mut().zip(&from[8 * part..]) {
+                for (to, from) in to.iter_mut().zip(&from[first..]) {
                     *to = *from;
                 }
             }
-            out.copy_from_slice(&transpose::<F16C>(square)[..out.len()]);
+            for (k, columns) in transpose::<F16C>(square).into_iter().take(W).enumerate() {
+                put(number * W + first + k, columns);
+            }
         }
     }
-    debug_assert!(out.len().is_multiple_of(deep) && deep.is_multiple_of(W));
 }
 
 #[inline(always)]
@@ -115,35 +129,63 @@ fn stacked_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], rows: usize, deep
     }
 }
 
+/// Decodes lines of two chunks of 16 bytes to numbers, line by line.
 #[inline(always)]
-fn across_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]) {
+pub(super) fn lines<const F16C: bool>(elem: Elem, lines: &[[[u8; 16]; 2]], out: &mut [f32]) {
     match elem {
-        Elem::F16 => across::<F16, F16C, 8>(regs, deep, out),
-        Elem::Bf16 => across::<Bf16, F16C, 8>(regs, deep, out),
-        Elem::Tf32 => across::<Tf32, F16C, 4>(regs, deep, out),
-        Elem::E4m3 => across::<E4m3, F16C, 16>(regs, deep, out),
-        Elem::E5m2 => across::<E5m2, F16C, 16>(regs, deep, out),
-        Elem::S8 => across::<S8, F16C, 16>(regs, deep, out),
-        Elem::U8 => across::<U8, F16C, 16>(regs, deep, out),
-        Elem::S4 => across::<S4, F16C, 32>(regs, deep, out),
-        Elem::U4 => across::<U4, F16C, 32>(regs, deep, out),
+        Elem::F16 => decode_lines::<F16, F16C, 8>(lines, out),
+        Elem::Bf16 => decode_lines::<Bf16, F16C, 8>(lines, out),
+        Elem::Tf32 => decode_lines::<Tf32, F16C, 4>(lines, out),
+        Elem::E4m3 => decode_lines::<E4m3, F16C, 16>(lines, out),
+        Elem::E5m2 => decode_lines::<E5m2, F16C, 16>(lines, out),
+        Elem::S8 => decode_lines::<S8, F16C, 16>(lines, out),
+        Elem::U8 => decode_lines::<U8, F16C, 16>(lines, out),
+        Elem::S4 => decode_lines::<S4, F16C, 32>(lines, out),
+        Elem::U4 => decode_lines::<U4, F16C, 32>(lines, out),
         Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
     }
+}
+
+/// Decodes blocks of columns and calls `put` for every step along k: see [`across`].
+#[inline(always)]
+pub(super) fn columns<const F16C: bool>(
+    elem: Elem,
+    blocks: impl Iterator<Item = Block>,
+    put: impl FnMut(usize, [f32; 8]),
+) {
+    match elem {
+        Elem::F16 => across::<F16, F16C, 8>(blocks, put),
+        Elem::Bf16 => across::<Bf16, F16C, 8>(blocks, put),
+        Elem::Tf32 => across::<Tf32, F16C, 4>(blocks, put),
+        Elem::E4m3 => across::<E4m3, F16C, 16>(blocks, put),
+        Elem::E5m2 => across::<E5m2, F16C, 16>(blocks, put),
+        Elem::S8 => across::<S8, F16C, 16>(blocks, put),
+        Elem::U8 => across::<U8, F16C, 16>(blocks, put),
+        Elem::S4 => across::<S4, F16C, 32>(blocks, put),
+        Elem::U4 => across::<U4, F16C, 32>(blocks, put),
+        Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
+    }
+}
+
+#[inline(always)]
+fn transposed_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], out: &mut [[f32; 8]]) {
+    let blocks = regs.iter().take(out.len() * elem.bits() / 128).map(|reg| as_rows(reg));
+    columns::<F16C>(elem, blocks, |k, columns| out[k] = columns);
 }
 
 per_isa! {
     /// Decodes the operand with stacked blocks to `rows` rows of `deep` elements.
     pub(super) fn stacked = stacked_body where (elem: Elem, regs: &[&Lanes], rows: usize, deep: usize, out: &mut [f32]);
-    /// Decodes the other operand, transposed: `deep` rows of its first eight columns, then of the next eight.
-    pub(super) fn transposed = across_body where (elem: Elem, regs: &[&Lanes], deep: usize, out: &mut [[f32; 8]]);
+    /// Decodes the other operand, transposed: all rows of its first eight columns, then of the next eight.
+    pub(super) fn transposed = transposed_body where (elem: Elem, regs: &[&Lanes], out: &mut [[f32; 8]]);
 }
 
 /// Returns the register as eight rows of bytes.
 #[inline(always)]
-fn as_rows(reg: &Lanes) -> [[u8; 16]; 8] {
+pub(super) fn as_rows(reg: &Lanes) -> Block {
     const { assert!(cfg!(target_endian = "little")) };
     // SAFETY: the sizes are equal, and any bits are valid bytes.
-    unsafe { std::mem::transmute::<Lanes, [[u8; 16]; 8]>(*reg) }
+    unsafe { std::mem::transmute::<Lanes, Block>(*reg) }
 }
 
 /// Transposes an 8x8 matrix.

@@ -148,7 +148,7 @@ fn tile<const F16C: bool, const R: usize, const C: usize, const K: usize>(
     let q = &mut q[..C / 8];
     let mut sums = [[0.0; C]; R];
     decode::stacked(p_elem, p_regs, R, K, p.as_flattened_mut());
-    decode::transposed(q_elem, q_regs, K, q.as_flattened_mut());
+    decode::transposed(q_elem, q_regs, q.as_flattened_mut());
     if p_elem.is_integer() {
         multiply::<F16C, R, C, K>(&p, q, &mut sums);
         let mut words = load_words::<R, C>(c);

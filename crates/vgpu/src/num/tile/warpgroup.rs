@@ -46,6 +46,32 @@ impl Warpgroup {
 /// steps along k if B is MN-major.
 pub type Columns = [matrix::Block; 2];
 
+/// Sixteen rows of A.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    /// The four registers of a fragment.
+    Fragment([&'a Lanes; 4]),
+    /// Two chunks of each row, consecutive along k.
+    Chunks(&'a [[[u8; 16]; 2]; 16]),
+}
+
+impl Rows<'_> {
+    /// Decodes the rows, and negates them if the products are subtracted.
+    #[inline(always)]
+    fn decode<const F16C: bool, const K: usize>(&self, op: &Warpgroup, out: &mut [[f32; K]; 16]) {
+        let out = out.as_flattened_mut();
+        match self {
+            Rows::Fragment(registers) => decode::stacked(op.a, registers, 16, K, out),
+            Rows::Chunks(lines) => decode::lines::<F16C>(op.a, *lines, out),
+        }
+        if op.negate {
+            for x in out {
+                *x = -*x;
+            }
+        }
+    }
+}
+
 /// B as decoded numbers: for every sixteen columns, k rows of sixteen.
 #[derive(Clone, Debug, Default)]
 pub struct Decoded {
@@ -81,26 +107,19 @@ fn decode_columns_body<const F16C: bool>(
     numbers: &mut [[f32; 16]],
 ) {
     let deep = 256 / elem.bits();
-    let mut q = [[0.0; 8]; 32];
-    for (group, [low, high]) in columns.iter().enumerate() {
-        let low = even_first(&matrix::load(low, mn_major));
-        let high = even_first(&matrix::load(high, mn_major));
-        decode::transposed(elem, &[&low, &high], deep, &mut q[..deep]);
-        let first = group / 2 * deep;
-        for (row, q) in numbers[first..first + deep].iter_mut().zip(&q) {
-            row.as_chunks_mut::<8>().0[group % 2] = *q;
-        }
+    for (group, blocks) in columns.iter().enumerate() {
+        let rows = &mut numbers[group / 2 * deep..][..deep];
+        let blocks = blocks.iter().map(|block| {
+            even_first(&if mn_major { decode::as_rows(&matrix::load(block, true)) } else { *block })
+        });
+        decode::columns::<F16C>(elem, blocks, |k, eight| rows[k].as_chunks_mut::<8>().0[group % 2] = eight);
     }
 }
 
-/// Sorts the eight columns of a block, four words each: the even ones come first.
+/// Sorts the eight columns of a block: the even ones come first.
 #[inline(always)]
-fn even_first(block: &Lanes) -> Lanes {
-    let mut sorted = [0; 32];
-    for (to, from) in sorted.as_chunks_mut::<4>().0.iter_mut().zip([0, 2, 4, 6, 1, 3, 5, 7]) {
-        *to = block.as_chunks::<4>().0[from];
-    }
-    sorted
+fn even_first(block: &matrix::Block) -> matrix::Block {
+    [0, 2, 4, 6, 1, 3, 5, 7].map(|column: usize| block[column])
 }
 
 per_isa! {
@@ -235,18 +254,13 @@ fn columns<const F16C: bool>(
 #[inline(always)]
 fn product<const F16C: bool, const K: usize>(
     op: &Warpgroup,
-    a: &[&Lanes; 4],
+    a: &Rows<'_>,
     b: &Decoded,
     d: &[*mut u32],
     keep: bool,
 ) {
     let mut p = [[0.0; K]; 16];
-    decode::stacked(op.a, a, 16, K, p.as_flattened_mut());
-    if op.negate {
-        for x in p.as_flattened_mut() {
-            *x = -*x;
-        }
-    }
+    a.decode::<F16C, K>(op, &mut p);
     let registers = op.d.bits() / 4;
     let mut place = MaybeUninit::uninit();
     if op.d == Elem::F32
@@ -266,15 +280,10 @@ fn product<const F16C: bool, const K: usize>(
 
 /// The same for FP8 products with f32 sums.
 #[inline(always)]
-fn fp8_product<const F16C: bool>(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
+fn fp8_product<const F16C: bool>(op: &Warpgroup, a: &Rows<'_>, b: &Decoded, d: &[*mut u32], keep: bool) {
     const K: usize = 32;
     let mut p = [[0.0; K]; 16];
-    decode::stacked(op.a, a, 16, K, p.as_flattened_mut());
-    if op.negate {
-        for x in p.as_flattened_mut() {
-            *x = -*x;
-        }
-    }
+    a.decode::<F16C, K>(op, &mut p);
     let p_exponents = p.map(|row| fp8::exponents(&row, fp8::least(op.a)));
     let columns_of_b = b.numbers.as_chunks::<K>().0.iter().zip(b.exponents.as_chunks::<K>().0);
     for ((q, q_exponents), d) in columns_of_b.zip(d.chunks(op.d.bits() / 4)) {
@@ -288,7 +297,7 @@ fn fp8_product<const F16C: bool>(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d
 }
 
 #[inline(always)]
-fn body<const F16C: bool>(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
+fn body<const F16C: bool>(op: &Warpgroup, a: &Rows<'_>, b: &Decoded, d: &[*mut u32], keep: bool) {
     match op.k() {
         _ if is_fp8(op.a) && op.d == Elem::F32 => fp8_product::<F16C>(op, a, b, d, keep),
         8 => product::<F16C, 8>(op, a, b, d, keep),
@@ -298,7 +307,7 @@ fn body<const F16C: bool>(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mu
 }
 
 per_isa! {
-    fn on_registers = body where (op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool);
+    fn on_registers = body where (op: &Warpgroup, a: &Rows<'_>, b: &Decoded, d: &[*mut u32], keep: bool);
 }
 
 /// Computes `d = a · b + d` if `keep`, otherwise `d = a · b`.
@@ -306,7 +315,7 @@ per_isa! {
 /// # Safety
 /// `d` must have as many different registers of 32 lanes as [`Warpgroup::registers`] returns. Nothing else may use
 /// them during the call.
-pub unsafe fn warpgroup(op: &Warpgroup, a: &[&Lanes; 4], b: &Decoded, d: &[*mut u32], keep: bool) {
+pub unsafe fn warpgroup(op: &Warpgroup, a: &Rows<'_>, b: &Decoded, d: &[*mut u32], keep: bool) {
     debug_assert!(d.len() == op.registers() && b.numbers.len() == (op.n as usize).div_ceil(16) * op.k());
     on_registers(op, a, b, d, keep);
 }
