@@ -4,7 +4,7 @@
 use super::Policy;
 use super::block::Block;
 use super::state::{Next, RunningWarp, State, Warp, spread};
-use crate::check::Kind;
+use crate::check::{Kind, Site};
 use crate::count::Phase;
 use crate::isa::op::{BarMode, Class, Inst, Op};
 use crate::lanes::lanes;
@@ -54,6 +54,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let count = has_count.then(|| self.r32(sources[1])[first]);
         if P::CHECK {
             self.check_barrier(aligned, forced, mask, count);
+            if count.is_some() {
+                self.check_phase(id, mask);
+            }
         }
         let (threads, live) = (self.block.threads, self.block.live_threads);
         let predicate = match mode {
@@ -124,6 +127,38 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             });
         }
     }
+
+    /// Reports an arrival that nothing orders after the end of the barrier's previous phase. It could as well have been
+    /// counted in that phase, in the place of a thread that the phase waits for.
+    fn check_phase(&mut self, id: u32, mask: u32) {
+        let (site, warp) = (self.site(mask), self.w.id);
+        let (b, races) = (&mut self.block.barriers[id as usize], &self.block.races);
+        let again = b.by_warp.iter().any(|(other, lanes)| *other == warp && lanes & mask != 0);
+        b.by_warp.push((warp, mask));
+        if again {
+            self.finding(Kind::BarrierCount, mask, || {
+                format!(
+                    "the warp arrives twice at barrier {id} in one phase; it must wait for the end of the phase between the \
+                     arrivals"
+                )
+            });
+            return;
+        }
+        // A thread that has passed a wait since then may have learned it in a way that the race checker does not know.
+        let is_known = |l: usize| self.w.last_wait[l] > b.ended;
+        if b.waited.is_empty()
+            || lanes(mask).any(is_known)
+            || b.waited.iter().any(|moment| races.is_after(moment, site))
+        {
+            return;
+        }
+        self.finding(Kind::BarrierCount, mask, || {
+            format!(
+                "nothing orders this arrival at barrier {id} after the end of its previous phase, in which the warp did not \
+                 wait: either two groups of warps use the same barrier, or the warp can arrive twice in one phase"
+            )
+        });
+    }
 }
 
 /// The text of a finding about lanes that do not reach a barrier.
@@ -146,6 +181,10 @@ impl Block {
             self.core.progress += 1;
             if P::CHECK {
                 self.core.races.bar_complete(id as u32, whole_block);
+                self.core.events += 1;
+                self.core.barriers[id].ended = self.core.events;
+                self.core.barriers[id].waited.clear();
+                self.core.barriers[id].by_warp.clear();
             }
             if P::COUNT && self.core.traced {
                 self.core.phases.complete(Phase::BLOCK_BARRIER + id as u64);
@@ -153,6 +192,16 @@ impl Block {
             for w in &mut self.warps {
                 for i in 0..w.fragments.len() {
                     if w.fragments[i].state == State::Barrier(id as u8) {
+                        if P::CHECK && !whole_block {
+                            let site = Site {
+                                pc: 0,
+                                block: self.core.index,
+                                warp: w.id,
+                                lanes: w.fragments[i].mask,
+                            };
+                            let moment = self.core.races.moment(site);
+                            self.core.barriers[id].waited.push(moment);
+                        }
                         release::<P>(w, i, functions, popc, any, all);
                     }
                 }

@@ -12,6 +12,7 @@ use super::state::{
 use super::step::Stop;
 use crate::check::{Kind, Site};
 use crate::count::BlockTrace;
+use crate::isa::op::Op;
 use crate::mem::shadow;
 use crate::program::RESERVED_SHARED_BYTES;
 
@@ -209,7 +210,7 @@ impl Block {
                 worker.idle_blocks += 1;
                 worker.first_idle = worker.first_idle.min(self.core.index);
             }
-            self.check_ending(grid, worker);
+            self.check_ending(worker);
             self.take_race_reports(grid, worker);
         }
     }
@@ -284,6 +285,25 @@ impl Block {
             Some(format!("{state}; warps {waiting:?} wait for it"))
         };
         barriers.iter().filter_map(describe).collect()
+    }
+
+    /// Finds a warp that waits for registers at `setmaxnreg.inc`. Returns the instruction and what is missing.
+    pub fn waits_for_registers(&self, grid: &Grid<'_>) -> Option<(Site, String)> {
+        let waiting = self.warps.iter().filter(|w| !w.is_done()).find_map(|w| {
+            let f = w.fragments.first()?;
+            match grid.kernel.functions[f.function as usize].insts[f.pc as usize].op {
+                Op::SetMaxRegisters { count, increase: true } => Some((self.site(grid, w, f), count)),
+                _ => None,
+            }
+        });
+        let (site, count) = waiting?;
+        let held = self.core.registers_held(grid.registers_per_thread());
+        let total = grid.registers_per_thread() * held.len() as u32;
+        let text = format!(
+            "the warpgroup waits forever for {count} registers per thread: the warpgroups of the block have {held:?} of {total}, \
+             and none of them releases enough"
+        );
+        Some((site, text))
     }
 
     /// Called when no warp can run. A warp operation or an aligned barrier may wait for lanes that will never arrive.

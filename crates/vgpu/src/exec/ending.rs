@@ -1,17 +1,15 @@
-//! Checks at the end of a block: no pending copies, no incomplete warpgroup instructions, and no more registers than
-//! the block was launched with.
+//! Checks at the end of a block: no pending copies and no incomplete warpgroup instructions.
 
 use super::block::Block;
-use super::state::{Grid, Mbarrier, WorkerState};
+use super::state::{Mbarrier, WorkerState};
 use crate::check::{Kind, Site};
 
 impl Block {
     /// Runs the checks. All threads of the block have exited.
-    pub fn check_ending(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
+    pub fn check_ending(&self, worker: &mut WorkerState) {
         self.check_copies(worker);
         self.check_bytes(worker);
         self.check_warpgroups(worker);
-        self.check_registers(grid, worker);
         self.check_visits(worker);
     }
 
@@ -100,27 +98,6 @@ impl Block {
                     )
                 });
             }
-        }
-    }
-
-    /// Reports a block that uses more registers than it was launched with. On hardware, `setmaxnreg.inc` would wait for
-    /// ever.
-    fn check_registers(&self, grid: &Grid<'_>, worker: &mut WorkerState) {
-        let (launched, groups) = (grid.registers_per_thread(), self.core.threads.div_ceil(128));
-        let registers = |g: u32| self.core.collectives.get(g as usize).and_then(|group| group.registers);
-        let wanted: u32 = (0..groups).map(|g| registers(g).map_or(launched, |(n, _)| n)).sum();
-        let most = (0..groups).filter_map(|g| registers(g).map(|(n, pc)| (n, pc, g))).max();
-        if let Some((count, pc, group)) = most
-            && wanted > launched * groups
-        {
-            let site = Site { pc, block: self.core.index, warp: group * 4, lanes: u32::MAX };
-            worker.report(Kind::Registers, site, || {
-                format!(
-                    "the warpgroups of the block request {wanted} registers per thread in total, {count} of them here; \
-                     {groups} warpgroups start with {launched} each, {} in total, so one warpgroup waits forever",
-                    launched * groups
-                )
-            });
         }
     }
 }

@@ -217,6 +217,11 @@ fn work<P: Policy>(grid: &Grid<'_>, number: usize) -> WorkerState {
 
 /// Reports that every running block waits for an event that none of them will cause.
 fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]) {
+    let waiting = active.iter().filter_map(|block| block.waits_for_registers(grid));
+    if let Some((site, text)) = waiting.min_by_key(|(site, _)| site.block) {
+        worker.report(Kind::Registers, site, || text);
+        return;
+    }
     // Choose a block that polls, and among these the one with the lowest number. The order in which the blocks started
     // carries no information.
     let repeating = active.iter().filter_map(|b| Some((&**b, b.repeating_site(grid)?)));

@@ -8,6 +8,7 @@
 use super::Policy;
 use super::descriptor::{Descriptor, OperandKey};
 use super::state::{Collective, Next, Origin, RegisterInFlight, RunningWarp, Source, spread};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::lanes::{lanes, lanes_where};
 use crate::mem::shadow;
 use crate::num::Lanes;
 use crate::num::tile::matrix;
-use crate::num::tile::warpgroup::{Columns, warpgroup};
+use crate::num::tile::warpgroup::{Columns, Rows, warpgroup};
 
 /// Maximum number of groups of eight columns.
 const MAX_COLUMNS: usize = 32;
@@ -165,13 +166,22 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !P::CHECK {
             return Next::Continue;
         }
-        self.check_together(u64::from(count), mask);
         let (at, before) = (self.at(), self.grid.registers_per_thread());
+        let held = self.block.registers_held(before);
+        let now = held.get(self.w.id as usize / 4).copied().unwrap_or(before);
+        let waits = increase && self.grid.has_register_cap();
+        if waits && held.iter().sum::<u32>() + count.saturating_sub(now) > before * held.len() as u32 {
+            // The warp waits until another warpgroup releases registers. A poll counts as an executed instruction.
+            self.w.last_poll = Some(at);
+            self.worker.executed += 1;
+            return Next::Again;
+        }
+        self.block.progress += 1;
+        self.check_together(u64::from(count), mask);
         let Some(group) = self.block.collectives.get_mut(self.w.id as usize / 4) else {
             return Next::Continue;
         };
-        let now = group.registers.map_or(before, |(n, _)| n);
-        group.registers = Some((count, at));
+        group.registers = Some(count);
         if now != count && increase != (count > now) {
             let (form, what) = if increase { ("inc", "increase") } else { ("dec", "decrease") };
             self.finding(Kind::Registers, mask, || {
@@ -208,10 +218,6 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return Next::Continue;
         }
         let decoded = self.decode_columns(b, w);
-        let mut from_memory: [Lanes; 4] = [[0; 32]; 4];
-        if let Some(a) = a {
-            self.gather_rows(a, &mut from_memory);
-        }
         if P::CHECK {
             let site = self.site(1);
             let b = (b, self.chunks_of(b));
@@ -222,16 +228,31 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.check_layout(&b, a.as_ref(), mask);
             self.flow_wgmma(inst, &product, &b, a.as_ref());
         }
-        let registers: [&Lanes; 4] =
-            std::array::from_fn(|i| if w.a_registers { self.r32(a_slots[i]) } else { &from_memory[i] });
-        let mut d = [std::ptr::null_mut(); 4 * MAX_COLUMNS];
-        for (to, slot) in d.iter_mut().zip(inst.results()) {
-            *to = self.reg(*slot);
-        }
         let decoded = self.block.decoded.get(decoded);
-        // SAFETY: the results are different registers of the frame, as the decoder has checked. A register of A can be
-        // among them only if the program has an error. A is read before any result is written.
-        unsafe { warpgroup(&w.op, &registers, decoded, &d[..inst.results().len()], *keep) };
+        let mut d = [MaybeUninit::uninit(); 4 * MAX_COLUMNS];
+        let d = &mut d[..inst.results().len()];
+        for (to, slot) in d.iter_mut().zip(inst.results()) {
+            to.write(self.reg(*slot));
+        }
+        // SAFETY: the loop has written all of them.
+        let d = unsafe { d.assume_init_ref() };
+        let multiply = |rows: &Rows<'_>| {
+            // SAFETY: the results are different registers of the frame, as the decoder has checked. A register of A can
+            // be among them only if the program has an error. A is read before any result is written.
+            unsafe { warpgroup(&w.op, rows, decoded, d, *keep) };
+        };
+        match a {
+            None => multiply(&Rows::Fragment(std::array::from_fn(|i| self.r32(a_slots[i])))),
+            Some(a) if a.mn_major => {
+                let registers = self.gather_fragment(a);
+                multiply(&Rows::Fragment(registers.each_ref()));
+            }
+            Some(a) => {
+                let mut rows = [[[0; 16]; 2]; 16];
+                self.gather_rows(a, &mut rows);
+                multiply(&Rows::Chunks(&rows));
+            }
+        }
         Next::Continue
     }
 
@@ -312,14 +333,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         false
     }
 
-    fn block_at(&self, address: impl Fn(u32) -> u32) -> matrix::Block {
-        let shared = self.block.shared.as_ptr().cast::<u8>();
-        let mut block = [[0; 16]; 8];
-        for (i, row) in block.iter_mut().enumerate() {
-            // SAFETY: `operand_fits` has checked that every chunk lies in shared memory.
-            *row = unsafe { shared.add(address(i as u32) as usize).cast::<[u8; 16]>().read_unaligned() };
+    /// Reads a chunk of an operand that fits.
+    fn chunk_at(&self, at: u32) -> [u8; 16] {
+        // SAFETY: `operand_fits` has checked that every chunk lies in shared memory.
+        unsafe {
+            self.block.shared.as_ptr().cast::<u8>().add(at as usize).cast::<[u8; 16]>().read_unaligned()
         }
-        block
     }
 
     /// Decodes B, unless the block has it decoded. Returns its place in the block's cache.
@@ -336,25 +355,29 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         unsafe { self.block.decoded.decode((b.key(), w.op), shared, writes, || b.addresses(), columns) }
     }
 
-    /// Gathers sixteen rows of A in the form of the four registers of a fragment.
-    fn gather_rows(&self, a: &Operand, out: &mut [Lanes; 4]) {
-        if !a.mn_major && a.descriptor.repeats() {
-            let (places, first) = (a.descriptor.first_lines(), a.lines.start / 8);
-            for (i, register) in out.iter_mut().enumerate() {
-                let step = (first + i as u32 % 2) * a.descriptor.stride;
-                let block = self.block_at(|line| places[i / 2][line as usize] + step);
-                *register = matrix::load(&block, false);
-            }
-            return;
-        }
-        for (i, register) in out.iter_mut().enumerate() {
+    /// Gathers sixteen rows of an MN-major A in the form of the four registers of a fragment.
+    fn gather_fragment(&self, a: &Operand) -> [Lanes; 4] {
+        std::array::from_fn(|i| {
             let (low, half) = (i as u32 % 2, i as u32 / 2);
-            let block = if a.mn_major {
-                self.block_at(|i| a.chunk(8 * half + i, a.chunks.start + low))
-            } else {
-                self.block_at(|i| a.chunk(a.lines.start + 8 * low + i, half))
-            };
-            *register = matrix::load(&block, a.mn_major);
+            let line = |line| self.chunk_at(a.chunk(8 * half + line as u32, a.chunks.start + low));
+            matrix::load(&std::array::from_fn(line), true)
+        })
+    }
+
+    /// Gathers sixteen rows of a K-major A.
+    #[inline(always)]
+    fn gather_rows(&self, a: &Operand, out: &mut [[[u8; 16]; 2]; 16]) {
+        let (first, d) = (a.lines.start, &a.descriptor);
+        let places = d.first_lines();
+        for (half, places) in places.iter().enumerate() {
+            for row in 0..16 {
+                let at = if d.repeats() {
+                    places[row % 8] + (first / 8 + row as u32 / 8) * d.stride
+                } else {
+                    a.chunk(first + row as u32, half as u32)
+                };
+                out[row][half] = self.chunk_at(at);
+            }
         }
     }
 

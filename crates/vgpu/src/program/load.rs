@@ -288,6 +288,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         let cluster = directive(".reqnctapercluster").map(dims).filter(|c| c.iter().all(|d| *d > 0));
         let max_threads =
             directive(".maxntid").map(dims).map(|d| d.iter().fold(1u32, |a, b| a.saturating_mul(*b)));
+        let number = |name: &str| directive(name).map(|n| dims(n)[0]);
         let has =
             |wanted: fn(&Op) -> bool| functions.iter().flat_map(|f| &f.insts).any(|inst| wanted(&inst.op));
         Some(Kernel {
@@ -302,6 +303,8 @@ impl<'m, 'a> Loader<'m, 'a> {
             param_bytes,
             shared_bytes: shared.bytes as u32,
             max_threads,
+            min_blocks: number(".minnctapersm").filter(|n| *n > 0),
+            max_registers: number(".maxnreg"),
             required_threads,
             cluster,
             functions,

@@ -197,6 +197,10 @@ pub struct Kernel {
     pub shared_bytes: u32,
     /// Threads per block of `.maxntid`, if given.
     pub max_threads: Option<u32>,
+    /// Blocks per multiprocessor of `.minnctapersm`, if given.
+    pub min_blocks: Option<u32>,
+    /// Registers per thread of `.maxnreg`, if given.
+    pub max_registers: Option<u32>,
     /// Block shape of `.reqntid`, if given.
     pub required_threads: Option<[u32; 3]>,
     /// Cluster shape of `.reqnctapercluster`, if given.

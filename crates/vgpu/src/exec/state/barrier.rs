@@ -24,6 +24,12 @@ pub struct BlockBarrier {
     pub popc: u32,
     pub any: bool,
     pub all: bool,
+    /// The warps that have arrived in this phase, with their lanes. Recorded only under checks.
+    pub by_warp: Vec<(u32, u32)>,
+    /// The threads that waited in the previous phase, at its end. Empty if the barrier has no thread count.
+    pub waited: Vec<Moment>,
+    /// Number of the block's event with which that phase ended.
+    pub ended: u64,
 }
 
 pub const MAX_COUNT: u32 = (1 << 20) - 1;

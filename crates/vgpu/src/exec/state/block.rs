@@ -86,6 +86,12 @@ impl BlockCore {
             defined: false,
         }
     }
+
+    /// Registers per thread of each warpgroup, which starts with `launched`.
+    pub fn registers_held(&self, launched: u32) -> Vec<u32> {
+        let of_group = |g: u32| self.collectives.get(g as usize).and_then(|group| group.registers);
+        (0..self.threads.div_ceil(128)).map(|g| of_group(g).unwrap_or(launched)).collect()
+    }
 }
 
 /// Number of address bytes between the shared memory of one block and that of the next.

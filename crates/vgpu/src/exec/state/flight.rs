@@ -64,8 +64,8 @@ pub struct Collective {
     /// Number of steps that all warps have executed.
     done: u64,
     by_warp: [u64; 4],
-    /// Number of registers per thread after `setmaxnreg`, and the instruction that set it.
-    pub registers: Option<(u32, u32)>,
+    /// Number of registers per thread after `setmaxnreg`.
+    pub registers: Option<u32>,
 }
 
 impl Collective {

@@ -88,10 +88,22 @@ impl Grid<'_> {
         after.checked_sub(1).map_or(Region::NONE, |i| self.regions[i])
     }
 
-    /// Registers per thread at the start: the number available to a block that has a multiprocessor to itself. The
-    /// number that the assembler would choose is not known here.
+    /// Registers per thread at the start: the most that the bounds of the kernel allow, as ptxas 13.4 has it. Without
+    /// bounds, the most that a block with a multiprocessor to itself can have.
     pub fn registers_per_thread(&self) -> u32 {
-        ((REGISTERS / self.block_threads.next_multiple_of(128)) & !7).min(256)
+        let kernel = self.kernel;
+        let required = kernel.required_threads.map(|dims| dims.iter().product());
+        let threads = kernel.max_threads.or(required).unwrap_or(self.block_threads).max(1);
+        let per_block = REGISTERS / kernel.min_blocks.unwrap_or(1);
+        let most = kernel.max_registers.unwrap_or(256).min(256);
+        ((per_block / threads.next_multiple_of(128)) & !7).min(most)
+    }
+
+    /// Whether the kernel has a register cap. Without one, the assembler ignores `setmaxnreg` (C7508).
+    pub fn has_register_cap(&self) -> bool {
+        let kernel = self.kernel;
+        let threads = kernel.max_threads.is_some() || kernel.required_threads.is_some();
+        kernel.max_registers.is_some() || threads && kernel.min_blocks.is_some()
     }
 
     pub fn blocks_per_cluster(&self) -> u64 {

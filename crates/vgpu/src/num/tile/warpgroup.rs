@@ -58,7 +58,7 @@ pub enum Rows<'a> {
 impl Rows<'_> {
     /// Decodes the rows, and negates them if the products are subtracted.
     #[inline(always)]
-    fn decode<const F16C: bool, const K: usize>(&self, op: &Warpgroup, out: &mut [[f32; K]; 16]) {
+    fn decode<const F16C: bool, const K: usize>(&self, op: Warpgroup, out: &mut [[f32; K]; 16]) {
         let out = out.as_flattened_mut();
         match self {
             Rows::Fragment(registers) => decode::stacked(op.a, registers, 16, K, out),
@@ -260,7 +260,7 @@ fn product<const F16C: bool, const K: usize>(
     keep: bool,
 ) {
     let mut p = [[0.0; K]; 16];
-    a.decode::<F16C, K>(op, &mut p);
+    a.decode::<F16C, K>(*op, &mut p);
     let registers = op.d.bits() / 4;
     let mut place = MaybeUninit::uninit();
     if op.d == Elem::F32
@@ -283,7 +283,7 @@ fn product<const F16C: bool, const K: usize>(
 fn fp8_product<const F16C: bool>(op: &Warpgroup, a: &Rows<'_>, b: &Decoded, d: &[*mut u32], keep: bool) {
     const K: usize = 32;
     let mut p = [[0.0; K]; 16];
-    a.decode::<F16C, K>(op, &mut p);
+    a.decode::<F16C, K>(*op, &mut p);
     let p_exponents = p.map(|row| fp8::exponents(&row, fp8::least(op.a)));
     let columns_of_b = b.numbers.as_chunks::<K>().0.iter().zip(b.exponents.as_chunks::<K>().0);
     for ((q, q_exponents), d) in columns_of_b.zip(d.chunks(op.d.bits() / 4)) {
