@@ -160,6 +160,11 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "hopper_cluster_sum" => hopper_cluster_sum,
         "hopper_gemm_e4m3" => |a| vec![gemm_t(a, "A", "Bt", "C", 0.03, 2e-3)],
         "hopper_gemm_n_major" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
+        "hopper_ring_one_release" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-3, 1e-3)],
+        "hopper_lanes_wait_for_lanes" => hopper_lanes_wait_for_lanes,
+        "hopper_cluster_relaxed_after_fence" => hopper_cluster_relaxed_after_fence,
+        "hopper_proxy_fence_then_flag" => |a| vec![exact_floats("y", a.f("x").to_vec())],
+        "named_barrier_own_arrival" => named_barrier_own_arrival,
         "hopper_ring" => |a| vec![gemm_t(a, "A", "Bt", "C", 1e-3, 1e-3)],
         "ldmatrix_gemm" => |a| vec![gemm(a, "A", "B", "C", 1e-4, 1e-5)],
         "lennard_jones_cells" => lennard_jones_cells,
@@ -1401,6 +1406,27 @@ fn monte_carlo_pi(a: &Args) -> Vec<Output> {
         }
     }
     vec![exact("hits", vec![hits])]
+}
+
+fn named_barrier_own_arrival(a: &Args) -> Vec<Output> {
+    let mut s = a.i("x").to_vec();
+    let mut out = Vec::new();
+    for r in 0..6 {
+        s = (0..64).map(|i| if r % 2 == 0 { s[i] + s[63 - i] } else { 2 * s[i] }).collect();
+        out.extend_from_slice(&s);
+    }
+    vec![exact("out", out)]
+}
+
+fn hopper_lanes_wait_for_lanes(a: &Args) -> Vec<Output> {
+    let x = a.i("x");
+    vec![exact("y", (0..64).map(|t| if t % 2 == 1 { x[t] } else { x[t] + x[63 - t] }).collect())]
+}
+
+fn hopper_cluster_relaxed_after_fence(a: &Args) -> Vec<Output> {
+    let x = a.f("x");
+    let taken = |block: usize, t: usize| x[128 * (block ^ 1) + 127 - t];
+    vec![exact_floats("y", (0..4 * 96).map(|i| taken(i / 96, i % 96)).collect())]
 }
 
 fn named_barrier_pingpong(a: &Args) -> Vec<Output> {

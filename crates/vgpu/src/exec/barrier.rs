@@ -55,7 +55,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if P::CHECK {
             self.check_barrier(aligned, forced, mask, count);
             if count.is_some() {
-                self.check_phase(id, mask);
+                self.check_phase(id, mask, mode == BarMode::Arrive);
             }
         }
         let (threads, live) = (self.block.threads, self.block.live_threads);
@@ -130,10 +130,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Reports an arrival that nothing orders after the end of the barrier's previous phase. It could as well have been
     /// counted in that phase, in the place of a thread that the phase waits for.
-    fn check_phase(&mut self, id: u32, mask: u32) {
+    fn check_phase(&mut self, id: u32, mask: u32, only_arrives: bool) {
         let (site, warp) = (self.site(mask), self.w.id);
         let (b, races) = (&mut self.block.barriers[id as usize], &self.block.races);
-        let again = b.by_warp.iter().any(|(other, lanes)| *other == warp && lanes & mask != 0);
+        // A warp may arrive and then wait in the same phase: it then completes the phase itself.
+        let again =
+            only_arrives && b.by_warp.iter().any(|(other, lanes)| *other == warp && lanes & mask != 0);
         b.by_warp.push((warp, mask));
         if again {
             self.finding(Kind::BarrierCount, mask, || {

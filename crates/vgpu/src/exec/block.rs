@@ -57,6 +57,8 @@ impl Block {
         core.smid = smid;
         core.threads = grid.block_threads;
         core.live_threads = grid.block_threads;
+        core.committed.clear();
+        core.committed.resize(grid.block_threads.div_ceil(32) as usize, 0);
         core.shared_bytes = grid.shared_bytes;
         core.touched = false;
         core.sectors.clear();
@@ -118,6 +120,7 @@ impl Block {
             w.passed_over = 0;
             w.chain = 0;
             w.last_wait = [0; 32];
+            w.polled = false;
             w.trace.clear();
             w.polls.clear();
             w.switches = 0;
@@ -168,6 +171,7 @@ impl Block {
                 }
                 alive |= stop != Stop::Done;
                 self.complete_barriers::<P>(&grid.kernel.functions);
+                self.complete_products();
             }
             if let Some(spent) = worker.spend(grid) {
                 self.report_limit(grid, worker, spent);
@@ -194,6 +198,19 @@ impl Block {
             changed = true;
         }
         Progress::Unfinished { changed }
+    }
+
+    /// Lets warps continue that wait for products, if all warps of their warpgroup have committed these.
+    fn complete_products(&mut self) {
+        for w in &mut self.warps {
+            for f in &mut w.fragments {
+                if let State::Products(awaited) = f.state
+                    && self.core.committed_by_all(w.id) >= awaited
+                {
+                    f.state = State::Ready;
+                }
+            }
+        }
     }
 
     fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
@@ -361,8 +378,29 @@ impl Block {
         grid.stop();
     }
 
+    /// Reports a warp that waits for products of its warpgroup which the other warps do not execute. Returns whether there
+    /// is one.
+    pub fn report_products(&self, grid: &Grid<'_>, worker: &mut WorkerState) -> bool {
+        let waiting = self.warps.iter().find_map(|w| {
+            let f = w.fragments.iter().find(|f| matches!(f.state, State::Products(_)))?;
+            Some(self.site(grid, w, f))
+        });
+        let Some(site) = waiting else { return false };
+        if !self.check_warpgroups(worker) {
+            worker.report(Kind::DivergentWarpOp, site, || {
+                "the warp waits forever for products of its warpgroup, because not all warps of the warpgroup commit them"
+                    .to_string()
+            });
+        }
+        true
+    }
+
     /// Reports that every warp which has not exited waits, with the barrier that each of them waits at.
     fn report_deadlock(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
+        if self.report_products(grid, worker) {
+            grid.stop();
+            return;
+        }
         let mut waiting: Vec<(Site, u8)> = Vec::new();
         for w in &self.warps {
             for f in &w.fragments {

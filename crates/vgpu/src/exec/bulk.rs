@@ -26,13 +26,18 @@ use crate::mem::shadow;
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Executes `cp.async.bulk` into shared memory: any multiple of 16 bytes per lane. Usually one lane is active.
     pub fn copy_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
-        let Op::CopyBulk { dst_offset, src_offset, barrier_offset } = inst.op else { return Next::Continue };
+        let Op::CopyBulk { dst_offset, src_offset, barrier_offset, from_shared } = inst.op else {
+            return Next::Continue;
+        };
         let sources = inst.sources();
         let to = self.addresses(sources[0], dst_offset, mask, 16);
         let from = self.addresses(sources[1], src_offset, mask, 16);
         let object = self.addresses(sources[3], barrier_offset, mask, 8);
         let Some((mask, sizes)) = self.bulk_sizes(sources[2], [&to, &from], mask) else { return Next::Halt };
         let mask = self.one_per_copy(mask, |l| (to.at[l], sizes[l]));
+        if from_shared {
+            return self.each_copy(mask, |cx, l| cx.pass_bulk(&to, &from, &object, sizes[l], l));
+        }
         self.each_copy(mask, |cx, l| {
             let bytes = sizes[l];
             let shared = cx.bulk_end(AccessKind::Store, Space::Shared, &to, bytes, l);
@@ -56,6 +61,61 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             Some(())
         })
+    }
+
+    /// Copies bytes of the block's shared memory to that of any block of the cluster, for one lane.
+    fn pass_bulk(
+        &mut self,
+        to: &Addresses,
+        from: &Addresses,
+        object: &Addresses,
+        bytes: u32,
+        l: usize,
+    ) -> Option<()> {
+        let source = self.bulk_end(AccessKind::Load, Space::Shared, from, bytes, l)?;
+        let target = self.bulk_end(AccessKind::Store, Space::Shared, to, bytes, l)?;
+        let barrier = self.bulk_barrier(object, l)?;
+        if target.span.low != barrier.span.low {
+            self.fault(Kind::OutOfBounds, l, || {
+                "the bulk copy writes the shared memory of one block and reports to an mbarrier of another block"
+                    .to_string()
+            });
+            return None;
+        }
+        self.count_async_bytes(bytes);
+        self.trace_load(bytes, barrier);
+        if !P::CHECK {
+            // SAFETY: source and destination were checked for their whole length.
+            unsafe { std::ptr::copy(source.host(), target.host(), bytes as usize) };
+            self.mbarrier_update(barrier, l, |b| b.tx -= i64::from(bytes));
+            return Some(());
+        }
+        // The bytes are read now and land later. The race checker reports writes to the source before the copy has landed.
+        let site = self.site(1 << l);
+        let chunks = ChunkReads::new((0..bytes / 16).map(|c| from.at[l] as u32 + 16 * c).collect());
+        self.block.races.agent_reads_shared(Agent::Load, site, &Arc::new(chunks));
+        let taken = (0..u64::from(bytes))
+            // SAFETY: as above. A shadow is as large as its memory.
+            .map(|b| unsafe { (*source.plus(b).host(), *source.plus(b).state()) })
+            .collect();
+        let copied = CopySource::Bytes(taken);
+        let (offset, object) = ((target.address - target.span.low) as u32, barrier.address - barrier.span.low);
+        let Some(peer) = self.owner(&target.span) else {
+            let mut offsets = [0; 32];
+            offsets[l] = offset;
+            self.block.races.agent_writes_shared(Agent::Load, site, &offsets, bytes);
+            self.add_pending(site, offset, bytes, copied, object as u32);
+            return Some(());
+        };
+        self.note_visit(&target.span, 1 << l);
+        let races = &mut self.block.races;
+        races.agent_writes_remote(Agent::Load, site, target.address, bytes);
+        let mark = Some(races.agent_mark(Agent::Load, site.warp));
+        let copy =
+            BulkCopy { site, to: offset, bytes, source: copied, landed: 0, barrier: object as u32, mark };
+        // SAFETY: `peer` is another block of the cluster. The same worker runs it.
+        unsafe { (*peer).bulk.push(copy) };
+        Some(())
     }
 
     /// Issues the copies of lanes one by one. `issue` returns `None` if the copy of a lane is not possible, which ends
@@ -131,6 +191,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         reduce: Option<(AtomOp, Ty)>,
         lane: usize,
     ) {
+        if P::CHECK && reduce.is_some() {
+            // SAFETY: the destination was checked for its whole length. A shadow is as large as its memory.
+            let is_defined = |b: u64| unsafe { *to.plus(b).state() } & shadow::DEFINED != 0;
+            if let Some(first) = (0..u64::from(bytes)).find(|b| !is_defined(*b)) {
+                let at = to.address + first;
+                self.finding(Kind::Uninitialised, 1 << lane, || {
+                    format!("the bulk reduction adds to global memory at {at:#x} that was never written")
+                });
+            }
+        }
         if let Some((op, ty)) = reduce {
             let size = ty.bytes() as usize;
             for at in (0..u64::from(bytes)).step_by(size) {
@@ -232,7 +302,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let (_, span) = self.span(&Request { kind, space, addresses, size: 1 }, &mut only)?;
         let address = ad.at[lane];
         let end = if space == Space::Shared {
-            u64::from(self.block.shared_bytes)
+            span.low + u64::from(self.block.shared_bytes)
         } else {
             let region = self.grid.region_of(address);
             region.address + region.bytes
@@ -302,6 +372,19 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         copy.landed = to;
         match &copy.source {
             CopySource::Box(tensor, load) => self.land_box(tensor, copy.to, from..to, *load),
+            CopySource::Bytes(taken) => {
+                let span = self.whole_shared();
+                for b in from..to {
+                    let (byte, state) = taken[b as usize];
+                    let at = u64::from(copy.to + b);
+                    // SAFETY: the destination was checked for its whole length when the copy was issued.
+                    unsafe {
+                        *span.host(at) = byte;
+                        *span.state(at) =
+                            if state & shadow::DEFINED != 0 { shadow::WRITTEN } else { shadow::TAINTED };
+                    }
+                }
+            }
             CopySource::Range(source) => {
                 let region = self.grid.region_of(*source);
                 let span = self.whole_shared();

@@ -87,8 +87,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             cluster.enter(&raw mut *self.block);
         }
         if arrive {
-            if P::CHECK && !relaxed {
-                let published = self.block.races.publish(self.w.id, mask);
+            if P::CHECK {
+                // A relaxed arrival publishes what a fence before it covers.
+                let races = &mut self.block.races;
+                let published = if relaxed {
+                    races.publish_fenced(self.w.id, mask)
+                } else {
+                    races.publish(self.w.id, mask)
+                };
                 cluster.publishing.borrow_mut().join(&published);
             }
             for l in lanes(mask) {

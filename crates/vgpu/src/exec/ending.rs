@@ -83,10 +83,12 @@ impl Block {
     }
 
     /// Reports instructions that the four warps of a warpgroup must execute together, but that only some of them
-    /// executed.
-    fn check_warpgroups(&self, worker: &mut WorkerState) {
+    /// executed. Returns whether there are any.
+    pub fn check_warpgroups(&self, worker: &mut WorkerState) -> bool {
+        let mut found = false;
         for (number, group) in self.core.collectives.iter().enumerate() {
             if let Some((pc, warps)) = group.unfinished() {
+                found = true;
                 let first = number as u32 * 4;
                 let warps: Vec<u32> = warps.iter().map(|w| first + *w as u32).collect();
                 let warp = warps.first().copied().unwrap_or(first);
@@ -99,5 +101,6 @@ impl Block {
                 });
             }
         }
+        found
     }
 }

@@ -222,6 +222,9 @@ fn report_stuck(grid: &Grid<'_>, worker: &mut WorkerState, active: &[Box<Block>]
         worker.report(Kind::Registers, site, || text);
         return;
     }
+    if active.iter().any(|block| block.report_products(grid, worker)) {
+        return;
+    }
     // Choose a block that polls, and among these the one with the lowest number. The order in which the blocks started
     // carries no information.
     let repeating = active.iter().filter_map(|b| Some((&**b, b.repeating_site(grid)?)));

@@ -105,7 +105,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Runs the warp until it is done, blocked, halted, or at the end of its slice (out of `fuel`).
     pub fn run(&mut self, mut fuel: u32) -> Stop {
-        let mut fair = false;
+        // A fragment that polled lets the others of its warp run: it may wait for them.
+        let mut fair = std::mem::take(&mut self.w.polled);
         loop {
             if !self.pick(fair) {
                 return if self.w.live == 0 { Stop::Done } else { Stop::Blocked };
@@ -117,6 +118,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             match outcome {
                 Outcome::Switch => fair = false,
                 Outcome::Unfair => fair = true,
+                Outcome::Poll => {
+                    self.w.polled = true;
+                    return Stop::Yield;
+                }
                 Outcome::Yield => return if self.w.live == 0 { Stop::Done } else { Stop::Yield },
                 Outcome::Halt => return Stop::Halt,
             }
@@ -477,9 +482,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             Next::Park => Step::Stop(Outcome::Switch),
             Next::YieldAfter => {
                 self.frag.pc += 1;
-                Step::Stop(Outcome::Yield)
+                Step::Stop(Outcome::Poll)
             }
-            Next::Again => Step::Stop(Outcome::Yield),
+            Next::Again => Step::Stop(Outcome::Poll),
             Next::Halt => Step::Stop(Outcome::Halt),
         }
     }
@@ -817,9 +822,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.w.live &= !mask;
         self.block.live_threads -= mask.count_ones();
         self.block.progress += 1;
-        // The cluster barrier does not wait for threads that have exited.
+        // The cluster barrier does not wait for threads that have exited, and does not count their arrivals.
         if let Some(member) = &self.block.membership {
-            member.cluster.settle();
+            let cluster = &member.cluster;
+            let phase = cluster.phase.get();
+            let had_arrived = lanes(mask).filter(|l| self.w.cluster_phase[*l] == phase + 1).count();
+            cluster.arrived.set(cluster.arrived.get().saturating_sub(had_arrived as u32));
+            cluster.settle();
+        }
+        if self.w.live == 0 {
+            self.block.committed[self.w.id as usize] = u32::MAX;
         }
     }
 }
@@ -839,7 +851,10 @@ enum Outcome {
     Switch,
     /// Another fragment has waited long enough and gets a turn.
     Unfair,
+    /// The slice is over.
     Yield,
+    /// The fragment polls, and lets others run first.
+    Poll,
     Halt,
 }
 

@@ -7,7 +7,7 @@
 
 use super::Policy;
 use super::descriptor::{Descriptor, OperandKey};
-use super::state::{Collective, Next, Origin, RegisterInFlight, RunningWarp, Source, spread};
+use super::state::{Collective, Next, Origin, RegisterInFlight, RunningWarp, Source, State, spread};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
@@ -136,6 +136,22 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if !self.whole_warp(mask) {
             return Next::Park;
         }
+        let warp = self.w.id;
+        match inst.op {
+            Op::WgmmaCommit => {
+                self.block.committed[warp as usize] += 1;
+                self.block.progress += 1;
+            }
+            Op::WgmmaWait { keep } => {
+                // A group belongs to the warpgroup. It is complete when all warps have executed their parts.
+                let awaited = self.block.committed[warp as usize].saturating_sub(keep);
+                if self.block.committed_by_all(warp) < awaited {
+                    self.frag.state = State::Products(awaited);
+                    return Next::Park;
+                }
+            }
+            _ => {}
+        }
         match inst.op {
             Op::WgmmaCommit => self.trace(Event::CommitProducts),
             Op::WgmmaWait { keep } => self.trace(Event::AwaitProducts { keep }),
@@ -152,7 +168,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             Op::WgmmaWait { keep } => {
                 self.w.flight.wait(keep);
-                self.block.races.agent_wait(Agent::Tensor, self.w.id, mask, keep);
+                self.block.races.products_wait(self.w.id, mask, keep);
             }
             _ => {}
         }

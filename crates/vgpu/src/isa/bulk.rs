@@ -17,6 +17,8 @@ enum Way {
     Load,
     /// Shared to global, completes by groups.
     Store,
+    /// From the block's shared memory to that of any block of the cluster, completes on an mbarrier of that block.
+    Pass,
 }
 
 fn way(m: &mut Mods<'_>) -> Decoded<Way> {
@@ -29,11 +31,12 @@ fn way(m: &mut Mods<'_>) -> Decoded<Way> {
     if !m.take("mbarrier::complete_tx::bytes") {
         return reject("a bulk copy completes on an mbarrier or by groups");
     }
-    // The destination is the block's own shared memory, so both state spaces name the same addresses.
-    if (m.take("shared::cluster") || m.take("shared::cta")) && m.take("global") {
-        return Ok(Way::Load);
+    // The destination of a load is the block's own shared memory, so both state spaces name the same addresses.
+    match (m.take("shared::cluster"), m.take("shared::cta"), m.take("global")) {
+        (true, false, true) | (false, true, true) => Ok(Way::Load),
+        (true, true, false) => Ok(Way::Pass),
+        _ => reject("bulk copies that complete on an mbarrier write shared memory"),
     }
-    reject("only bulk copies between global memory and the block's own shared memory are supported")
 }
 
 impl<'a> Decoder<'a, '_> {
@@ -65,7 +68,7 @@ impl<'a> Decoder<'a, '_> {
         m.take("noftz");
         let reduce = if reduce {
             let Some(op) = m.take_of(OPERATIONS) else { return reject("operation is missing or unknown") };
-            if way == Way::Load {
+            if way != Way::Store {
                 return reject("only reductions into global memory are supported");
             }
             Some(op)
@@ -81,6 +84,7 @@ impl<'a> Decoder<'a, '_> {
         }
         match (tensor, dims) {
             (true, Some(dims)) if im2col && dims < 3 => reject("im2col copies have 3 to 5 dimensions"),
+            (true, Some(_)) if way == Way::Pass => reject("tensor copies read or write global memory"),
             (true, Some(dims)) => {
                 let access = TensorAccess { reduce, multicast, im2col, shared_offset: 0, barrier_offset: 0 };
                 self.bulk_tensor(i, dims, way, access)
@@ -100,11 +104,14 @@ impl<'a> Decoder<'a, '_> {
         let (s, src_offset, _) = self.address(src)?;
         let n = self.src(size, Ty::U32)?;
         match (way, rest) {
-            (Way::Load, [object, ..]) => {
+            (Way::Load | Way::Pass, [object, ..]) => {
                 let (b, barrier_offset, _) = self.address(object)?;
-                self.emit(Op::CopyBulk { dst_offset, src_offset, barrier_offset }, &[], &[d, s, n, b]);
+                let from_shared = way == Way::Pass;
+                self.own_shared &= !from_shared;
+                let op = Op::CopyBulk { dst_offset, src_offset, barrier_offset, from_shared };
+                self.emit(op, &[], &[d, s, n, b]);
             }
-            (Way::Load, []) => return reject("the barrier object is missing"),
+            (Way::Load | Way::Pass, []) => return reject("the barrier object is missing"),
             (Way::Store, _) => {
                 self.emit(Op::StoreBulk { dst_offset, src_offset, reduce }, &[], &[d, s, n]);
             }

@@ -377,8 +377,17 @@ impl<'a> Decoder<'a, '_> {
                     }
                     return Ok(());
                 }
-                if !m.take("async") {
-                    return reject("only fence.proxy.async and fence.proxy.tensormap are supported");
+                if m.take("alias") {
+                    // Aliases of one memory are one memory here.
+                    m.finish()?;
+                    self.emit(Op::Fence { scope: Scope::default() }, &[], &[]);
+                    return Ok(());
+                }
+                if m.take("async::generic") {
+                    m.ignore(&["acquire", "release", "cluster"]);
+                    m.ignore(SYNC_RESTRICT);
+                } else if !m.take("async") {
+                    return reject("this kind of fence.proxy is not supported");
                 }
                 m.ignore(&["global", "shared::cta", "shared::cluster"]);
                 m.finish()?;
@@ -387,6 +396,7 @@ impl<'a> Decoder<'a, '_> {
             }
             // The order is optional, and at most one is allowed.
             let _ = ["sc", "acq_rel", "acquire", "release"].iter().any(|order| m.take(order));
+            m.ignore(SYNC_RESTRICT);
             m.take_of(SCOPES).unwrap_or_default()
         };
         m.finish()?;
@@ -394,6 +404,9 @@ impl<'a> Decoder<'a, '_> {
         Ok(())
     }
 }
+
+/// Modifiers that restrict a fence to some memory. Here the fence covers all memory.
+const SYNC_RESTRICT: &[&str] = &["sync_restrict::shared::cta", "sync_restrict::shared::cluster"];
 
 fn is_quick(access: &Access, address: Slot, registers: &[Slot]) -> bool {
     (access.space == Space::Shared || access.space == Space::Global && address.is_wide())

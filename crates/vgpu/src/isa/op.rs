@@ -461,12 +461,14 @@ pub enum Op {
         dst_offset: i32,
         src_offset: i32,
     },
-    /// Bulk copy from global to shared memory that reports its bytes to an mbarrier object. Sources: dst, src, bytes,
+    /// Bulk copy from global or shared to shared memory that reports its bytes to an mbarrier object. Sources: dst, src, bytes,
     /// object.
     CopyBulk {
         dst_offset: i32,
         src_offset: i32,
         barrier_offset: i32,
+        /// The source is the block's shared memory, and the destination may be in another block of the cluster.
+        from_shared: bool,
     },
     /// Bulk copy from shared to global memory. Sources: dst, src, bytes.
     StoreBulk {

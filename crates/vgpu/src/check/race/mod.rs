@@ -481,6 +481,13 @@ impl BlockRaces {
         self.threads.wait(warp as usize, agent, mask, keep);
     }
 
+    /// A warp waits until at most `keep` groups of products of its warpgroup are under way. The wait also keeps the lanes
+    /// of the warp together, like `__syncwarp`.
+    pub fn products_wait(&mut self, warp: u32, mask: u32, keep: u32) {
+        self.threads.wait_products(warp as usize, mask, keep);
+        self.warp_sync(warp, mask);
+    }
+
     /// `cp.async.wait_all`
     pub fn copy_wait_all(&mut self, warp: u32, mask: u32) {
         self.threads.wait_all(warp as usize, Agent::Copy, mask);
@@ -512,6 +519,11 @@ impl BlockRaces {
         self.threads.publish_all(warp as usize, mask)
     }
 
+    /// Returns what the lanes have fenced, for threads of other blocks.
+    pub fn publish_fenced(&mut self, warp: u32, mask: u32) -> Published {
+        self.threads.publish_fenced(warp as usize, mask)
+    }
+
     /// Lanes learn what threads of any block have published.
     pub fn learn(&mut self, warp: u32, mask: u32, published: &Published) {
         self.threads.learn_published(warp as usize, mask, published);
@@ -519,9 +531,8 @@ impl BlockRaces {
 
     /// Threads of another block arrive at an mbarrier of this block.
     pub fn mbarrier_arrive_from(&mut self, address: u32, published: &Published) {
-        let block = self.threads.block;
-        self.mbarriers.entry(address).or_default().arrived.known.receive(block, published);
-        self.threads.expect_others();
+        let to = &mut self.mbarriers.entry(address).or_default().arrived;
+        self.threads.receive_from_outside(published, to);
     }
 
     /// `fence.proxy.async`

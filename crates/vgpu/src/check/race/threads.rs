@@ -128,11 +128,29 @@ struct AgentClock {
     waited: [u32; 32],
     /// Groups that not all of their lanes have waited for: time and lanes.
     groups: Vec<(u32, u32)>,
+    /// Number of groups so far, and the times of the newest ones.
+    committed: u32,
+    newest: [u32; ISSUES],
 }
 
 impl Default for AgentClock {
     fn default() -> AgentClock {
-        AgentClock { time: 1, issued: [0; ISSUES], waited: [0; 32], groups: Vec::new() }
+        AgentClock {
+            time: 1,
+            issued: [0; ISSUES],
+            waited: [0; 32],
+            groups: Vec::new(),
+            committed: 0,
+            newest: [0; ISSUES],
+        }
+    }
+}
+
+impl AgentClock {
+    /// The time of the group with this number, if it is one of the newest.
+    fn time_of(&self, group: u32) -> Option<u32> {
+        let is_kept = group > 0 && group <= self.committed && self.committed - group < ISSUES as u32;
+        is_kept.then(|| self.newest[group as usize % ISSUES])
     }
 }
 
@@ -214,6 +232,9 @@ pub enum Gap {
     AcquireAfterAtomic,
     Scope,
 }
+
+/// Marks the number of a block in what is published: the clock is that of the block's accesses that a proxy fence follows.
+const PROXIED: u32 = 1 << 31;
 
 /// Number of agent times for which the issue time is remembered. Used only for explanations.
 const ISSUES: usize = 64;
@@ -626,16 +647,16 @@ impl Threads {
     /// everything it knows if the write itself releases. `reach` is the scope of the write.
     pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Strength) -> (Blocks, Blocks) {
         if releases {
-            let all = self.release(warp, 1 << lane).published(self.block);
+            let all = self.outside(self.release(warp, 1 << lane), warp, 1 << lane);
             self.tick(warp);
             return if reach == Strength::Device { (all.clone(), all) } else { (all, Blocks::default()) };
         }
         if !self.fences_used {
             return Default::default();
         }
-        let block = self.fenced_view(0, warp, 1 << lane).published(self.block);
+        let block = self.outside(self.fenced_view(0, warp, 1 << lane), warp, 1 << lane);
         let device = if reach == Strength::Device {
-            self.fenced_view(1, warp, 1 << lane).published(self.block)
+            self.outside(self.fenced_view(1, warp, 1 << lane), warp, 1 << lane)
         } else {
             Blocks::default()
         };
@@ -644,9 +665,47 @@ impl Threads {
 
     /// Returns everything that the lanes of `mask` know, for other blocks.
     pub fn publish_all(&mut self, warp: usize, mask: u32) -> Blocks {
-        let all = self.release(warp, mask).published(self.block);
+        let all = self.outside(self.release(warp, mask), warp, mask);
         self.tick(warp);
         all
+    }
+
+    /// Returns what the lanes of `mask` have fenced, for other blocks.
+    pub fn publish_fenced(&mut self, warp: usize, mask: u32) -> Blocks {
+        if !self.fences_used {
+            return Blocks::default();
+        }
+        self.outside(self.fenced_view(1, warp, mask), warp, mask)
+    }
+
+    /// Returns knowledge of the lanes as seen from outside the block, and with it what their proxy fences cover.
+    fn outside(&self, known: Known, warp: usize, mask: u32) -> Blocks {
+        let mut all = known.published(self.block);
+        if self.proxy_fences_used {
+            let proxied = self.fenced[2].view(warp, mask).own;
+            all.join(&Blocks::one(self.block | PROXIED, proxied));
+        }
+        all
+    }
+
+    /// Takes over what proxy fences cover of the accesses of this block.
+    fn learn_proxied(&mut self, warp: usize, mask: u32, published: &Blocks) {
+        if let Some(own) = published.get(self.block | PROXIED) {
+            self.proxy_fences_used = true;
+            let live = self.warps[warp].live;
+            let news = Known { own: own.clone(), ..Known::default() };
+            self.fenced[2].learn(warp, mask, live, &news);
+        }
+    }
+
+    /// Adds what threads of another block have published to what an object of this block hands on.
+    pub fn receive_from_outside(&mut self, published: &Blocks, to: &mut Handed) {
+        self.knows_others = true;
+        to.known.receive(self.block, published);
+        if let Some(own) = published.get(self.block | PROXIED) {
+            self.proxy_fences_used = true;
+            to.proxied.own.join(own);
+        }
     }
 
     pub fn learn_published(&mut self, warp: usize, mask: u32, published: &Blocks) {
@@ -655,6 +714,7 @@ impl Threads {
         news.receive(self.block, published);
         let live = self.warps[warp].live;
         self.known.learn(warp, mask, live, &news);
+        self.learn_proxied(warp, mask, published);
     }
 
     /// Whether an access of another block happens before some operation of some thread of this block.
@@ -695,6 +755,7 @@ impl Threads {
             return;
         }
         self.knows_others = true;
+        self.learn_proxied(warp, 1 << lane, device);
         let live = self.warps[warp].live;
         if access.acquires() {
             let mut news = Known::default();
@@ -793,7 +854,25 @@ impl Threads {
     pub fn commit(&mut self, warp: usize, agent: Agent, mask: u32) {
         let clock = &mut self.warps[warp].agents[agent as usize];
         clock.groups.push((clock.time, mask));
+        clock.committed += 1;
+        clock.newest[clock.committed as usize % ISSUES] = clock.time;
         self.tick_agent(warp, agent);
+    }
+
+    /// A warp waits until at most `keep` of the newest groups of products of its warpgroup are under way. A group belongs to
+    /// the warpgroup: all four warps have committed it, and no warp's part of it is under way after the wait.
+    pub fn wait_products(&mut self, warp: usize, mask: u32, keep: u32) {
+        self.wait(warp, Agent::Tensor, mask, keep);
+        let kind = Agent::Tensor as usize;
+        let done = self.warps[warp].agents[kind].committed.saturating_sub(keep);
+        let mut news = Known::default();
+        for other in (warp / 4 * 4..warp / 4 * 4 + 4).filter(|other| *other < self.warps.len()) {
+            if let Some(time) = self.warps[other].agents[kind].time_of(done) {
+                news.own.learn_entity(entity_of(other, kind), time);
+            }
+        }
+        let live = self.warps[warp].live;
+        self.known.learn(warp, mask, live, &news);
     }
 
     /// Lanes wait until at most `keep` of their newest groups are under way.

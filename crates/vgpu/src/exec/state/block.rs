@@ -33,6 +33,8 @@ pub struct BlockCore {
     pub barriers: Vec<BlockBarrier>,
     pub threads: u32,
     pub live_threads: u32,
+    /// Number of groups of products that each warp has committed. A warp that has exited counts as having committed all.
+    pub committed: Vec<u32>,
     pub membership: Option<Membership>,
     /// Counts events that another warp could be waiting for.
     pub progress: u64,
@@ -85,6 +87,12 @@ impl BlockCore {
             source: Source::Shared,
             defined: false,
         }
+    }
+
+    /// Number of groups of products that all warps of a warp's warpgroup have committed.
+    pub fn committed_by_all(&self, warp: u32) -> u32 {
+        let warpgroup = self.committed.chunks(4).nth(warp as usize / 4).unwrap_or_default();
+        warpgroup.iter().copied().min().unwrap_or(u32::MAX)
     }
 
     /// Registers per thread of each warpgroup, which starts with `launched`.

@@ -45,6 +45,8 @@ pub struct OwedArrival {
 pub enum CopySource {
     /// The bytes that start at this address.
     Range(u64),
+    /// These bytes and their shadow states.
+    Bytes(Box<[(u8, u8)]>),
     /// A box of a tensor, and its number among the block's loads.
     Box(Box<TensorBox>, u32),
 }
@@ -72,7 +74,7 @@ impl BulkCopy {
         // The rows of a box are swizzled, so finding the bytes that have landed costs more than it is worth. All bytes
         // of the box count as pending.
         let pending = match &self.source {
-            CopySource::Range(_) => self.to + self.landed..self.to + self.bytes,
+            CopySource::Range(_) | CopySource::Bytes(_) => self.to + self.landed..self.to + self.bytes,
             CopySource::Box(tensor, _) => self.to..self.to + tensor.map.shared_bytes(),
         };
         pending.contains(&address)

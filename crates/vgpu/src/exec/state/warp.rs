@@ -24,6 +24,8 @@ pub enum State {
     Forced,
     /// The fragment has arrived at a barrier of the block and waits until the barrier completes.
     Barrier(u8),
+    /// At `wgmma.wait_group`, until all warps of the warpgroup have committed this many groups of products.
+    Products(u32),
 }
 
 /// The return point of a call.
@@ -128,6 +130,8 @@ pub struct Warp {
     /// Lanes that went past a warp operation or a barrier while other lanes waited there for them: function, instruction
     /// and lanes.
     pub passed: Vec<(u32, u32, u32)>,
+    /// Whether the fragment that ran last polled.
+    pub polled: bool,
     /// The last instruction that polled for another thread's action: a strong read, an atomic, or an mbarrier test.
     pub last_poll: Option<u32>,
     /// For each lane, the number of the block's event at which the lane last passed a wait for an mbarrier object.
