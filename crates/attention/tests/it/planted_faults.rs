@@ -356,7 +356,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the keys beyond the last are not hidden",
-        right: "scores_done(step);\n        hide(step);",
+        right: "scores_done(step);\n        if (step < work.masked) hide(step);",
         wrong: "scores_done(step);",
         ..HOPPER
     },
