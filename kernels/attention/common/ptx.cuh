@@ -42,6 +42,12 @@ __device__ inline void store8(void* global, const unsigned (&w)[2]) {
     asm volatile("st.global.v2.b32 [%0], {%1, %2};" :: "l"(global), "r"(w[0]), "r"(w[1]) : "memory");
 }
 
+// The same, if `when` is true, without a branch.
+__device__ inline void store8(void* global, const unsigned (&w)[2], bool when) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0;\n\t@p st.global.v2.b32 [%0], {%1, %2}; }"
+                 :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(static_cast<unsigned>(when)) : "memory");
+}
+
 // Adds 8 halves to those at a 16-byte boundary, or replaces them. Nothing waits for it.
 __device__ inline void add_or_store16(void* global, const unsigned (&w)[4], bool add) {
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0;\n\t"

@@ -63,7 +63,11 @@ __device__ inline void fence_shared_writes() { asm volatile("fence.proxy.async.s
 // Makes fresh barriers visible to the copy engine.
 __device__ inline void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-// One arrival; the phase also waits for this many bytes of copies.
+// The phase also waits for this many bytes of copies.
+__device__ inline void expect(unsigned barrier, unsigned bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+// The same and one arrival.
 __device__ inline void arrive_and_expect(unsigned barrier, unsigned bytes) {
     asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }"
                  :: "r"(barrier), "r"(bytes) : "memory");

@@ -82,6 +82,8 @@ constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
 
 // FP8: scales may be per block: of 64 queries, and of the keys and values of a step.
 constexpr bool BLOCK_SCALES = FP8 && knob::BLOCK_SCALES;
+// FP8: the producer reads the scales of a head, long before the consumers need them.
+constexpr bool HANDS_SCALES = FP8 && !BLOCK_SCALES && !SPLIT;
 
 // FP8: of so many steps, one has no refined keys; or 0.
 constexpr int UNREFINED_STEP = FP8 ? knob::UNREFINED_STEP : 0;
@@ -128,6 +130,7 @@ __device__ inline unsigned k_free(int stage) { return barrier(2 * STAGES + stage
 __device__ inline unsigned v_free(int stage) { return barrier(3 * STAGES + stage); }
 // "Full" of a tile of queries, or of each warpgroup's part of it.
 constexpr bool Q_PARTS = knob::QUERIES == knob::Queries::parts;
+constexpr int Q_COPIES = Q_PARTS ? CONSUMERS : 1;  // of a tile of queries
 constexpr int Q_BARRIERS = Q_STAGES * (Q_PARTS ? 1 + CONSUMERS : 2);
 __device__ inline unsigned q_full(int stage, int group) {
     return barrier(4 * STAGES + Q_STAGES + (Q_PARTS ? stage * CONSUMERS + group : stage));

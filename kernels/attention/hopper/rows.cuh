@@ -188,7 +188,9 @@ struct ScoreRows {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             statistics.sum[row] = group_sum<4>(statistics.sum[row]);
-            factor.of_row[row] = normaliser(statistics.sum[row], value_scale);
+            // Without the slow path of a division.
+            const float sum = statistics.sum[row];
+            factor.of_row[row] = sum > 0.0f ? ptx::reciprocal_approx(sum) * value_scale : 0.0f;
         }
         store_statistics(args, batch, head, first_row, statistics);
         return factor;

@@ -322,10 +322,11 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
     } else {
         const SplitGroup<GROUPS> consumer(args, group);
         const HeadScales scales(args, consumer.work, consumer.work.first_query);
-        Rows rows(scales.score);
+        const float score_scale = scales.score(args);
+        Rows rows(score_scale);
         __syncthreads();  // every thread sees the barriers
         const OutputPlace output = consumer.output_place();
-        consumer.compute(rows, scales.score);
+        consumer.compute(rows, score_scale);
         consumer.finish(rows, output, scales.value);
     }
 }

@@ -27,7 +27,12 @@ __device__ inline WorkTile* work_of(int stage) {
 __device__ inline int* no_more_rows(int stage) {
     return reinterpret_cast<int*>(shared_memory + smem::no_more_rows::offset) + stage;
 }
+// FP8: the scales of its head.
+__device__ inline HeadScales* scales_of(int stage) {
+    return reinterpret_cast<HeadScales*>(shared_memory + smem::head_scales::offset) + stage;
+}
 static_assert(SPLIT || smem::work::bytes == Q_STAGES * sizeof(WorkTile), "as the manifest lays it out");
+static_assert(!HANDS_SCALES || smem::head_scales::bytes == Q_STAGES * sizeof(HeadScales), "as the manifest lays it out");
 
 // Every thread sees the barriers when it has met the others.
 __device__ inline void init_barriers() {
@@ -39,7 +44,7 @@ __device__ inline void init_barriers() {
             ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; stage < Q_STAGES; ++stage) {
-            for (int group = 0; group < (Q_PARTS ? CONSUMERS : 1); ++group) ptx::mbarrier_init(q_full(stage, group), 1);
+            for (int group = 0; group < Q_COPIES; ++group) ptx::mbarrier_init(q_full(stage, group), 1);
             ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; TRANSPOSES && stage < V_ROW_STAGES; ++stage) {
@@ -68,26 +73,35 @@ struct Producer {
         for (int box = 0; box < BOXES; ++box)
             tma::load(tile + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, row, head, batch, full);
     }
-    // Copies the queries of a work tile, and tells the consumers about the tile. A tile without steps ends their work.
+    // Copies the queries of a work tile.
     __device__ __forceinline__ void queries(const WorkTile& work) {
-        constexpr int PARTS = Q_PARTS ? CONSUMERS : 1;
         ptx::mbarrier_wait(q_free(q.stage), q.parity ^ 1);
-        *work_of(q.stage) = work;
-        if (work.steps == 0) {
+        if (work.steps == 0) return;
 #pragma unroll
-            for (int part = 0; part < PARTS; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));
-            return;
-        }
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part) {
-            tma::arrive_and_expect(q_full(q.stage, part), Q_BYTES / PARTS);
+        for (int part = 0; part < Q_COPIES; ++part) {
+            tma::expect(q_full(q.stage, part), Q_BYTES / Q_COPIES);
 #pragma unroll
             for (int box = 0; box < BOXES; ++box) {
                 tma::load(q_tile(q.stage) + box * Q_BOX_BYTES + part * WARPGROUP_ROW_BYTES, q_map, box * BOX_COLUMNS,
                           work.first_query + part * 64, work.head, work.batch, q_full(q.stage, part));
             }
         }
+    }
+    // The scales that the consumers get with the work tile.
+    __device__ __forceinline__ HeadScales scales_of_head(const WorkTile& work) const {
+        return HANDS_SCALES ? HeadScales(args, work, work.first_query) : HeadScales();
+    }
+    // Tells the consumers about the work tile whose queries are being copied. A tile without steps ends their work.
+    __device__ __forceinline__ void announce(const WorkTile& work, const HeadScales& scales) {
+        *work_of(q.stage) = work;
+        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;
+#pragma unroll
+        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));
         q.advance<Q_STAGES>();
+    }
+    __device__ __forceinline__ void queries_of_next(const WorkTile& next) {
+        queries(next);
+        announce(next, scales_of_head(next));
     }
     __device__ __forceinline__ void keys(const WorkTile& work, int step) {
         if constexpr (!FP8) jitter(work.first_query + step);
@@ -124,21 +138,23 @@ struct Producer {
         Schedule schedule(args);
         WorkTile work = schedule.next();
         if (Q_PARTS) keys(work, 0);
+        const HeadScales scales = scales_of_head(work);  // they arrive while the first copies are started
         queries(work);
         if (!Q_PARTS) keys(work, 0);
         if (TRANSPOSES) values(work, 0);
+        announce(work, scales);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
                 keys(work, step);
                 values(work, TRANSPOSES ? step : step - 1);
             }
             const WorkTile next = schedule.next();
-            if (Q_STAGES > 1) queries(next);
+            if (Q_STAGES > 1) queries_of_next(next);
             if (next.steps > 0) keys(next, 0);
             if (!TRANSPOSES) values(work, work.steps - 1);
             if (TRANSPOSES && next.steps > 0) values(next, 0);
             // One tile of queries is free only after the last scores of the work tile.
-            if (Q_STAGES == 1) queries(next);
+            if (Q_STAGES == 1) queries_of_next(next);
             if (next.steps == 0) break;
             work = next;
         }
@@ -188,6 +204,7 @@ struct Consumer {
     const Arguments& args;
     const int group;
     WorkTile work;
+    HeadScales scales;  // of its head, if the producer hands them over
     Rows rows;
     float value_scale;  // of the head whose output `rows` has; with BLOCK_SCALES, of the last step's values
     float score_scale;  // BLOCK_SCALES: products to exponents of 2, without the scale of the keys
@@ -263,10 +280,13 @@ struct Consumer {
         v.advance<STAGES>();
     }
 
+    __device__ __forceinline__ HeadScales head_scales() const {
+        return HANDS_SCALES ? scales : HeadScales(args, work, first_row(work, group));
+    }
     // Sets the scales for the first scores of a work tile.
     __device__ __forceinline__ void first_scales(const HeadScales& head, const StepScales& step) {
-        score_scale = head.score;
-        rows.scale = BLOCK_SCALES ? head.score * step.key : head.score;
+        score_scale = head.score(args);
+        rows.scale = BLOCK_SCALES ? score_scale * step.key : score_scale;
     }
     // BLOCK_SCALES: sets the scales for further scores.
     __device__ __forceinline__ void next_scales(const StepScales& step) {
@@ -309,10 +329,10 @@ struct Consumer {
         pass_turn(group);
         wgmma::groups_wait<0>();
         scores_done(step);
-        hide(step);
-        const HeadScales scales(args, work, first_row(work, group));
-        first_scales(scales, step_scales);
-        value_scale = BLOCK_SCALES ? step_scales.value : scales.value;
+        if (step < work.masked) hide(step);
+        const HeadScales head = head_scales();
+        first_scales(head, step_scales);
+        value_scale = BLOCK_SCALES ? step_scales.value : head.value;
         rows.choose_origins();
         rows.weigh();
         rows.round_weights();
@@ -347,7 +367,7 @@ struct Consumer {
     // The last product of `before` and the first step, `step`, of `work`.
     template <bool MASKED>
     __device__ __forceinline__ void next_tile(const WorkTile& before, int step) {
-        const HeadScales scales(args, work, first_row(work, group));
+        const HeadScales head = head_scales();
         const StepScales step_scales(args, work, step);
         skip_keys(step);
         take_turn(group);
@@ -358,7 +378,7 @@ struct Consumer {
         wgmma::groups_wait<1>();
         scores_done(step);
         const Rows::Statistics statistics = end_softmax();
-        first_scales(scales, step_scales);
+        first_scales(head, step_scales);
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
@@ -367,7 +387,7 @@ struct Consumer {
         output_done();
         skip_values(step);
         store(before, statistics, value_scale);
-        value_scale = BLOCK_SCALES ? step_scales.value : scales.value;
+        value_scale = BLOCK_SCALES ? step_scales.value : head.value;
         rows.clear_output();
         rows.pack_weights();
     }
@@ -386,6 +406,13 @@ struct Consumer {
         work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
         work.masked = ptx::same_in_warp(here.masked);
         work.steps = ptx::same_in_warp(here.steps);
+        if constexpr (HANDS_SCALES) {
+            HeadScales of_head;
+            if (lane() == 0) of_head = *scales_of(q.stage);
+            scales.query = __shfl_sync(0xffffffffu, of_head.query, 0);
+            scales.key = __shfl_sync(0xffffffffu, of_head.key, 0);
+            scales.value = __shfl_sync(0xffffffffu, of_head.value, 0);
+        }
         return work.steps > 0;
     }
     __device__ __forceinline__ bool receive_next() {

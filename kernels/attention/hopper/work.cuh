@@ -41,23 +41,28 @@ struct alignas(16) WorkTile {
     }
 };
 
-// What products of a head's elements must be multiplied by.
-struct HeadScales {
-    float score;  // products of queries and keys to exponents of 2; with BLOCK_SCALES without the scale of the keys
-    float value;  // values; 1 with BLOCK_SCALES
+// The scales of a head's elements: 1 for 16-bit types; with BLOCK_SCALES 1 for keys and values.
+struct alignas(16) HeadScales {
+    float query = 1.0f;
+    float key = 1.0f;
+    float value = 1.0f;
 
+    __device__ __forceinline__ HeadScales() {}
     // `first_row` is the first of the warpgroup's 64 rows.
-    __device__ __forceinline__ HeadScales(const Arguments& args, const WorkTile& work, int first_row)
-        : score(args.softmax_scale * LOG2_E), value(1.0f) {
+    __device__ __forceinline__ HeadScales(const Arguments& args, const WorkTile& work, int first_row) {
         const int kv_head = attention::kv_head_of(args, work.head);
         if constexpr (BLOCK_SCALES) {
             const int head = attention::first_scale(args, work.batch * args.heads + work.head, args.seq_q, 64);
-            if (args.q_scale != nullptr) score *= args.q_scale[head + (args.block_scales != 0 ? first_row / 64 : 0)];
+            if (args.q_scale != nullptr) query = args.q_scale[head + (args.block_scales != 0 ? first_row / 64 : 0)];
         } else if constexpr (FP8) {
-            score *= attention::head_scale(args.q_scale, args.heads, work.batch, work.head) *
-                     attention::head_scale(args.k_scale, args.kv_heads, work.batch, kv_head);
+            query = attention::head_scale(args.q_scale, args.heads, work.batch, work.head);
+            key = attention::head_scale(args.k_scale, args.kv_heads, work.batch, kv_head);
             value = attention::head_scale(args.v_scale, args.kv_heads, work.batch, kv_head);
         }
+    }
+    // What products of queries and keys must be multiplied by to become exponents of 2.
+    __device__ __forceinline__ float score(const Arguments& args) const {
+        return args.softmax_scale * LOG2_E * (query * key);
     }
 };
 

@@ -238,12 +238,13 @@ type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [SettingCase; 27] = [
+    let cases: [SettingCase; 28] = [
         ("fp8-d64", &[], "b1h3sq700sk130d64-e4m3"),
         ("fp8-d64", &[("TRANSPOSE", "before")], "b1h4kv2sq300sk200d64-causal-e4m3"),
         ("fp8-d128", &[("TRANSPOSE", "before"), ("UNREFINED_STEP", "3")], "b2h3sq200sk700d128-e4m3"),
         ("fp8-d256", &[("TRANSPOSE", "before"), ("SUMS", "shared")], "b1h2sq200sk100d256-causal-e4m3"),
         ("fp8-d64-short", &[("UNREFINED_STEP", "2")], "b1h3s600d64-e4m3"),
+        ("fp8-d64-short", &[("QUERIES", "parts"), ("UNREFINED_STEP", "2")], "b1h3sq600sk500d64-e4m3"),
         ("fp8-d128", &[("SUM_STEPS", "4")], "b1h3s800d128-causal-e4m3"),
         ("fp8-d256", &[("SUMS", "both"), ("SUM_STEPS", "4"), ("Q_STAGES", "1")], "b1h2sq200sk900d256-e4m3"),
         ("fp8-d256", &[("SUMS", "output"), ("SUM_STEPS", "4")], "b1h2sq200sk900d256-causal-e4m3"),

@@ -193,8 +193,22 @@ const FAULTS: &[Fault] = &[
         ..HOPPER_FP8
     },
     Fault {
+        name: "hopper, FP8: the scales of a head are not handed over",
+        right: "        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Uninitialised]),
+        ..HOPPER_FP8
+    },
+    Fault {
+        name: "hopper, FP8: a work tile is announced before the scales of its head are written",
+        right: "        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;\n#pragma unroll\n        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));\n",
+        wrong: "#pragma unroll\n        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));\n        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;\n",
+        detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
+        ..HOPPER_FP8
+    },
+    Fault {
         name: "hopper, FP8: a work tile has the scales of the one before",
-        right: "        first_scales(scales, step_scales);\n        if constexpr",
+        right: "        first_scales(head, step_scales);\n        if constexpr",
         wrong: "        if constexpr",
         knobs: &[("PERSISTENT", "2")],
         problem: "b1h6s130d64-e4m3",
@@ -256,8 +270,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, queries in parts: a part waits for the bytes of the whole tile",
-        right: "tma::arrive_and_expect(q_full(q.stage, part), Q_BYTES / PARTS);",
-        wrong: "tma::arrive_and_expect(q_full(q.stage, part), Q_BYTES);",
+        right: "tma::expect(q_full(q.stage, part), Q_BYTES / Q_COPIES);",
+        wrong: "tma::expect(q_full(q.stage, part), Q_BYTES);",
         detected: Detected::Found(&[Kind::Deadlock]),
         ..HOPPER_PARTS
     },
@@ -342,7 +356,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the keys beyond the last are not hidden",
-        right: "scores_done(step);\n        hide(step);",
+        right: "scores_done(step);\n        if (step < work.masked) hide(step);",
         wrong: "scores_done(step);",
         ..HOPPER
     },
