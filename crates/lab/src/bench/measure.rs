@@ -210,7 +210,8 @@ struct SessionSamples {
 fn per_turn(timer: Timer) -> usize {
     match timer {
         Timer::GraphHot => 1,
-        Timer::GraphCold | Timer::Eager => 4,
+        Timer::GraphCold => 4,
+        Timer::Eager => 8,
     }
 }
 
