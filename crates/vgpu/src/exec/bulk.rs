@@ -99,7 +99,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             .map(|b| unsafe { (*source.plus(b).host(), *source.plus(b).state()) })
             .collect();
         let copied = CopySource::Bytes(taken);
-        let (offset, object) = ((target.address - target.span.low) as u32, barrier.address - barrier.span.low);
+        let (offset, object) =
+            ((target.address - target.span.low) as u32, barrier.address - barrier.span.low);
         let Some(peer) = self.owner(&target.span) else {
             let mut offsets = [0; 32];
             offsets[l] = offset;
