@@ -4,12 +4,6 @@
 
 #include "../hopper.cuh"
 
-HOPPER void add_bytes(float* to, const void* from, u32 bytes)
-{
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
-                 ::"l"(to), "r"(address(from)), "r"(bytes) : "memory");
-}
-
 extern "C" __global__ void __launch_bounds__(64) sum(const float* x, float* y)
 {
     __shared__ alignas(128) float part[64];
@@ -17,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(64) sum(const float* x, float* y)
     fence_proxy();
     __syncthreads();
     if (threadIdx.x == 0) {
-        add_bytes(y, part, 256);
+        asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 256;" ::"l"(y), "r"(address(part)) : "memory");
         commit_stores();
         wait_stores<0>();
     }
