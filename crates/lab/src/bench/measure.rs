@@ -210,8 +210,7 @@ struct SessionSamples {
 fn per_turn(timer: Timer) -> usize {
     match timer {
         Timer::GraphHot => 1,
-        Timer::GraphCold => 4,
-        Timer::Eager => 8,
+        Timer::GraphCold | Timer::Eager => 4,
     }
 }
 

@@ -372,7 +372,7 @@ pub enum Timer {
     GraphHot,
     /// Replay of a CUDA graph after an L2 flush.
     GraphCold,
-    /// One pair of events per call, including the launch, after a few untimed calls.
+    /// One pair of events per call, including the launch.
     Eager,
 }
 

@@ -15,9 +15,6 @@ use crate::run::{Ceiling, MeasuredMicros, Repeats, Speed, Timer};
 /// Largest number of launches in one graph: enough for a kernel of a few hundred nanoseconds.
 const MAX_LAUNCHES: f64 = 2000.0;
 
-/// Number of untimed launches before single launches are timed.
-const UNTIMED_LAUNCHES: usize = 4;
-
 /// Total duration of the fresh control's launches. The time between launches is known to one microsecond.
 const FRESH_NS: f64 = 200_000.0;
 const MAX_FRESH_LAUNCHES: f64 = 32.0;
@@ -103,12 +100,6 @@ impl TimedGraphs {
         count: usize,
     ) -> Result<Vec<f64>, CandidateFailure> {
         self.side.stir()?;
-        // Like a replay, single launches begin with untimed ones: after the turns of other processes the first launches
-        // find cold caches of the CPU.
-        let untimed = if timer == Timer::Eager { UNTIMED_LAUNCHES } else { 0 };
-        for _ in 0..untimed {
-            self.sample(device, timer)?;
-        }
         (0..count).map(|_| self.sample(device, timer)).collect()
     }
 
