@@ -647,16 +647,16 @@ impl Threads {
     /// everything it knows if the write itself releases. `reach` is the scope of the write.
     pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Strength) -> (Blocks, Blocks) {
         if releases {
-            let all = self.outside(self.release(warp, 1 << lane), warp, 1 << lane);
+            let all = self.outside(&self.release(warp, 1 << lane), warp, 1 << lane);
             self.tick(warp);
             return if reach == Strength::Device { (all.clone(), all) } else { (all, Blocks::default()) };
         }
         if !self.fences_used {
             return Default::default();
         }
-        let block = self.outside(self.fenced_view(0, warp, 1 << lane), warp, 1 << lane);
+        let block = self.outside(&self.fenced_view(0, warp, 1 << lane), warp, 1 << lane);
         let device = if reach == Strength::Device {
-            self.outside(self.fenced_view(1, warp, 1 << lane), warp, 1 << lane)
+            self.outside(&self.fenced_view(1, warp, 1 << lane), warp, 1 << lane)
         } else {
             Blocks::default()
         };
@@ -665,7 +665,7 @@ impl Threads {
 
     /// Returns everything that the lanes of `mask` know, for other blocks.
     pub fn publish_all(&mut self, warp: usize, mask: u32) -> Blocks {
-        let all = self.outside(self.release(warp, mask), warp, mask);
+        let all = self.outside(&self.release(warp, mask), warp, mask);
         self.tick(warp);
         all
     }
@@ -675,11 +675,11 @@ impl Threads {
         if !self.fences_used {
             return Blocks::default();
         }
-        self.outside(self.fenced_view(1, warp, mask), warp, mask)
+        self.outside(&self.fenced_view(1, warp, mask), warp, mask)
     }
 
     /// Returns knowledge of the lanes as seen from outside the block, and with it what their proxy fences cover.
-    fn outside(&self, known: Known, warp: usize, mask: u32) -> Blocks {
+    fn outside(&self, known: &Known, warp: usize, mask: u32) -> Blocks {
         let mut all = known.published(self.block);
         if self.proxy_fences_used {
             let proxied = self.fenced[2].view(warp, mask).own;

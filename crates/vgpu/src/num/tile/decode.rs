@@ -39,6 +39,24 @@ codes! {
     Tf32: 4, |b, i| codec::tf32_to_f32(u32::from_le_bytes([b[4 * i], b[4 * i + 1], b[4 * i + 2], b[4 * i + 3]]));
 }
 
+/// Calls a function for the code of an element type. Types without a code do nothing.
+macro_rules! by_code {
+    ($elem:expr, $f:ident($($arg:expr),*)) => {
+        match $elem {
+            Elem::F16 => $f::<F16, F16C, 8>($($arg),*),
+            Elem::Bf16 => $f::<Bf16, F16C, 8>($($arg),*),
+            Elem::Tf32 => $f::<Tf32, F16C, 4>($($arg),*),
+            Elem::E4m3 => $f::<E4m3, F16C, 16>($($arg),*),
+            Elem::E5m2 => $f::<E5m2, F16C, 16>($($arg),*),
+            Elem::S8 => $f::<S8, F16C, 16>($($arg),*),
+            Elem::U8 => $f::<U8, F16C, 16>($($arg),*),
+            Elem::S4 => $f::<S4, F16C, 32>($($arg),*),
+            Elem::U4 => $f::<U4, F16C, 32>($($arg),*),
+            Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
+        }
+    };
+}
+
 struct F16;
 impl Code<8> for F16 {
     #[inline(always)]
@@ -115,35 +133,13 @@ fn across<C: Code<W>, const F16C: bool, const W: usize>(
 
 #[inline(always)]
 fn stacked_body<const F16C: bool>(elem: Elem, regs: &[&Lanes], rows: usize, deep: usize, out: &mut [f32]) {
-    match elem {
-        Elem::F16 => stack::<F16, F16C, 8>(regs, rows, deep, out),
-        Elem::Bf16 => stack::<Bf16, F16C, 8>(regs, rows, deep, out),
-        Elem::Tf32 => stack::<Tf32, F16C, 4>(regs, rows, deep, out),
-        Elem::E4m3 => stack::<E4m3, F16C, 16>(regs, rows, deep, out),
-        Elem::E5m2 => stack::<E5m2, F16C, 16>(regs, rows, deep, out),
-        Elem::S8 => stack::<S8, F16C, 16>(regs, rows, deep, out),
-        Elem::U8 => stack::<U8, F16C, 16>(regs, rows, deep, out),
-        Elem::S4 => stack::<S4, F16C, 32>(regs, rows, deep, out),
-        Elem::U4 => stack::<U4, F16C, 32>(regs, rows, deep, out),
-        Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
-    }
+    by_code!(elem, stack(regs, rows, deep, out));
 }
 
 /// Decodes lines of two chunks of 16 bytes to numbers, line by line.
 #[inline(always)]
 pub(super) fn lines<const F16C: bool>(elem: Elem, lines: &[[[u8; 16]; 2]], out: &mut [f32]) {
-    match elem {
-        Elem::F16 => decode_lines::<F16, F16C, 8>(lines, out),
-        Elem::Bf16 => decode_lines::<Bf16, F16C, 8>(lines, out),
-        Elem::Tf32 => decode_lines::<Tf32, F16C, 4>(lines, out),
-        Elem::E4m3 => decode_lines::<E4m3, F16C, 16>(lines, out),
-        Elem::E5m2 => decode_lines::<E5m2, F16C, 16>(lines, out),
-        Elem::S8 => decode_lines::<S8, F16C, 16>(lines, out),
-        Elem::U8 => decode_lines::<U8, F16C, 16>(lines, out),
-        Elem::S4 => decode_lines::<S4, F16C, 32>(lines, out),
-        Elem::U4 => decode_lines::<U4, F16C, 32>(lines, out),
-        Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
-    }
+    by_code!(elem, decode_lines(lines, out));
 }
 
 /// Decodes blocks of columns and calls `put` for every step along k: see [`across`].
@@ -153,18 +149,7 @@ pub(super) fn columns<const F16C: bool>(
     blocks: impl Iterator<Item = Block>,
     put: impl FnMut(usize, [f32; 8]),
 ) {
-    match elem {
-        Elem::F16 => across::<F16, F16C, 8>(blocks, put),
-        Elem::Bf16 => across::<Bf16, F16C, 8>(blocks, put),
-        Elem::Tf32 => across::<Tf32, F16C, 4>(blocks, put),
-        Elem::E4m3 => across::<E4m3, F16C, 16>(blocks, put),
-        Elem::E5m2 => across::<E5m2, F16C, 16>(blocks, put),
-        Elem::S8 => across::<S8, F16C, 16>(blocks, put),
-        Elem::U8 => across::<U8, F16C, 16>(blocks, put),
-        Elem::S4 => across::<S4, F16C, 32>(blocks, put),
-        Elem::U4 => across::<U4, F16C, 32>(blocks, put),
-        Elem::B1 | Elem::F32 | Elem::F64 | Elem::S32 => {}
-    }
+    by_code!(elem, across(blocks, put));
 }
 
 #[inline(always)]
