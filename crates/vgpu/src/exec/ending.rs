@@ -1,7 +1,7 @@
 //! Checks at the end of a block: no pending copies and no incomplete warpgroup instructions.
 
 use super::block::Block;
-use super::state::{Mbarrier, WorkerState};
+use super::state::{Mbarrier, Warp, WorkerState};
 use crate::check::{Kind, Site};
 
 impl Block {
@@ -88,8 +88,14 @@ impl Block {
         let mut found = false;
         for (number, group) in self.core.collectives.iter().enumerate() {
             if let Some((pc, warps)) = group.unfinished() {
-                found = true;
                 let first = number as u32 * 4;
+                // A warp that runs may still execute it.
+                let mut missing =
+                    (0..4).filter(|w| !warps.contains(w)).filter_map(|w| self.warps.get(4 * number + w));
+                if !missing.any(Warp::is_done) {
+                    continue;
+                }
+                found = true;
                 let warps: Vec<u32> = warps.iter().map(|w| first + *w as u32).collect();
                 let warp = warps.first().copied().unwrap_or(first);
                 let site = Site { pc, block: self.core.index, warp, lanes: u32::MAX };

@@ -822,6 +822,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.w.live &= !mask;
         self.block.live_threads -= mask.count_ones();
         self.block.progress += 1;
+        // Lanes that gather may have waited for these.
+        for f in &mut self.w.fragments {
+            if f.state == State::Gathering {
+                f.state = State::Ready;
+            }
+        }
         // The cluster barrier does not wait for threads that have exited, and does not count their arrivals.
         if let Some(member) = &self.block.membership {
             let cluster = &member.cluster;

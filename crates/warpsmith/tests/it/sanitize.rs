@@ -208,6 +208,15 @@ fn without_a_device_the_gpu_is_one_that_runs_the_target() {
     }
     let outcome = sanitize(SCALE, &["--arch", "sm_90a", "--device", "virtual:h200"]);
     assert!(outcome.stdout.contains("virtual:h200"), "{outcome}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kernel.ptx");
+    for (target, gpu) in [("sm_90a", "virtual:h100"), ("sm_80", "virtual:l4")] {
+        let text =
+            format!(".version 8.0\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n");
+        std::fs::write(&file, text).unwrap();
+        let outcome = run(warpsmith().args(["sanitize", "--grid", "1", "--block", "32"]).arg(&file));
+        assert!(outcome.stdout.contains(gpu), "{outcome}");
+    }
 }
 
 #[test]

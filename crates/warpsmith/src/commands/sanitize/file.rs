@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use chips::Target;
 use gpu::accelerator::Accelerator as _;
 use gpu::build::{BuildError, Diagnostic};
 use lab::ci::{CiCase, CiFinding, CiReport, CiStatus};
@@ -32,6 +33,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let launches = from_options(&launch, &|| is_ptx.then(|| signatures(&text)).flatten())?;
     let arch = match &launch.arch {
         Some(name) => Some(name.parse().map_err(|error| super::super::build::unknown_target(name, &error))?),
+        None if is_ptx => target_of_ptx(&text),
         None => None,
     };
     let chip = simulated::chip(global, arch)?;
@@ -95,6 +97,12 @@ fn signatures(text: &str) -> Option<String> {
     let module = vgpu::load(text).ok()?;
     let kernels: Vec<String> = module.kernels.iter().take(4).map(signature).collect();
     (!kernels.is_empty()).then(|| kernels.join("; "))
+}
+
+/// The target that a PTX text names, if it can be loaded.
+fn target_of_ptx(text: &str) -> Option<Target> {
+    let module = vgpu::load(text).ok()?;
+    module.target.split(',').next()?.trim().parse().ok()
 }
 
 /// Prints the compiler's errors.
