@@ -306,8 +306,8 @@ impl Block {
 
     /// Finds a warp that waits for registers at `setmaxnreg.inc`. Returns the instruction and what is missing.
     pub fn waits_for_registers(&self, grid: &Grid<'_>) -> Option<(Site, String)> {
-        let waiting = self.warps.iter().filter(|w| !w.is_done()).find_map(|w| {
-            let f = w.fragments.first()?;
+        let waiting = self.warps.iter().find_map(|w| {
+            let f = w.fragments.iter().find(|f| f.state == State::Ready)?;
             match grid.kernel.functions[f.function as usize].insts[f.pc as usize].op {
                 Op::SetMaxRegisters { count, increase: true } => Some((self.site(grid, w, f), count)),
                 _ => None,

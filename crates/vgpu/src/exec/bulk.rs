@@ -83,7 +83,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return None;
         }
         self.count_async_bytes(bytes);
-        self.trace_load(bytes, barrier);
+        if self.owner(&barrier.span).is_none() {
+            self.trace_load(bytes, barrier);
+        }
         if !P::CHECK {
             // SAFETY: source and destination were checked for their whole length.
             unsafe { std::ptr::copy(source.host(), target.host(), bytes as usize) };
