@@ -73,6 +73,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         l: usize,
     ) -> Option<()> {
         let source = self.bulk_end(AccessKind::Load, Space::Shared, from, bytes, l)?;
+        if self.owner(&source.span).is_some() {
+            self.fault(Kind::OutOfBounds, l, || {
+                "the bulk copy reads the shared memory of another block; its source must be in the block's own".to_string()
+            });
+            return None;
+        }
         let target = self.bulk_end(AccessKind::Store, Space::Shared, to, bytes, l)?;
         let barrier = self.bulk_barrier(object, l)?;
         if target.span.low != barrier.span.low {
@@ -200,7 +206,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if let Some(first) = (0..u64::from(bytes)).find(|b| !is_defined(*b)) {
                 let at = to.address + first;
                 self.finding(Kind::Uninitialised, 1 << lane, || {
-                    format!("the bulk reduction adds to global memory at {at:#x} that was never written")
+                    format!("the bulk reduction reads global memory at {at:#x} that was never written")
                 });
             }
         }

@@ -92,8 +92,8 @@ impl Grid<'_> {
     /// bounds, the most that a block with a multiprocessor to itself can have.
     pub fn registers_per_thread(&self) -> u32 {
         let kernel = self.kernel;
-        let required = kernel.required_threads.map(|dims| dims.iter().product());
-        let threads = kernel.max_threads.or(required).unwrap_or(self.block_threads).max(1);
+        // The launch has the shape of `.reqntid`. `.maxntid` can be any number.
+        let threads = kernel.max_threads.unwrap_or(self.block_threads).clamp(1, 1024);
         let per_block = REGISTERS / kernel.min_blocks.unwrap_or(1);
         let most = kernel.max_registers.unwrap_or(256).min(256);
         ((per_block / threads.next_multiple_of(128)) & !7).min(most)
