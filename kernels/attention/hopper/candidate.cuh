@@ -45,7 +45,8 @@ constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int BLOCKS = knob::PERSISTENT;  // 0: one per work tile
 constexpr int THREADS = CONSUMERS * 128 + (SPLIT && !FP8 ? 32 : 128);
 constexpr bool TURNS = knob::TURNS;
-constexpr bool INTEGER_MAXIMUM = knob::MAXIMUM == knob::Maximum::integers;
+constexpr bool LATE_MAXIMUM = knob::MAXIMUM == knob::Maximum::late;
+constexpr bool INTEGER_MAXIMUM = knob::MAXIMUM != knob::Maximum::floats;
 
 // A tile is a row of boxes. A row of a box has 128 bytes, or the 64 of a whole head.
 constexpr int ROW_BYTES = FP8 && HEAD_DIM == 64 ? 64 : tma::ROW_BYTES;
@@ -77,8 +78,19 @@ constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (TRANSPOSES ? 232 : 240) : C
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
 
-// FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT.
-constexpr float WEIGHT_SHIFT = FP8 ? 8 - knob::SLACK : 0;
+// MAXIMUM late: if a lane's sum of the weights of a row in one step is not larger than LARGEST_SUM, no weight is too large
+// for its type. Above SUM_WITHOUT_SCORES a weight may be infinite.
+constexpr float LARGEST_SUM = FP8 ? 448.0f : 1024.0f;
+constexpr float SUM_WITHOUT_SCORES = 1e30f;
+
+// A lane adds up the weights of a row in so many sums. Two have half the latency; the sums of a step are added to one.
+constexpr int SUMS_OF_ROW = LATE_MAXIMUM && !SPLIT ? 1 : 2;
+
+// FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT. With
+// MAXIMUM late the BLOCK_N / 4 weights of a lane must not reach LARGEST_SUM again after an origin has moved.
+constexpr float LARGEST_SHIFT = !LATE_MAXIMUM ? 8 : BLOCK_N > 112 ? 3 : 4;
+constexpr float WEIGHT_SHIFT = !FP8 ? 0 : 8 - knob::SLACK < LARGEST_SHIFT ? 8 - knob::SLACK : LARGEST_SHIFT;
+static_assert(!LATE_MAXIMUM || BLOCK_N / 4 * (1 << int(WEIGHT_SHIFT)) <= LARGEST_SUM, "see above");
 
 // FP8: scales may be per block: of 64 queries, and of the keys and values of a step.
 constexpr bool BLOCK_SCALES = FP8 && knob::BLOCK_SCALES;
@@ -98,6 +110,12 @@ constexpr float HALF_SUM_UNIT = 1048576.0f;
 // ---- where things are ----
 
 __device__ inline int lane() { return threadIdx.x % 32; }
+// The same, read again: the compiler does not keep it in a register.
+__device__ inline int lane_again() {
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
 __device__ inline int warp_of_group() { return threadIdx.x / 32 % 4; }
 // A lane holds row own_row() of its warpgroup's 64, and the one 8 below it.
 __device__ inline int own_row() { return warp_of_group() * 16 + lane() / 4; }

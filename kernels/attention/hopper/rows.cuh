@@ -31,7 +31,8 @@ struct ScoreRows {
     float output[HEAD_DIM / 2];
     float origin[2];                   // subtracted from the exponents: the maximum so far, or up to SLACK less, less
                                        // WEIGHT_SHIFT
-    float sum[4];                      // of the weights in the lane's own columns, two per row
+    float sum[2 * SUMS_OF_ROW];        // of the weights in the lane's own columns
+    float sum_of_step[2];              // MAXIMUM late: the same of one step
     bool moved;                        // an origin of the warp's rows has moved, and
     float correction[2];               // what the output must be multiplied by then
 
@@ -40,8 +41,7 @@ struct ScoreRows {
         for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] = 0.0f;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] = 0.0f;
-        origin[0] = origin[1] = NOTHING_SEEN;
-        sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
+        restart();
     }
 
     // Starts into = Q K^T. `into` is usually `scores`.
@@ -107,7 +107,7 @@ struct ScoreRows {
             origin[row] = to;
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum[i] *= correction[i / 2];
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= correction[i / SUMS_OF_ROW];
     }
 
     // BLOCK_SCALES: the products of weights and values with one scale are added to those with another. So a weight counts
@@ -118,7 +118,7 @@ struct ScoreRows {
         origin[0] -= exponent;
         origin[1] -= exponent;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum[i] *= ratio;
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= ratio;
     }
 
     // Chooses the origins for the new scores. Sets `moved`; the output is not touched.
@@ -145,19 +145,86 @@ struct ScoreRows {
     // Turns score i into a weight and adds it to the sum.
     __device__ __forceinline__ void weigh(int i) {
         scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
-        sum[i % 4] += scores[i];
+        sum[i % 4 / (2 / SUMS_OF_ROW)] += scores[i];
     }
     // Turns the scores into weights and adds them up.
     __device__ __forceinline__ void weigh() {
+        if constexpr (SUMS_OF_ROW == 1) {
+            weigh_late();
+            add_sum_of_step();
+        } else {
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; ++i) weigh(i);
+            for (int i = 0; i < BLOCK_N / 2; ++i) weigh(i);
+        }
+    }
+
+    // ---- MAXIMUM late: origins move after the weights, if the sum of a step's weights is too large ----
+    //
+    // A weight is at most the sum of the lane's weights of its row. So one comparison per row replaces the maximum of the
+    // scores. Weights are floats until they are rounded, so an origin can still move then, and the weights with it. Weights
+    // near the end of the range of floats have lost their scores, which are computed again (`scores_again.cuh`).
+
+    // Turns the scores into weights with the origins of the steps before.
+    __device__ __forceinline__ void weigh_late() {
+        float chain[4];
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) {
+            scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
+            chain[i % 4] = i < 4 ? scores[i] : chain[i % 4] + scores[i];
+        }
+        sum_of_step[0] = chain[0] + chain[1];
+        sum_of_step[1] = chain[2] + chain[3];
+    }
+    // Whether a sum of the warp's rows is above this.
+    __device__ __forceinline__ bool any_sum_above(float limit) const {
+        return __any_sync(0xffffffffu, fmaxf(sum_of_step[0], sum_of_step[1]) > limit);
+    }
+    __device__ __forceinline__ void multiply_output(const float (&factor)[2]) {
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= factor[i / 2 % 2];
+    }
+    // The largest score or weight of each row, in the lane's own columns, with few registers.
+    __device__ __forceinline__ void largest_by_two_chains(float (&largest)[2]) const {
+        largest[0] = scores[0];
+        largest[1] = scores[2];
+#pragma unroll
+        for (int i = 1; i < BLOCK_N / 2; ++i) largest[i / 2 % 2] = fmaxf(largest[i / 2 % 2], scores[i]);
+    }
+    // Chooses the origins for scores that were computed again. No product may be in flight.
+    __device__ __forceinline__ void choose_origins_again() {
+        float largest[2];
+        largest_by_two_chains(largest);
+        move_origins(largest);
+        multiply_output(correction);
+    }
+    // Moves the origins of rows whose weights have too large a sum, so that the largest weight becomes 2^WEIGHT_SHIFT. No
+    // product may be in flight.
+    __device__ __forceinline__ void lower_weights() {
+        float largest[2], factor[2];
+        largest_by_two_chains(largest);
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const float most = group_max<4>(sum_of_step[row]), largest_of_row = group_max<4>(largest[row]);
+            const float by = most > LARGEST_SUM ? __log2f(largest_of_row) - WEIGHT_SHIFT : 0.0f;
+            factor[row] = ptx::exp2_approx(-by);
+            origin[row] += by;
+            sum_of_step[row] *= factor[row];
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= factor[i / SUMS_OF_ROW];
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];
+        multiply_output(factor);
+    }
+    // The weights have their final size.
+    __device__ __forceinline__ void add_sum_of_step() {
+        sum[0] += sum_of_step[0];
+        sum[SUMS_OF_ROW] += sum_of_step[1];
     }
 
     // After a step: rescales the output if an origin has moved. No product may be in flight.
     __device__ __forceinline__ void rescale_output() {
-        if (!moved) return;
-#pragma unroll
-        for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= correction[i / 2 % 2];
+        if (moved) multiply_output(correction);
     }
 
     // What a finished row needs besides its output.
@@ -168,9 +235,14 @@ struct ScoreRows {
 
     // Begins new rows, and returns the statistics of those before.
     __device__ __forceinline__ Statistics restart() {
-        const Statistics before = {{origin[0], origin[1]}, {sum[0] + sum[1], sum[2] + sum[3]}};
+        Statistics before = {{origin[0], origin[1]}, {sum[0], sum[SUMS_OF_ROW]}};
+        if constexpr (SUMS_OF_ROW > 1) {
+            before.sum[0] += sum[1];
+            before.sum[1] += sum[3];
+        }
         origin[0] = origin[1] = NOTHING_SEEN;
-        sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] = 0.0f;
         return before;
     }
     __device__ __forceinline__ void clear_output() {

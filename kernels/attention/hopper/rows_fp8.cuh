@@ -26,9 +26,8 @@ struct RowsFp8 : ScoreRows {
     bool summed = false;                             // SUM_STEPS: whether the rows have sums
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
-    __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
-        asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
-    }
+    __device__ __forceinline__ RowsFp8(const Arguments& args, float scale_)
+        : ScoreRows(scale_), zero(static_cast<unsigned>(args.seq_q) >> 31) {}
 
     // Register i of the left factor of a step. It has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2 for lane q of
     // the row; registers 2 and 3 have those 16 keys further. The transposed V has the same order of keys.
@@ -291,18 +290,20 @@ struct RowsFp8 : ScoreRows {
     static constexpr bool KEPT = HEAD_DIM <= 128;
     struct OwnPlace {
         const OutputPlace& warp;
+        const int lane;
         Output* row[2];
 
-        __device__ __forceinline__ explicit OwnPlace(const OutputPlace& warp_) : warp(warp_) {
+        __device__ __forceinline__ explicit OwnPlace(const OutputPlace& warp_)
+            : warp(warp_), lane(LATE_MAXIMUM ? lane_again() : hopper::lane()) {
             row[0] = at(0);
             row[1] = at(1);
             if constexpr (KEPT) asm volatile("" : "+l"(row[0]), "+l"(row[1]));
         }
         __device__ __forceinline__ Output* at(int number) const {
-            return warp.first + static_cast<unsigned long long>(lane() / 4) * warp.stride + lane() % 4 * 4 +
+            return warp.first + static_cast<unsigned long long>(lane / 4) * warp.stride + lane % 4 * 4 +
                    8ull * number * warp.stride;
         }
-        __device__ __forceinline__ bool exists(int number) const { return lane() / 4 + 8 * number < warp.rows; }
+        __device__ __forceinline__ bool exists(int number) const { return lane / 4 + 8 * number < warp.rows; }
     };
 
     // Accumulators of 8 even columns are followed by those of the 8 odd columns between them, so a lane has 4 neighbours,

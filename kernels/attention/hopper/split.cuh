@@ -323,7 +323,7 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
         const SplitGroup<GROUPS> consumer(args, group);
         const HeadScales scales(args, consumer.work, consumer.work.first_query);
         const float score_scale = scales.score(args);
-        Rows rows(score_scale);
+        Rows rows(args, score_scale);
         __syncthreads();  // every thread sees the barriers
         const OutputPlace output = consumer.output_place();
         consumer.compute(rows, score_scale);

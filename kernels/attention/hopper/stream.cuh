@@ -15,6 +15,7 @@
 #pragma once
 
 #include "hopper/rows_of_dtype.cuh"
+#include "hopper/scores_again.cuh"
 #include "hopper/transpose_before.cuh"
 
 namespace hopper {
@@ -211,7 +212,7 @@ struct Consumer {
     Place q, k, v;
 
     __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
-        : args(args_), group(group_), rows(args.softmax_scale * LOG2_E) {
+        : args(args_), group(group_), rows(args, args.softmax_scale * LOG2_E) {
         // If the compiler knows that the stage is always 0, it computes addresses of queries before the loops, and does
         // not see any more that all lanes have the same addresses (see `is_idle`).
         if constexpr (Q_STAGES == 1) q.stage = ptx::same_in_warp(threadIdx.x / 1024);
@@ -341,9 +342,9 @@ struct Consumer {
     }
 
     // SUM: FP8, the output so far is added to the sums while the tensor cores compute the scores. REFINE: FP8, this step
-    // has refined keys. REFINED_BEFORE: the step before has.
+    // has refined keys. REFINED_BEFORE: the step before has. Returns false if `lower_weights` must end the step.
     template <bool MASKED, bool SUM = false, bool REFINED_BEFORE = true, bool REFINE = true>
-    __device__ __forceinline__ void next_step(int step) {
+    __device__ __forceinline__ bool next_step(int step) {
         const StepScales step_scales(args, work, step);
         take_turn(group);
         start_scores();
@@ -355,13 +356,36 @@ struct Consumer {
         scores_done(step);
         if constexpr (MASKED) hide(step);
         next_scales(step_scales);
-        rows.choose_origins();
-        rows.weigh();
+        constexpr bool LATE = LATE_MAXIMUM && !MASKED;
+        if constexpr (LATE) {
+            rows.weigh_late();
+        } else {
+            rows.choose_origins();
+            rows.weigh();
+        }
         rows.round_weights();
         jitter(work.first_query - step);
         output_done();
+        if constexpr (LATE) {
+            if (rows.any_sum_above(LARGEST_SUM)) return false;
+            rows.add_sum_of_step();
+        }
         rows.template pack_weights<REFINE>();
-        rows.rescale_output();
+        if constexpr (!LATE) rows.rescale_output();
+        return true;
+    }
+    // MAXIMUM late: ends a step in which weights of the warp's rows may be too large: their origins move now.
+    __device__ __forceinline__ void lower_weights(int step) {
+        if (rows.any_sum_above(SUM_WITHOUT_SCORES)) {
+            scores_again(rows.scores, args, work.batch, work.head, first_row(work, group),
+                         (work.steps - 1 - step) * BLOCK_N);
+            rows.choose_origins_again();
+            rows.weigh_late();
+        }
+        rows.lower_weights();
+        rows.add_sum_of_step();
+        rows.round_weights();
+        rows.pack_weights();
     }
 
     // The last product of `before` and the first step, `step`, of `work`.
@@ -430,42 +454,55 @@ struct Consumer {
     }
 
     // The steps from `step` to `end`, without a mask. They are compiled as a loop even if there is only one. Otherwise the
-    // compiler moves parts of one step into the next, and the steps with different code need more registers.
+    // compiler moves parts of one step into the next, and the steps with different code need more registers. Returns false
+    // if `lower_weights` must end step number `step`.
     template <bool REFINED_BEFORE, bool REFINE>
-    __device__ __forceinline__ void loop(int& step, int end) {
+    __device__ __forceinline__ bool loop(int& step, int end) {
         asm volatile("" : "+r"(end));
         end = ptx::same_in_warp(end);
 #pragma unroll 1
-        for (; step < end; ++step) next_step<false, false, REFINED_BEFORE, REFINE>(step);
+        for (; step < end; ++step) {
+            if (!next_step<false, false, REFINED_BEFORE, REFINE>(step)) return false;
+        }
+        return true;
     }
     // The same with UNREFINED_STEP. Which steps have refined keys is known at compile time, because a product in a branch
-    // is slow. The last one has.
-    __device__ __forceinline__ void unmasked_steps_until(int& step, int end) {
+    // is slow. The last one has. `first` is the first of the UNREFINED_STEP steps to which `step` belongs: a warp continues
+    // there after `lower_weights`, because all warps of a warpgroup must execute the same products.
+    __device__ __forceinline__ bool unmasked_steps_until(int& step, int& first, int end) {
         if constexpr (UNREFINED_STEP > 0) {
-            while (step <= end - UNREFINED_STEP) {
-                const int first = step;
-                loop<true, false>(step, first + 1);
-                loop<false, true>(step, first + 2);
-                if constexpr (UNREFINED_STEP > 2) loop<true, true>(step, first + UNREFINED_STEP);
+            for (; first <= end - UNREFINED_STEP; first = step) {
+                if (!loop<true, false>(step, first + 1)) return false;
+                if (!loop<false, true>(step, first + 2)) return false;
+                if constexpr (UNREFINED_STEP > 2) {
+                    if (!loop<true, true>(step, first + UNREFINED_STEP)) return false;
+                }
             }
         }
 #pragma unroll 1
-        for (; step < end; ++step) next_step<false>(step);
+        for (; step < end; ++step) {
+            if (!next_step<false>(step)) return false;
+        }
+        return true;
     }
     // The steps from `step` on. Those that add to the sums have code of their own, so that the loop over the others is
     // short.
     __device__ __forceinline__ void unmasked_steps(int& step) {
-        if constexpr (FP8 && SUM_STEPS > 0) {
-            int sum = max(SUM_STEPS + 1, step);
-            while (true) {
-                unmasked_steps_until(step, min(work.steps, sum));
-                if (step >= work.steps) return;
-                next_step<false, true>(step);
-                ++step;
-                sum += SUM_STEPS;
+        constexpr bool SUMS = FP8 && SUM_STEPS > 0;
+        int first = step;
+        while (step < work.steps) {
+            bool ended;
+            if (SUMS && step % SUM_STEPS == 0) {
+                ended = next_step<false, SUMS>(step);
+                first = step + 1;
+                if (ended) ++step;
+            } else {
+                const int next_sum = SUMS ? (step / SUM_STEPS + 1) * SUM_STEPS : work.steps;
+                ended = unmasked_steps_until(step, first, min(work.steps, next_sum));
             }
-        } else {
-            unmasked_steps_until(step, work.steps);
+            if (ended) continue;
+            lower_weights(step);
+            ++step;
         }
     }
 

@@ -238,7 +238,7 @@ type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [SettingCase; 28] = [
+    let cases: [SettingCase; 33] = [
         ("fp8-d64", &[], "b1h3sq700sk130d64-e4m3"),
         ("fp8-d64", &[("TRANSPOSE", "before")], "b1h4kv2sq300sk200d64-causal-e4m3"),
         ("fp8-d128", &[("TRANSPOSE", "before"), ("UNREFINED_STEP", "3")], "b2h3sq200sk700d128-e4m3"),
@@ -255,6 +255,11 @@ fn hopper_is_right_across_work_tiles() {
         ("fp8-d256", &[("Q_STAGES", "1"), ("STAGES", "3")], "b1h3sq300sk100d256-causal-e4m3"),
         ("fp8-d256", &[("BLOCK_N", "192"), ("REFINED", "2")], "b1h3sq200sk500d128-causal-tl-e4m3"),
         ("fp8-d256", &[("BLOCK_N", "64"), ("SUM_STEPS", "4")], "b1h3s600d64-causal-e4m3"),
+        ("fp8-d128", &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3")], "b1h3sq300sk900d128-causal-e4m3"),
+        ("fp8-d256", &[("MAXIMUM", "late"), ("SUM_STEPS", "4")], "b1h2sq200sk900d256-e4m3"),
+        ("fp8-d64", &[("MAXIMUM", "late")], "b1h2s700d64-e4m3"),
+        ("d64", &[("MAXIMUM", "late")], "b1h3s700d64-causal-fp16"),
+        ("d256", &[("MAXIMUM", "late"), ("SLACK", "0")], "b1h2kv1sq300sk500d256-bf16"),
         ("d64", &[("EVEN_ROWS", "true")], "b1h3sq700sk130d64-fp16"),
         ("d64-short", &[("QUERIES", "parts"), ("TURNS", "false")], "b1h3s600d64-fp16"),
         ("d256", &[("QUERIES", "parts")], "b1h3sq300sk100d128-causal-bf16"),

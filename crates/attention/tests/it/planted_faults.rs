@@ -103,6 +103,15 @@ const HOPPER_SUMS_IN_OUTPUT: Fault = Fault {
     knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "output")],
     ..HOPPER_FP8
 };
+/// With steps in which origins move after the weights.
+const HOPPER_LATE: Fault = Fault { knobs: &[("MAXIMUM", "late")], class: "large", ..HOPPER };
+const HOPPER_FP8_LATE: Fault = Fault {
+    preset: "fp8-d128",
+    problem: "b1h1sq100sk1200d128-e4m3",
+    knobs: &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3"), ("TURNS", "false")],
+    class: "outliers",
+    ..HOPPER
+};
 /// With rows for both warpgroups.
 const HOPPER_PARTS: Fault =
     Fault { problem: "b1h1sq100sk300d64-fp16", knobs: &[("QUERIES", "parts")], ..HOPPER };
@@ -340,16 +349,70 @@ const FAULTS: &[Fault] = &[
         ..HOPPER
     },
     Fault {
+        name: "hopper, late maximum: no origin moves",
+        file: "hopper/rows.cuh",
+        right: "fmaxf(sum_of_step[0], sum_of_step[1]) > limit",
+        wrong: "false",
+        ..HOPPER_LATE
+    },
+    Fault {
+        name: "hopper, late maximum: lost scores are not computed again",
+        right: "if (rows.any_sum_above(SUM_WITHOUT_SCORES)) {",
+        wrong: "if (false) {",
+        ..HOPPER_LATE
+    },
+    Fault {
+        name: "hopper, late maximum: the scores of another step are computed again",
+        right: "(work.steps - 1 - step) * BLOCK_N);",
+        wrong: "step * BLOCK_N);",
+        ..HOPPER_LATE
+    },
+    Fault {
+        name: "hopper, late maximum: the output keeps its origin when scores are computed again",
+        file: "hopper/rows.cuh",
+        right: "multiply_output(correction);\n    }\n    // Moves the origins",
+        wrong: "}\n    // Moves the origins",
+        ..HOPPER_LATE
+    },
+    Fault {
+        name: "hopper, FP8, late maximum: weights above the largest number are not lowered",
+        file: "hopper/candidate.cuh",
+        right: "LARGEST_SUM = FP8 ? 448.0f",
+        wrong: "LARGEST_SUM = FP8 ? 1e9f",
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
+        name: "hopper, FP8, late maximum: the output is not lowered with the weights",
+        file: "hopper/rows.cuh",
+        right: "scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
+        wrong: "scores[i] *= factor[i / 2 % 2];",
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
+        name: "hopper, FP8, late maximum: the sums are not lowered with the weights",
+        file: "hopper/rows.cuh",
+        right: "sum[i] *= factor[i / SUMS_OF_ROW];",
+        wrong: "{}",
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
+        name: "hopper, FP8, late maximum: a warp continues with other products than its warpgroup",
+        right: "            lower_weights(step);\n            ++step;",
+        wrong: "            lower_weights(step);\n            ++step;\n            first = step;",
+        detected: Detected::Found(&[Kind::DivergentWarpOp]),
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "output_done();\n        rows.template pack_weights<REFINE>();\n        rows.rescale_output();",
-        wrong: "rows.rescale_output();\n        output_done();\n        rows.pack_weights();",
+        right: "        jitter(work.first_query - step);\n        output_done();\n        if constexpr (LATE) {",
+        wrong: "        rows.rescale_output();\n        output_done();\n        if constexpr (LATE) {",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..HOPPER
     },
     Fault {
         name: "hopper: the output is not rescaled when an origin moves",
-        right: "rows.rescale_output();",
+        right: "if constexpr (!LATE) rows.rescale_output();",
         wrong: "",
         class: "large",
         ..HOPPER
