@@ -45,7 +45,8 @@ constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int BLOCKS = knob::PERSISTENT;  // 0: one per work tile
 constexpr int THREADS = CONSUMERS * 128 + (SPLIT && !FP8 ? 32 : 128);
 constexpr bool TURNS = knob::TURNS;
-constexpr bool INTEGER_MAXIMUM = knob::MAXIMUM == knob::Maximum::integers;
+constexpr bool LATE_MAXIMUM = knob::MAXIMUM == knob::Maximum::late;
+constexpr bool INTEGER_MAXIMUM = knob::MAXIMUM != knob::Maximum::floats;
 
 // A tile is a row of boxes. A row of a box has 128 bytes, or the 64 of a whole head.
 constexpr int ROW_BYTES = FP8 && HEAD_DIM == 64 ? 64 : tma::ROW_BYTES;

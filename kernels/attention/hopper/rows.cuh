@@ -59,12 +59,14 @@ struct ScoreRows {
     }
 
     // Hides the keys that the rows do not see. `visible` counts columns from the lane's own first one.
-    __device__ __forceinline__ void hide(const int (&visible)[2]) {
+    template <int COUNT>
+    __device__ __forceinline__ static void hide(float (&scores)[COUNT], const int (&visible)[2]) {
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; ++i) {
+        for (int i = 0; i < COUNT; ++i) {
             if (i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) scores[i] = negative_infinity();
         }
     }
+    __device__ __forceinline__ void hide(const int (&visible)[2]) { hide(scores, visible); }
 
     // The largest new score of each row, in the lane's own columns. Two chains per row have half the latency of one.
     __device__ __forceinline__ void largest_by_floats(float (&largest)[2]) const {
@@ -158,6 +160,30 @@ struct ScoreRows {
         if (!moved) return;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] *= correction[i / 2 % 2];
+    }
+
+    // The sums of the lane's own columns become those of whole rows.
+    __device__ __forceinline__ void complete_sums() {
+        sum[0] = group_sum<4>(sum[0] + sum[1]);
+        sum[2] = group_sum<4>(sum[2] + sum[3]);
+        sum[1] = sum[3] = 0.0f;
+    }
+
+    // The first row of every lane becomes the second one.
+    __device__ __forceinline__ void swap_rows() {
+        const auto swap = [](float& a, float& b) {
+            const float before = a;
+            a = b;
+            b = before;
+        };
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; i += 4) {
+            swap(output[i], output[i + 2]);
+            swap(output[i + 1], output[i + 3]);
+        }
+        swap(origin[0], origin[1]);
+        swap(sum[0], sum[2]);
+        swap(sum[1], sum[3]);
     }
 
     // What a finished row needs besides its output.
