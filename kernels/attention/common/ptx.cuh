@@ -143,6 +143,15 @@ __device__ void named_barrier_arrive(int id) {
     asm volatile("bar.arrive %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
 }
 
+// Barrier `id` of THREADS threads, for the question whether `own` is true in any of them.
+template <int THREADS>
+__device__ bool named_barrier_any(int id, bool own) {
+    unsigned any;
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0;\n\tbar.red.or.pred q, %2, %3, p;\n\tselp.u32 %0, 1, 0, q; }"
+                 : "=r"(any) : "r"(static_cast<unsigned>(own)), "r"(id), "n"(THREADS) : "memory");
+    return any != 0;
+}
+
 // An mbarrier completes a phase when `arrivals` threads have arrived; phases count 0, 1, 0, 1, ...
 __device__ inline void mbarrier_init(unsigned barrier, unsigned arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");

@@ -88,14 +88,15 @@ __device__ inline void store_matrix_x4(unsigned row, const unsigned (&r)[4]) {
 // ---- products ----
 
 // Products<Element, N>: `from_shared` multiplies two matrices in shared memory, both with rows along the depth;
-// `from_registers` multiplies a left factor in registers by a matrix with rows along N, in E4M3 along the depth. Where
-// `add` is false the accumulators are overwritten.
+// `from_registers` multiplies a left factor in registers by a matrix with rows along N, in E4M3 along the depth;
+// `from_registers_along_depth` by one with rows along the depth. Where `add` is false the accumulators are overwritten.
 template <typename Element, int N>
 struct Products;
 
 #define WGMMA_NUMBERS_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NUMBERS_36 WGMMA_NUMBERS_32 ", %32, %33, %34, %35"
 #define WGMMA_NUMBERS_40 WGMMA_NUMBERS_32 ", " \
     "%32, %33, %34, %35, %36, %37, %38, %39"
 #define WGMMA_NUMBERS_48 WGMMA_NUMBERS_40 ", " \
@@ -118,6 +119,8 @@ struct Products;
         "+f"(d[i + 7])
 #define WGMMA_FLOATS_32 \
     WGMMA_FLOATS_8(0), WGMMA_FLOATS_8(8), WGMMA_FLOATS_8(16), WGMMA_FLOATS_8(24)
+#define WGMMA_FLOATS_36 WGMMA_FLOATS_32, \
+    "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
 #define WGMMA_FLOATS_40 WGMMA_FLOATS_32, \
     WGMMA_FLOATS_8(32)
 #define WGMMA_FLOATS_48 WGMMA_FLOATS_40, \
@@ -137,30 +140,34 @@ struct Products;
 
 // COUNT accumulators; A to F are the numbers of the operands after them. A step of the depth has 32 bytes. 16-bit types
 // tell for each matrix in shared memory whether its rows lie along the depth (0) or not (1).
-#define WGMMA_PRODUCTS(ELEMENT, TYPE, N, DEPTH, SHARED_LAYOUTS, RIGHT_LAYOUT, COUNT, A, B, C, D, E, F)                    \
+#define WGMMA_FROM_REGISTERS(NAME, TYPE, N, DEPTH, LAYOUT, COUNT, A, B, C, D, E, F)                                       \
+    __device__ static __forceinline__ void NAME(float (&d)[COUNT], unsigned a0, unsigned a1, unsigned a2, unsigned a3,    \
+                                                unsigned long long b, int add) {                                          \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, " F ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #N "k" #DEPTH       \
+                     ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, {" A ", " B ", " C ", " D "}, " E               \
+                     ", p, 1, 1" LAYOUT "; }"                                                                             \
+                     : WGMMA_FLOATS_##COUNT : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add) : "memory");           \
+    }
+#define WGMMA_PRODUCTS(ELEMENT, TYPE, N, DEPTH, DEPTH_LAYOUT, RIGHT_LAYOUT, COUNT, A, B, C, D, E, F)                      \
     template <>                                                                                                           \
     struct Products<ELEMENT, N> {                                                                                         \
         __device__ static __forceinline__ void from_shared(float (&d)[COUNT], unsigned long long a,                       \
                                                            unsigned long long b, int add) {                               \
             asm volatile("{ .reg .pred p; setp.ne.b32 p, " C ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #N "k" #DEPTH   \
-                         ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, " A ", " B ", p, 1, 1" SHARED_LAYOUTS "; }" \
+                         ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, " A ", " B ", p, 1, 1" DEPTH_LAYOUT         \
+                         DEPTH_LAYOUT "; }"                                                                               \
                          : WGMMA_FLOATS_##COUNT : "l"(a), "l"(b), "r"(add) : "memory");                                   \
         }                                                                                                                 \
-        __device__ static __forceinline__ void from_registers(float (&d)[COUNT], unsigned a0, unsigned a1,                \
-                                                              unsigned a2, unsigned a3, unsigned long long b,             \
-                                                              int add) {                                                  \
-            asm volatile("{ .reg .pred p; setp.ne.b32 p, " F ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #N "k" #DEPTH   \
-                         ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, {" A ", " B ", " C ", " D "}, " E           \
-                         ", p, 1, 1" RIGHT_LAYOUT "; }"                                                                   \
-                         : WGMMA_FLOATS_##COUNT : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add) : "memory");       \
-        }                                                                                                                 \
+        WGMMA_FROM_REGISTERS(from_registers, TYPE, N, DEPTH, RIGHT_LAYOUT, COUNT, A, B, C, D, E, F)                       \
+        WGMMA_FROM_REGISTERS(from_registers_along_depth, TYPE, N, DEPTH, DEPTH_LAYOUT, COUNT, A, B, C, D, E, F)           \
     };
 #define WGMMA_16_BIT(ELEMENT, TYPE, N, COUNT, A, B, C, D, E, F) \
-    WGMMA_PRODUCTS(ELEMENT, TYPE, N, 16, ", 0, 0", ", 1", COUNT, A, B, C, D, E, F)
+    WGMMA_PRODUCTS(ELEMENT, TYPE, N, 16, ", 0", ", 1", COUNT, A, B, C, D, E, F)
 #define WGMMA_E4M3(N, COUNT, A, B, C, D, E, F) \
     WGMMA_PRODUCTS(e4m3::Code, "e4m3", N, 32, "", "", COUNT, A, B, C, D, E, F)
 
 WGMMA_16_BIT(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_16_BIT(__half, "f16", 72, 36, "%36", "%37", "%38", "%39", "%40", "%41")
 WGMMA_16_BIT(__half, "f16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 WGMMA_16_BIT(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 WGMMA_16_BIT(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
@@ -184,5 +191,6 @@ WGMMA_E4M3(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 #undef WGMMA_E4M3
 #undef WGMMA_16_BIT
 #undef WGMMA_PRODUCTS
+#undef WGMMA_FROM_REGISTERS
 
 }  // namespace wgmma

@@ -59,12 +59,14 @@ struct ScoreRows {
     }
 
     // Hides the keys that the rows do not see. `visible` counts columns from the lane's own first one.
-    __device__ __forceinline__ void hide(const int (&visible)[2]) {
+    template <int COUNT>
+    __device__ __forceinline__ static void hide(float (&scores)[COUNT], const int (&visible)[2]) {
 #pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; ++i) {
+        for (int i = 0; i < COUNT; ++i) {
             if (i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) scores[i] = negative_infinity();
         }
     }
+    __device__ __forceinline__ void hide(const int (&visible)[2]) { hide(scores, visible); }
 
     // The largest new score of each row, in the lane's own columns. Two chains per row have half the latency of one.
     __device__ __forceinline__ void largest_by_floats(float (&largest)[2]) const {
@@ -227,6 +229,36 @@ struct ScoreRows {
         if (moved) multiply_output(correction);
     }
 
+    // The sum of a row in the lane's own columns.
+    __device__ __forceinline__ float own_sum(int row) const {
+        float own = sum[SUMS_OF_ROW * row];
+        if constexpr (SUMS_OF_ROW > 1) own += sum[SUMS_OF_ROW * row + 1];
+        return own;
+    }
+    // The sums of the lane's own columns become those of whole rows.
+    __device__ __forceinline__ void complete_sums() {
+        const float sums[2] = {group_sum<4>(own_sum(0)), group_sum<4>(own_sum(1))};
+#pragma unroll
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] = i % SUMS_OF_ROW == 0 ? sums[i / SUMS_OF_ROW] : 0.0f;
+    }
+
+    // The first row of every lane becomes the second one.
+    __device__ __forceinline__ void swap_rows() {
+        const auto swap = [](float& a, float& b) {
+            const float before = a;
+            a = b;
+            b = before;
+        };
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; i += 4) {
+            swap(output[i], output[i + 2]);
+            swap(output[i + 1], output[i + 3]);
+        }
+        swap(origin[0], origin[1]);
+#pragma unroll
+        for (int i = 0; i < SUMS_OF_ROW; ++i) swap(sum[i], sum[SUMS_OF_ROW + i]);
+    }
+
     // What a finished row needs besides its output.
     struct Statistics {
         float origin[2];
@@ -235,11 +267,7 @@ struct ScoreRows {
 
     // Begins new rows, and returns the statistics of those before.
     __device__ __forceinline__ Statistics restart() {
-        Statistics before = {{origin[0], origin[1]}, {sum[0], sum[SUMS_OF_ROW]}};
-        if constexpr (SUMS_OF_ROW > 1) {
-            before.sum[0] += sum[1];
-            before.sum[1] += sum[3];
-        }
+        const Statistics before = {{origin[0], origin[1]}, {own_sum(0), own_sum(1)}};
         origin[0] = origin[1] = NOTHING_SEEN;
 #pragma unroll
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] = 0.0f;

@@ -93,16 +93,15 @@ struct Rows16Bit : ScoreRows {
         __syncwarp();  // every lane has read, before the next work tile is written
     }
 
-    // Writes row number ROW of the two rows of every lane. The rows take the way through shared memory, after which a lane
+    // Writes the first row of every lane. The rows take the way through shared memory, after which a lane
     // has 8 neighbouring columns, and neighbouring lanes the next.
-    template <int ROW>
-    __device__ __forceinline__ void store_row(const OutputPlace& place) const {
-        static_assert(ROW < 2 && HEAD_DIM <= 128, "the tile of a warp has room for 8 rows of 128 columns");
+    __device__ __forceinline__ void store_first_row(const OutputPlace& place) const {
+        static_assert(KEYS > 0 && HEAD_DIM <= 128, "the tile of a warp has room for 8 rows of 128 columns");
         constexpr int CHUNKS = HEAD_DIM / 8;  // of a row
         const unsigned tile = store_tile();
 #pragma unroll
         for (int i = 0; i < (HEAD_DIM + 31) / 32; ++i) {
-            const float* d = output + 16 * i + 2 * ROW;
+            const float* d = output + 16 * i;
             unsigned words[4] = {pack(d[0], d[1]), pack(d[4], d[5]), 0, 0};
             if (32 * i + 16 < HEAD_DIM) {
                 words[2] = pack(d[8], d[9]);
@@ -117,8 +116,8 @@ struct Rows16Bit : ScoreRows {
             if (row >= 8) continue;
             unsigned words[4];
             ptx::load16_shared(words, tile + chunk / 8 * 1024 + tma::chunk_offset(row, chunk % 8));
-            if (row + 8 * ROW < place.rows)
-                ptx::store16(place.first + static_cast<unsigned long long>(row + 8 * ROW) * place.stride + 8 * chunk, words);
+            if (row < place.rows)
+                ptx::store16(place.first + static_cast<unsigned long long>(row) * place.stride + 8 * chunk, words);
         }
     }
 };

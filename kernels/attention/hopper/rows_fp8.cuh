@@ -277,12 +277,11 @@ struct RowsFp8 : ScoreRows {
         }
     }
 
-    // Writes row number ROW of the two rows of every lane.
-    template <int ROW>
-    __device__ __forceinline__ void store_row(const OutputPlace& place) const {
+    // Writes the first row of every lane.
+    __device__ __forceinline__ void store_first_row(const OutputPlace& place) const {
         const OwnPlace own(place);
 #pragma unroll
-        for (int column = 0; column < HEAD_DIM; column += 16) store_16_columns(own, column, ROW);
+        for (int column = 0; column < HEAD_DIM; column += 16) store_16_columns(own, column, 0);
     }
 
     // Where the lane's two rows of the output are. The compiler would compute it for every store. At head_dim 256 it shall:

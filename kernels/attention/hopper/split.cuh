@@ -4,9 +4,10 @@
 // for the first copies, and for one step after another. So this path has little code. A producer warp copies; with 512
 // keys and two warpgroups of two stages it never waits. In FP8 three more warps transpose the tiles of V.
 //
-//   producer     Q  K0 K1  K2 K3  V0 V1  V2 V3  ...
+//   producer     Q  K0 K1  K2 V0 K3 V1  K4 V2 K5 V3  ...
 //   warpgroup g  of the steps g, g + WARPGROUPS, ...:
 //                S = Q K^T, then the weights of S, beside them O += P V for the weights that are there
+//                (`AtOnce`, if possible: beside the weights also the S of the next steps)
 //                at the end the warpgroups add their O, each for half of the rows, divide and store
 #pragma once
 
@@ -110,15 +111,15 @@ struct SplitProducer {
             if (group < work.steps) copy(Ring::keys(group), k_map, 0, group);
         }
     }
-    // What else fits into the rings.
+    // What else fits into the rings, in the order in which it is needed.
     __device__ __forceinline__ void fill_rings() const {
         const int fitting = min(CONSUMERS * STAGES, work.steps);
 #pragma unroll 1
-        for (int step = CONSUMERS; step < fitting; ++step)
-            copy(Ring::keys(step % CONSUMERS), k_map, step / CONSUMERS, step);
-#pragma unroll 1
-        for (int step = 0; step < fitting; ++step)
-            copy(Ring::copied_values(step % CONSUMERS), v_map, step / CONSUMERS, step);
+        for (int step = CONSUMERS; step < fitting + CONSUMERS; ++step) {
+            if (step < fitting) copy(Ring::keys(step % CONSUMERS), k_map, step / CONSUMERS, step);
+            const int before = step - CONSUMERS;
+            if (before < fitting) copy(Ring::copied_values(before % CONSUMERS), v_map, before / CONSUMERS, before);
+        }
     }
     // The tiles that do not fit into the rings at once.
     __device__ __forceinline__ void copy_rest() const {
@@ -158,6 +159,108 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 
 // ---- the consumers, a warpgroup each ----
 
+// MAXIMUM late, fp16, head_dim 64: the steps of a warpgroup without a maximum of the scores, if its tiles just fill the ring
+// and only the first has hidden keys.
+//
+// Every row has the same origin. The sum of a row's weights is one more column of the output, the product of the weights
+// and ones. If it is finite, no weight was too large for fp16. If it is not tiny, the weights that were too small for fp16
+// do not matter. Otherwise the result is wrong, and the usual way follows: the tiles are still in shared memory. There is
+// room for rows whose largest score is between 0 and 15, and below 0 if it is not the only one.
+template <int KEYS>  // = BLOCK_N; a parameter, so that candidates without MAXIMUM late do not compile it
+struct AtOnce {
+    static constexpr bool POSSIBLE = smem::ones::bytes > 0 && STAGES >= 2;
+    static constexpr float ORIGIN = 6.0f, SMALLEST_SUM = 0.015625f, LARGEST_SUM = 3e38f;
+    static constexpr int PART = 64;  // keys whose scores are computed beside the weights of the parts before
+    static constexpr int PARTS = STAGES * KEYS / PART;
+    static constexpr int BUFFERS = 2;
+    static_assert(!POSSIBLE || (KEYS % PART == 0 && HEAD_DIM == 64 && smem::ones::offset > smem::v_tile::offset),
+                  "a tile has whole parts, and the ones lie behind it like its second box");
+
+    const Ring &k, &v;
+    const float scale;
+    float scores[BUFFERS][PART / 2];  // then the weights
+    unsigned weights[BUFFERS][PART / 4];
+    float output[HEAD_DIM / 2 + 4];  // then the sums
+    unsigned queries[HEAD_DIM / 16][4];
+
+    __device__ __forceinline__ AtOnce(const Ring& k_, const Ring& v_, float scale_) : k(k_), v(v_), scale(scale_) {}
+
+    // Before the first barrier of the block.
+    __device__ __forceinline__ static void write_ones() {
+        if constexpr (POSSIBLE) {
+            const float two_ones = __uint_as_float(0x3c003c00);
+#pragma unroll
+            for (int i = 0; i < KEYS / 32; ++i)
+                ptx::store16_shared(in_shared(smem::ones::offset) + (i * CONSUMERS * 128 + threadIdx.x) * 16, two_ones,
+                                    two_ones, two_ones, two_ones);
+            tma::fence_shared_writes();
+        }
+    }
+
+    // `swapped`: the lane's first row is the lower one.
+    __device__ __forceinline__ void load_queries(bool swapped) {
+        const int row = warp_of_group() * 16 + (lane() % 16 ^ (swapped ? 8 : 0));
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 16; ++i)
+            ptx::load_matrix_x4(queries[i], q_tile(0) + tma::chunk_offset(row, 2 * i + lane() / 16));
+    }
+    __device__ __forceinline__ void start_scores(int part) {
+        const int first = part * PART, stage = first / KEYS;
+        if (first % KEYS == 0) k.wait(Place{stage, 0});
+        wgmma::fence();
+        const unsigned long long b = wgmma::rows_along_depth<ROW_BYTES>(k.tile(stage) + first % KEYS * ROW_BYTES);
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 16; ++i) {
+            const unsigned(&q)[4] = queries[i];
+            wgmma::Products<Element, PART>::from_registers_along_depth(scores[part % BUFFERS], q[0], q[1], q[2], q[3],
+                                                                       wgmma::advance(b, i * 32), i > 0);
+        }
+    }
+    // Turns the scores of 16 keys into weights, and starts output += weights V for them.
+    __device__ __forceinline__ void weigh_and_start_output(int part, int within) {
+        const int first = part * PART + within, stage = first / KEYS;
+        float* const s = scores[part % BUFFERS] + within / 2;
+        unsigned* const w = weights[part % BUFFERS] + within / 4;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) s[i] = ptx::exp2_approx(fmaf(s[i], scale, -ORIGIN));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) w[i] = pack(s[2 * i], s[2 * i + 1]);
+        if (first % KEYS == 0) v.wait(Place{stage, 0});
+        wgmma::fence();
+        const unsigned tile = v.tile(stage);
+        const unsigned long long b = wgmma::rows_along_columns(tile, in_shared(smem::ones::offset) - tile);
+        wgmma::Products<Element, HEAD_DIM + 8>::from_registers(
+            output, w[0], w[1], w[2], w[3], wgmma::advance(b, first % KEYS * ROW_BYTES), first > 0);
+    }
+    // Returns whether the lane's rows are right. `hide` gets scores of the first step and the place of their first key.
+    template <typename Hide>
+    __device__ __forceinline__ bool compute(bool swapped, const Hide& hide) {
+        ptx::mbarrier_wait(queries_full(), 0);
+        load_queries(swapped);
+#pragma unroll
+        for (int part = 0; part < BUFFERS; ++part) {
+            start_scores(part);
+            wgmma::group_end();
+        }
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            jitter(part);
+            wgmma::groups_wait<BUFFERS - 1>();
+            wgmma::keep_below(scores[part % BUFFERS]);
+            if (part * PART < KEYS) hide(scores[part % BUFFERS], part * PART);
+#pragma unroll
+            for (int within = 0; within < PART; within += 16) weigh_and_start_output(part, within);
+            if (part + BUFFERS < PARTS) start_scores(part + BUFFERS);
+            wgmma::group_end();
+        }
+        wgmma::groups_wait<0>();
+        wgmma::keep_below(output);
+        return is_right(sum(0)) && is_right(sum(1));
+    }
+    __device__ __forceinline__ float sum(int row) const { return output[HEAD_DIM / 2 + 2 * row]; }
+    __device__ __forceinline__ static bool is_right(float sum) { return sum >= SMALLEST_SUM && sum <= LARGEST_SUM; }
+};
+
 template <int GROUPS>  // = CONSUMERS = 2; a parameter, so that candidates without SPLIT_KV do not compile it
 struct SplitGroup {
     const Arguments& args;
@@ -170,9 +273,11 @@ struct SplitGroup {
         : args(args_), group(group_), work(split_tile(args)),
           own_steps((work.steps - group + GROUPS - 1) / GROUPS), k(Ring::keys(group)), v(Ring::values(group)) {}
 
-    // Where the warp's rows of the output are. It is known before the loop, while the warp waits for the first copies.
+    // At the end a lane stores one of its two rows: in warpgroup 1 the lower one, which then is its first row.
+    __device__ __forceinline__ bool swapped() const { return group == 1; }
+    // Where the first rows of the warp's lanes are. It is known before the loop, while the warp waits for the first copies.
     __device__ __forceinline__ OutputPlace output_place() const {
-        const int first_row = work.first_query + warp_of_group() * 16;
+        const int first_row = work.first_query + warp_of_group() * 16 + 8 * group;
         OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
                               static_cast<unsigned long long>(first_row) * args.o_strides.sequence,
                           args.o_strides.sequence, args.seq_q - first_row};
@@ -189,8 +294,31 @@ struct SplitGroup {
         rows.hide(visible);
     }
 
+    __device__ __forceinline__ bool can_compute_at_once() const {
+        return own_steps == STAGES && work.masked <= group + GROUPS;
+    }
+    // Returns whether the result is right.
+    __device__ __forceinline__ bool compute_at_once(Rows& rows) const {
+        AtOnce<BLOCK_N> at_once(k, v, rows.scale);
+        const bool right = at_once.compute(swapped(), [this](auto& scores, int first) {
+            if (group >= work.masked) return;
+            const int column = work.first_key(group) + first + lane() % 4 * 2;
+            const int query = work.first_query + own_row(), lower = swapped() ? 0 : 8;
+            const int visible[2] = {attention::visible_keys(args, query + 8 - lower) - column,
+                                    attention::visible_keys(args, query + lower) - column};
+            Rows::hide(scores, visible);
+        });
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; ++i) rows.output[i] = at_once.output[i];
+        rows.origin[0] = rows.origin[1] = AtOnce<BLOCK_N>::ORIGIN;
+        rows.sum[0] = at_once.sum(0);
+        rows.sum[SUMS_OF_ROW] = at_once.sum(1);
+        return right;
+    }
+
     // The weights are computed at one place for all steps: instructions that are fetched once.
     __device__ __forceinline__ void compute(Rows& rows, float score_scale) const {
+        rows = Rows(args, score_scale);
         if (own_steps == 0) return;
         Place at;
         float value_scale = 1.0f;
@@ -226,6 +354,8 @@ struct SplitGroup {
         wgmma::groups_wait<0>();
         wgmma::keep_below(rows.output);
         if constexpr (BLOCK_SCALES) rows.change_value_scale(value_scale, 1.0f);
+        rows.complete_sums();
+        if (swapped()) rows.swap_rows();
     }
     __device__ __forceinline__ void start_scores(Rows& rows, Place at) const {
         k.wait(at);
@@ -233,63 +363,69 @@ struct SplitGroup {
         rows.start_scores(rows.scores, q_tile(0), k.tile(at.stage));
     }
 
-    // ---- the end: of the two rows of a lane, each warpgroup adds up and stores the one with its own number ----
+    // ---- the end: each warpgroup adds up and stores the first row of every lane, the second row of the other one ----
 
-    static constexpr int LEFT = smem::left_rows::dim2;  // float4 that one lane leaves for another
-    static_assert(GROUPS == 2 && LEFT == HEAD_DIM / 16 + 1, "one of two rows of the output, then origins and sums");
+    static constexpr int LEFT = smem::left_rows::dim1;  // float4 that one lane leaves for another
+    static_assert(GROUPS == 2 && LEFT == HEAD_DIM / 16 + 1, "one of two rows of the output, then its origin and sum");
 
     // What a lane leaves for the same lane of warpgroup `to`, which has the same rows and columns: LEFT times 16 bytes,
     // 512 bytes apart.
     __device__ __forceinline__ static unsigned left(int to) {
         return in_shared(smem::left_rows::offset) + ((to * 4 + warp_of_group()) * LEFT * 32 + lane()) * 16;
     }
-
-    template <int GROUP>
-    __device__ __forceinline__ void finish_as(Rows& rows, const OutputPlace& place, float value_scale) const {
-        constexpr int OTHER = 1 - GROUP;
-        Rows::Statistics own = rows.restart();
-#pragma unroll
-        for (int row = 0; row < 2; ++row) own.sum[row] = group_sum<4>(own.sum[row]);
+    __device__ __forceinline__ void leave_second_row(const Rows& rows) const {
+        const unsigned at = left(1 - group);
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 16; ++i) {
-            const float* o = rows.output + 8 * i + 2 * OTHER;
-            ptx::store16_shared(left(OTHER) + i * 512, o[0], o[1], o[4], o[5]);
+            const float* o = rows.output + 8 * i + 2;
+            ptx::store16_shared(at + i * 512, o[0], o[1], o[4], o[5]);
         }
-        ptx::store16_shared(left(OTHER) + (LEFT - 1) * 512, own.origin[0], own.origin[1], own.sum[0], own.sum[1]);
-        ptx::named_barrier_sync<GROUPS * 32>(1 + warp_of_group());  // a warp waits only for the one with the same rows
+        ptx::store16_shared(at + (LEFT - 1) * 512, rows.origin[1], rows.sum[SUMS_OF_ROW], 0.0f, 0.0f);
+    }
+    __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale, bool wants_lse) const {
+        const unsigned at = left(group);
         float theirs[4];
-        ptx::load16_shared(theirs, left(GROUP) + (LEFT - 1) * 512);
+        ptx::load16_shared(theirs, at + (LEFT - 1) * 512);
         // The factor of each warpgroup's row: it brings them to a common origin and divides them by the total sum.
-        float own_factor = 0.0f, their_factor = 0.0f;
-        Rows::Statistics all;
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            const float highest = fmaxf(own.origin[row], theirs[row]);
-            const float own_part = ptx::exp2_approx(own.origin[row] - highest);
-            const float their_part = ptx::exp2_approx(theirs[row] - highest);
-            all.origin[row] = highest;
-            all.sum[row] = fmaf(own_part, own.sum[row], their_part * theirs[2 + row]);
-            if (row != GROUP) continue;
-            const float normal = all.sum[row] > 0.0f ? ptx::reciprocal_approx(all.sum[row]) * value_scale : 0.0f;
-            own_factor = own_part * normal;
-            their_factor = their_part * normal;
-        }
+        const float highest = fmaxf(rows.origin[0], theirs[0]);
+        const float own_part = ptx::exp2_approx(rows.origin[0] - highest);
+        const float their_part = ptx::exp2_approx(theirs[0] - highest);
+        const float sum = fmaf(own_part, rows.sum[0], their_part * theirs[1]);
+        const float normal = sum > 0.0f ? ptx::reciprocal_approx(sum) * value_scale : 0.0f;
+        const float own_factor = own_part * normal, their_factor = their_part * normal;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 16; ++i) {
-            float* o = rows.output + 8 * i + 2 * GROUP;
-            ptx::load16_shared(theirs, left(GROUP) + i * 512);
+            float* o = rows.output + 8 * i;
+            ptx::load16_shared(theirs, at + i * 512);
             o[0] = fmaf(theirs[0], their_factor, o[0] * own_factor);
             o[1] = fmaf(theirs[1], their_factor, o[1] * own_factor);
             o[4] = fmaf(theirs[2], their_factor, o[4] * own_factor);
             o[5] = fmaf(theirs[3], their_factor, o[5] * own_factor);
         }
-        rows.template store_row<GROUP>(place);
-        if (GROUP == 0) Rows::store_statistics(args, work.batch, work.head, work.first_query, all);
+        rows.store_first_row(place);
+        const int query = work.first_query + own_row() + 8 * group;
+        if (wants_lse && lane() % 4 == 0 && query < args.seq_q)
+            args.lse[attention::row_index(args, work.batch, work.head, query)] = log_sum_exp(highest, sum);
     }
 
-    __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale) const {
-        if (group == 0) finish_as<0>(rows, place, value_scale);
-        if (group == 1) finish_as<1>(rows, place, value_scale);
+    // Computes and stores the rows. `place` is output_place().
+    __device__ __forceinline__ void run(const OutputPlace& place, float score_scale, float value_scale,
+                                        bool wants_lse) const {
+        Rows rows(args, score_scale);
+        bool tried = false, wrong = false;
+        if constexpr (AtOnce<BLOCK_N>::POSSIBLE) {
+            tried = can_compute_at_once();
+            if (tried) wrong = !compute_at_once(rows);
+        }
+        bool safely = !tried;
+        while (true) {
+            if (safely) compute(rows, score_scale);
+            leave_second_row(rows);
+            if (!ptx::named_barrier_any<GROUPS * 128>(1, wrong)) break;
+            safely = tried;  // the other warpgroup waits
+            wrong = false;
+        }
+        finish(rows, place, value_scale, wants_lse);
     }
 };
 
@@ -320,14 +456,15 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
             producer.copy_rest();
         }
     } else {
+        AtOnce<BLOCK_N>::write_ones();
         const SplitGroup<GROUPS> consumer(args, group);
         const HeadScales scales(args, consumer.work, consumer.work.first_query);
         const float score_scale = scales.score(args);
-        Rows rows(args, score_scale);
         __syncthreads();  // every thread sees the barriers
-        const OutputPlace output = consumer.output_place();
-        consumer.compute(rows, score_scale);
-        consumer.finish(rows, output, scales.value);
+        const OutputPlace place = consumer.output_place();
+        unsigned wants_lse = args.lse != nullptr;  // read before the loop, like the place
+        asm volatile("" : "+r"(wants_lse));
+        consumer.run(place, score_scale, scales.value, wants_lse != 0);
     }
 }
 

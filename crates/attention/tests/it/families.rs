@@ -293,7 +293,7 @@ fn hopper_is_right_across_work_tiles() {
 #[test]
 fn hopper_is_right_for_any_number_of_split_keys() {
     let family = family("hopper");
-    let cases: [SettingCase; 9] = [
+    let cases: [SettingCase; 12] = [
         ("fp8-split", &[], "b1h2sq70sk100d64-e4m3"),
         ("fp8-split", &[("STAGES", "1"), ("SLACK", "0")], "b1h2kv1sq70sk1300d64-e4m3"),
         ("fp8-split-d128", &[], "b1h1sq130sk600d128-causal-e4m3"),
@@ -303,6 +303,9 @@ fn hopper_is_right_for_any_number_of_split_keys() {
         ("split", &[("STAGES", "1"), ("SLACK", "0")], "b1h1s700d64-causal-fp16"),
         ("split-d128", &[], "b1h1sq130sk600d128-causal-fp16"),
         ("split-d128", &[], "b1h2sq30sk200d80-causal-tl-bf16"),
+        ("split-512", &[], "b1h2kv1sq100sk512d64-causal-fp16"),
+        ("split-512", &[("BLOCK_N", "128"), ("STAGES", "2")], "b1h1sq70sk500d64-fp16"),
+        ("split-512", &[], "b1h1sq70sk576d64-fp16"),
     ];
     let mut wrong = Vec::new();
     for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
@@ -322,11 +325,12 @@ fn hopper_is_right_for_any_number_of_split_keys() {
 
 #[test]
 fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
-    let cases: [SettingCase; 4] = [
+    let cases: [SettingCase; 5] = [
         ("fp8-d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-e4m3"),
         ("fp8-split", &[], "b1h2sq100sk1200d64-causal-e4m3"),
         ("d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-fp16"),
         ("split", &[], "b1h2sq100sk1200d64-causal-fp16"),
+        ("split-512", &[], "b1h2sq100sk512d64-causal-fp16"),
     ];
     for (preset, knobs, name) in cases {
         let problem = problem(name);

@@ -91,6 +91,9 @@ const HOPPER: Fault = Fault {
 const HOPPER_SPLIT: Fault =
     Fault { file: "hopper/split.cuh", preset: "split", problem: "b1h1sq40sk1200d64-fp16", ..HOPPER };
 
+/// With as many keys as fit into the rings.
+const HOPPER_AT_ONCE: Fault = Fault { preset: "split-512", problem: "b1h1sq40sk512d64-fp16", ..HOPPER_SPLIT };
+
 const HOPPER_FP8: Fault = Fault {
     preset: "fp8-d256",
     problem: "b1h1sq40sk500d128-e4m3",
@@ -315,14 +318,14 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, split keys: the results of a warpgroup are read before they are written",
-        right: "ptx::named_barrier_sync<GROUPS * 32>(1 + warp_of_group());",
-        wrong: "",
+        right: "if (!ptx::named_barrier_any<GROUPS * 128>(1, wrong)) break;",
+        wrong: "break;",
         detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
         ..HOPPER_SPLIT
     },
     Fault {
         name: "hopper, split keys: the warpgroups' results keep their own origins",
-        right: "const float their_part = ptx::exp2_approx(theirs[row] - highest);",
+        right: "const float their_part = ptx::exp2_approx(theirs[0] - highest);",
         wrong: "const float their_part = 1.0f;",
         class: "large",
         ..HOPPER_SPLIT
@@ -340,6 +343,33 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         detected: Detected::Found(&[Kind::Race]),
         ..HOPPER_SPLIT
+    },
+    Fault {
+        name: "hopper, split keys, no maximum: weights that do not fit fp16 are not noticed",
+        right: "if (tried) wrong = !compute_at_once(rows);",
+        wrong: "if (tried) compute_at_once(rows);",
+        class: "large",
+        ..HOPPER_AT_ONCE
+    },
+    Fault {
+        name: "hopper, split keys, no maximum: both warpgroups add up the upper rows",
+        right: "(lane() % 16 ^ (swapped ? 8 : 0))",
+        wrong: "lane() % 16",
+        ..HOPPER_AT_ONCE
+    },
+    Fault {
+        name: "hopper, split keys, no maximum: scores are read while the tensor cores compute them",
+        right: "wgmma::groups_wait<BUFFERS - 1>();",
+        wrong: "wgmma::groups_wait<BUFFERS>();",
+        detected: Detected::Found(&[Kind::AsyncNotWaited]),
+        ..HOPPER_AT_ONCE
+    },
+    Fault {
+        name: "hopper, split keys, no maximum: the tensor cores do not see the ones",
+        right: "            tma::fence_shared_writes();\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::ProxyFence]),
+        ..HOPPER_AT_ONCE
     },
     Fault {
         name: "hopper: a tile of K is released while the tensor cores read it",
