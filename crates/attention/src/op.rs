@@ -269,8 +269,14 @@ impl OpProblems for Attention {
             run::check(family, problem, layout, wants_lse(family)).map_err(Refusal::new)?;
         }
         let candidate = family.candidate(preset, knobs, &run::axes(family, problem))?;
-        run::check_keys(&candidate, problem)
-            .map_err(|error| Refusal::new(error).hint(Some("set SUM_STEPS".to_owned())))?;
+        run::check_keys(&candidate, problem).map_err(|error| {
+            let knob = if matches!(error, run::Unsupported::AtOnce { .. }) {
+                "MAXIMUM=integers"
+            } else {
+                "SUM_STEPS"
+            };
+            Refusal::new(error).hint(Some(format!("set {knob}")))
+        })?;
         Ok(candidate)
     }
 

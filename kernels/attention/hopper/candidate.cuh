@@ -78,16 +78,16 @@ constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (TRANSPOSES ? 232 : 240) : C
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
 constexpr float NOTHING_SEEN = -1e30f;
 
-// MAXIMUM late: if a lane's sum of the weights of a row in one step is not larger than LARGEST_SUM, no weight is too large
-// for its type. Above SUM_WITHOUT_SCORES a weight may be infinite.
+// MAXIMUM late: if a lane's sum of the weights of a row in one step is at most LARGEST_SUM, no weight is too large for
+// its type. Above SUM_WITHOUT_SCORES a weight may be infinite.
 constexpr float LARGEST_SUM = FP8 ? 448.0f : 1024.0f;
 constexpr float SUM_WITHOUT_SCORES = 1e30f;
 
 // A lane adds up the weights of a row in so many sums. Two have half the latency; the sums of a step are added to one.
 constexpr int SUMS_OF_ROW = LATE_MAXIMUM && !SPLIT ? 1 : 2;
 
-// FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT. With
-// MAXIMUM late the BLOCK_N / 4 weights of a lane must not reach LARGEST_SUM again after an origin has moved.
+// FP8 weights use the range of the format, of which the largest number is 448: they are multiplied by 2^WEIGHT_SHIFT.
+// With MAXIMUM late, the sum of a lane's BLOCK_N / 4 weights must be at most LARGEST_SUM after an origin has moved.
 constexpr float LARGEST_SHIFT = !LATE_MAXIMUM ? 8 : BLOCK_N > 112 ? 3 : 4;
 constexpr float WEIGHT_SHIFT = !FP8 ? 0 : 8 - knob::SLACK < LARGEST_SHIFT ? 8 - knob::SLACK : LARGEST_SHIFT;
 static_assert(!LATE_MAXIMUM || BLOCK_N / 4 * (1 << int(WEIGHT_SHIFT)) <= LARGEST_SUM, "see above");

@@ -162,9 +162,10 @@ struct ScoreRows {
 
     // ---- MAXIMUM late: origins move after the weights, if the sum of a step's weights is too large ----
     //
-    // A weight is at most the sum of the lane's weights of its row. So one comparison per row replaces the maximum of the
-    // scores. Weights are floats until they are rounded, so an origin can still move then, and the weights with it. Weights
-    // near the end of the range of floats have lost their scores, which are computed again (`scores_again.cuh`).
+    // A weight is at most the sum of the lane's weights of its row. So one comparison per row replaces the maximum of
+    // the scores. Weights are floats until they are rounded, so an origin can still move then, and the weights with it.
+    // Near the end of the range of floats, weights no longer tell their scores, which are then computed again
+    // (`scores_again.cuh`).
 
     // Turns the scores into weights with the origins of the steps before.
     __device__ __forceinline__ void weigh_late() {
@@ -199,8 +200,8 @@ struct ScoreRows {
         move_origins(largest);
         multiply_output(correction);
     }
-    // Moves the origins of rows whose weights have too large a sum, so that the largest weight becomes 2^WEIGHT_SHIFT. No
-    // product may be in flight.
+    // Moves the origins of rows whose weights have too large a sum, so that the largest weight becomes 2^WEIGHT_SHIFT.
+    // No product may be in flight.
     __device__ __forceinline__ void lower_weights() {
         float largest[2], factor[2];
         largest_by_two_chains(largest);

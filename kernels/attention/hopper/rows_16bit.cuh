@@ -9,7 +9,7 @@ template <int KEYS>  // = BLOCK_N; a parameter, so that candidates of other type
 struct Rows16Bit : ScoreRows {
     unsigned weights[KEYS / 4];  // packed, the left factor of the next products
 
-    __device__ __forceinline__ Rows16Bit(const Arguments&, float scale_) : ScoreRows(scale_) {}
+    __device__ __forceinline__ explicit Rows16Bit(float scale_) : ScoreRows(scale_) {}
 
     // Starts output += weights V.
     template <bool>

@@ -26,8 +26,9 @@ struct RowsFp8 : ScoreRows {
     bool summed = false;                             // SUM_STEPS: whether the rows have sums
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
-    __device__ __forceinline__ RowsFp8(const Arguments& args, float scale_)
-        : ScoreRows(scale_), zero(static_cast<unsigned>(args.seq_q) >> 31) {}
+    __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
+        asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
+    }
 
     // Register i of the left factor of a step. It has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2 for lane q of
     // the row; registers 2 and 3 have those 16 keys further. The transposed V has the same order of keys.

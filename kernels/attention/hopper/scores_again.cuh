@@ -1,5 +1,5 @@
-// The scores of a step once more, from global memory, by the products of single warps (mma.sync). For MAXIMUM late: weights
-// have replaced the scores, and may be infinite. It is slow and needs few registers.
+// The scores of a step once more, from global memory, by the products of single warps (mma.sync). For MAXIMUM late:
+// weights have replaced the scores, and may be infinite. It is slow and needs few registers.
 #pragma once
 
 #include "hopper/candidate.cuh"
@@ -23,7 +23,7 @@ __device__ __forceinline__ const Element* elements_of(const void* tensor, const 
            static_cast<unsigned long long>(row) * strides.sequence + column;
 }
 
-// `first_row` is the warpgroup's. All keys of the step exist. Rows beyond the last are computed as if they were the last.
+// `first_row` is the warpgroup's. All keys of the step exist. Rows beyond the last have the scores of the last one.
 __device__ __forceinline__ void scores_again(float (&scores)[BLOCK_N / 2], const Arguments& args, int batch, int head,
                                              int first_row, int first_key) {
 #pragma unroll

@@ -159,13 +159,13 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 
 // ---- the consumers, a warpgroup each ----
 
-// MAXIMUM late, fp16, head_dim 64: the steps of a warpgroup without a maximum of the scores, if its tiles just fill the ring
-// and only the first has hidden keys.
+// MAXIMUM late: the steps of a warpgroup without a maximum of the scores, if its tiles just fill the ring and only the
+// first one has hidden keys. In fp16, at head_dim 64.
 //
-// Every row has the same origin. The sum of a row's weights is one more column of the output, the product of the weights
-// and ones. If it is finite, no weight was too large for fp16. If it is not tiny, the weights that were too small for fp16
-// do not matter. Otherwise the result is wrong, and the usual way follows: the tiles are still in shared memory. There is
-// room for rows whose largest score is between 0 and 15, and below 0 if it is not the only one.
+// Every row has the same origin. The sum of a row's weights is one more column of the output, the product of the
+// weights and ones. If it is finite, no weight was too large for fp16. If it is not tiny, the weights that were too
+// small for fp16 do not matter. Otherwise the result is wrong, and the usual way follows: the tiles are still in shared
+// memory. There is room for rows whose largest score is between 0 and 15, and below 0 if it is not the only one.
 template <int KEYS>  // = BLOCK_N; a parameter, so that candidates without MAXIMUM late do not compile it
 struct AtOnce {
     static constexpr bool POSSIBLE = smem::ones::bytes > 0 && STAGES >= 2;
@@ -275,7 +275,7 @@ struct SplitGroup {
 
     // At the end a lane stores one of its two rows: in warpgroup 1 the lower one, which then is its first row.
     __device__ __forceinline__ bool swapped() const { return group == 1; }
-    // Where the first rows of the warp's lanes are. It is known before the loop, while the warp waits for the first copies.
+    // Where the first rows of the warp's lanes are. It is known before the loop, while the warp waits for the copies.
     __device__ __forceinline__ OutputPlace output_place() const {
         const int first_row = work.first_query + warp_of_group() * 16 + 8 * group;
         OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
@@ -318,7 +318,7 @@ struct SplitGroup {
 
     // The weights are computed at one place for all steps: instructions that are fetched once.
     __device__ __forceinline__ void compute(Rows& rows, float score_scale) const {
-        rows = Rows(args, score_scale);
+        rows = Rows(score_scale);
         if (own_steps == 0) return;
         Place at;
         float value_scale = 1.0f;
@@ -382,7 +382,8 @@ struct SplitGroup {
         }
         ptx::store16_shared(at + (LEFT - 1) * 512, rows.origin[1], rows.sum[SUMS_OF_ROW], 0.0f, 0.0f);
     }
-    __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale, bool wants_lse) const {
+    __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale,
+                                           bool wants_lse) const {
         const unsigned at = left(group);
         float theirs[4];
         ptx::load16_shared(theirs, at + (LEFT - 1) * 512);
@@ -411,7 +412,7 @@ struct SplitGroup {
     // Computes and stores the rows. `place` is output_place().
     __device__ __forceinline__ void run(const OutputPlace& place, float score_scale, float value_scale,
                                         bool wants_lse) const {
-        Rows rows(args, score_scale);
+        Rows rows(score_scale);
         bool tried = false, wrong = false;
         if constexpr (AtOnce<BLOCK_N>::POSSIBLE) {
             tried = can_compute_at_once();

@@ -212,7 +212,7 @@ struct Consumer {
     Place q, k, v;
 
     __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
-        : args(args_), group(group_), rows(args, args.softmax_scale * LOG2_E) {
+        : args(args_), group(group_), rows(args.softmax_scale * LOG2_E) {
         // If the compiler knows that the stage is always 0, it computes addresses of queries before the loops, and does
         // not see any more that all lanes have the same addresses (see `is_idle`).
         if constexpr (Q_STAGES == 1) q.stage = ptx::same_in_warp(threadIdx.x / 1024);

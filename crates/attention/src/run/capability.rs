@@ -51,6 +51,21 @@ pub enum Unsupported {
         /// The keys of the problem.
         keys: usize,
     },
+    /// The candidate computes all keys at once, and the problem has another number of keys than its tiles.
+    #[error(
+        "{family} with SPLIT_KV and MAXIMUM=late computes all keys at once: the problem must have {least} to {most} \
+         keys, not {keys}"
+    )]
+    AtOnce {
+        /// The family's full name.
+        family: String,
+        /// The fewest keys that need all tiles.
+        least: usize,
+        /// The keys of all tiles.
+        most: usize,
+        /// The keys of the problem.
+        keys: usize,
+    },
     /// The family computes another op.
     #[error("{family} is a family of op `{op}`, not of attention")]
     Op {
@@ -112,11 +127,27 @@ pub fn check_candidate(candidate: &Candidate, problem: &Problem) -> Result<(), U
     Ok(())
 }
 
-/// Refuses a problem with more keys than the candidate is accurate for ([`MOST_KEYS_OF_ONE_LEVEL`]).
+/// Refuses a problem with more keys than the candidate is accurate for ([`MOST_KEYS_OF_ONE_LEVEL`]), or with another
+/// number of keys than it computes at once. For other numbers such a candidate would be right, but slow: it must not be
+/// chosen for a problem only because it is the pick of a similar one.
 pub fn check_keys(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupported> {
     let has_one_level = candidate.knobs.get(LEVELS_KNOB) == Some(&Value::Int(0));
     if problem.dtype == Dtype::E4m3 && has_one_level && problem.seq_k > MOST_KEYS_OF_ONE_LEVEL {
         return Err(Unsupported::OneLevel { family: candidate.family.clone(), keys: problem.seq_k });
+    }
+    let is_at_once = candidate.knobs.get("SPLIT_KV") == Some(&Value::Bool(true))
+        && candidate.knobs.get("MAXIMUM") == Some(&Value::Text("late".to_owned()));
+    if is_at_once {
+        let number = |knob: &str| match candidate.knobs.get(knob) {
+            Some(&Value::Int(value)) => usize::try_from(value).unwrap_or(0),
+            _ => 0,
+        };
+        let (step, tiles) = (number("BLOCK_N"), number("WARPGROUPS") * number("STAGES"));
+        if problem.seq_k.div_ceil(step.max(1)) != tiles {
+            let (least, most) = (step * tiles.saturating_sub(1) + 1, step * tiles);
+            let family = candidate.family.clone();
+            return Err(Unsupported::AtOnce { family, least, most, keys: problem.seq_k });
+        }
     }
     Ok(())
 }

@@ -276,7 +276,7 @@ fn the_choice_on_an_h200_is_the_faster_family() {
     let catalog = Catalog::load(None).unwrap();
     // The tables have no small problem in bf16; those in fp16 are nearer than large ones in bf16.
     for (name, expected) in [
-        ("mission", "mma"),
+        ("mission", "hopper"),
         ("mission-bf16", "mma"),
         ("small", "hopper"),
         ("wide", "hopper"),
@@ -316,6 +316,31 @@ fn fp8_products_of_many_keys_are_never_added_in_one_level() {
     assert_eq!(steps("fa_d128_s1024-e4m3").as_deref(), Ok("0"));
     assert_eq!(steps("b16h16s1025d128-e4m3").as_deref(), Ok("0"));
     assert_eq!(steps("b16h16sq64sk2049d128-e4m3").as_deref(), Ok("22"));
+}
+
+/// A setting that computes all keys at once is slow for other numbers of keys, so a similar problem must not get it.
+#[test]
+fn a_setting_for_one_number_of_keys_is_not_used_for_another() {
+    let catalog = Catalog::load(None).unwrap();
+    let h200 = virtual_gpu("h200");
+    let is_at_once = |name: &str| {
+        let (_, candidate) = tuned::choose(&Attention, &catalog, &h200, &problem(name)).unwrap();
+        let is = |knob: &str, value: &str| {
+            candidate.knobs.get(knob).is_some_and(|actual| actual.to_string() == value)
+        };
+        is("SPLIT_KV", "true") && is("MAXIMUM", "late")
+    };
+    for name in ["mission", "small", "v3_small_causal", "b1h4s512d64-fp16", "b1h8sq300sk500d64-fp16"] {
+        assert!(is_at_once(name), "{name}");
+    }
+    for name in ["b1h8s256d64-fp16", "b1h8s448d64-fp16", "b1h8s513d64-fp16", "b1h8s512d64-bf16"] {
+        assert!(!is_at_once(name), "{name}");
+    }
+    let hopper = catalog.family("hopper").unwrap();
+    let refused =
+        Attention.candidate(hopper, Some("split-512"), &[], &problem("b1h8s256d64-fp16")).unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("must have 449 to 512 keys, not 256"), "{text}");
 }
 
 /// Two problems that become the same when reduced may have two settings; both must be checked.

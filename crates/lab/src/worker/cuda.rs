@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use chips::Target;
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair,
-    FreshInputs, Geometry, Image, LaunchStep, Replay, SideStreams,
+    Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, FreshInputs,
+    Geometry, Image, LaunchStep, Replay, SideStreams,
 };
 use gpu::build::{Compiler, Request, Source};
 
