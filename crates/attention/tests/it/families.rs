@@ -325,16 +325,21 @@ fn hopper_is_right_for_any_number_of_split_keys() {
 
 #[test]
 fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
-    let cases: [SettingCase; 5] = [
+    let cases: [SettingCase; 7] = [
+        ("fp8-d128", &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3")], "b1h1sq100sk900d128-e4m3"),
+        ("d64-short", &[("MAXIMUM", "late"), ("PERSISTENT", "2")], "b1h3s400d64-causal-fp16"),
         ("fp8-d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-e4m3"),
         ("fp8-split", &[], "b1h2sq100sk1200d64-causal-e4m3"),
         ("d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-fp16"),
         ("split", &[], "b1h2sq100sk1200d64-causal-fp16"),
         ("split-512", &[], "b1h2sq100sk512d64-causal-fp16"),
     ];
-    for (preset, knobs, name) in cases {
+    // Large values make some warps move origins, while others continue.
+    for ((preset, knobs, name), class) in
+        cases.iter().flat_map(|case| [Class::Normal, Class::Large].map(|c| (case, c)))
+    {
         let problem = problem(name);
-        let inputs = Inputs::generate(&problem, Class::Normal, 5).encode(problem.dtype, Layout::Bshd);
+        let inputs = Inputs::generate(&problem, class, 5).encode(problem.dtype, Layout::Bshd);
         let output = |jitter: &'static str| {
             let knobs: Vec<(String, String)> = knobs
                 .iter()
@@ -352,7 +357,7 @@ fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
             );
             run::run(&kernel.expect("a kernel"), &mut device, &problem, &inputs, true).expect("a run").output
         };
-        assert_eq!(output("false"), output("true"), "{preset} {name}");
+        assert_eq!(output("false"), output("true"), "{preset} {name} {class:?}");
     }
 }
 
