@@ -489,15 +489,16 @@ struct Consumer {
     // short.
     __device__ __forceinline__ void unmasked_steps(int& step) {
         constexpr bool SUMS = FP8 && SUM_STEPS > 0;
+        constexpr int PERIOD = SUMS ? SUM_STEPS : 1;
         int first = step;
         while (step < work.steps) {
             bool ended;
-            if (SUMS && step % SUM_STEPS == 0) {
+            if (SUMS && step % PERIOD == 0) {
                 ended = next_step<false, SUMS>(step);
                 first = step + 1;
                 if (ended) ++step;
             } else {
-                const int next_sum = SUMS ? (step / SUM_STEPS + 1) * SUM_STEPS : work.steps;
+                const int next_sum = SUMS ? (step / PERIOD + 1) * PERIOD : work.steps;
                 ended = unmasked_steps_until(step, first, min(work.steps, next_sum));
             }
             if (ended) continue;
