@@ -32,7 +32,7 @@ struct ScoreRows {
     float origin[2];                   // subtracted from the exponents: the maximum so far, or up to SLACK less, less
                                        // WEIGHT_SHIFT
     float sum[2 * SUMS_OF_ROW];        // of the weights in the lane's own columns
-    float sum_of_step[2];              // MAXIMUM late: the same of one step
+    float sum_of_step[2];              // MAXIMUM late: the same of one step, which may not be in `sum` yet
     bool moved;                        // an origin of the warp's rows has moved, and
     float correction[2];               // what the output must be multiplied by then
 
@@ -41,7 +41,13 @@ struct ScoreRows {
         for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] = 0.0f;
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] = 0.0f;
-        restart();
+        begin();
+    }
+    // Before the first key.
+    __device__ __forceinline__ void begin() {
+        origin[0] = origin[1] = NOTHING_SEEN;
+#pragma unroll
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] = 0.0f;
     }
 
     // Starts into = Q K^T. `into` is usually `scores`.
@@ -147,12 +153,12 @@ struct ScoreRows {
     // Turns score i into a weight and adds it to the sum.
     __device__ __forceinline__ void weigh(int i) {
         scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
-        sum[i % 4 / (2 / SUMS_OF_ROW)] += scores[i];
+        sum[SUMS_OF_ROW * (i / 2 % 2) + i % SUMS_OF_ROW] += scores[i];
     }
     // Turns the scores into weights and adds them up.
     __device__ __forceinline__ void weigh() {
         if constexpr (SUMS_OF_ROW == 1) {
-            weigh_late();
+            weigh_step();
             add_sum_of_step();
         } else {
 #pragma unroll
@@ -167,8 +173,8 @@ struct ScoreRows {
     // Near the end of the range of floats, weights no longer tell their scores, which are then computed again
     // (`scores_again.cuh`).
 
-    // Turns the scores into weights with the origins of the steps before.
-    __device__ __forceinline__ void weigh_late() {
+    // Turns the scores into weights with the present origins. Their sums are those of the step.
+    __device__ __forceinline__ void weigh_step() {
         float chain[4];
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; ++i) {
@@ -269,9 +275,7 @@ struct ScoreRows {
     // Begins new rows, and returns the statistics of those before.
     __device__ __forceinline__ Statistics restart() {
         const Statistics before = {{origin[0], origin[1]}, {own_sum(0), own_sum(1)}};
-        origin[0] = origin[1] = NOTHING_SEEN;
-#pragma unroll
-        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] = 0.0f;
+        begin();
         return before;
     }
     __device__ __forceinline__ void clear_output() {

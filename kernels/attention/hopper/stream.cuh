@@ -358,7 +358,7 @@ struct Consumer {
         next_scales(step_scales);
         constexpr bool LATE = LATE_MAXIMUM && !MASKED;
         if constexpr (LATE) {
-            rows.weigh_late();
+            rows.weigh_step();
         } else {
             rows.choose_origins();
             rows.weigh();
@@ -380,7 +380,7 @@ struct Consumer {
             scores_again(rows.scores, args, work.batch, work.head, first_row(work, group),
                          (work.steps - 1 - step) * BLOCK_N);
             rows.choose_origins_again();
-            rows.weigh_late();
+            rows.weigh_step();
         }
         rows.lower_weights();
         rows.add_sum_of_step();
