@@ -89,14 +89,27 @@ __device__ inline unsigned encode4(float x0, float x1, float x2, float x3) {
     return low | static_cast<unsigned>(high) << 16;
 }
 
+// The numbers of four codes, without an instruction that moves codes.
+__device__ inline void decode4(unsigned codes, __half2& x01, __half2& x23) {
+    asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %2;\n\t"
+        "cvt.rn.f16x2.e4m3x2 %0, low;\n\tcvt.rn.f16x2.e4m3x2 %1, high;\n\t}"
+        : "=r"(reinterpret_cast<unsigned&>(x01)), "=r"(reinterpret_cast<unsigned&>(x23))
+        : "r"(codes));
+}
+__device__ inline unsigned encode4(__half2 x01, __half2 x23) {
+    unsigned codes;
+    asm("{\n\t.reg .b16 low, high;\n\tcvt.rn.satfinite.e4m3x2.f16x2 low, %1;\n\t"
+        "cvt.rn.satfinite.e4m3x2.f16x2 high, %2;\n\tmov.b32 %0, {low, high};\n\t}"
+        : "=r"(codes)
+        : "r"(reinterpret_cast<const unsigned&>(x01)), "r"(reinterpret_cast<const unsigned&>(x23)));
+    return codes;
+}
+
 // The rounding errors of encode4 for four numbers within half's range, as codes; `codes` is its result.
 __device__ inline unsigned encode4_lost(float x0, float x1, float x2, float x3, unsigned codes) {
-    const __half2 x01 = __hsub2(__floats2half2_rn(x0, x1), decode2(static_cast<unsigned short>(codes)));
-    const __half2 x23 = __hsub2(__floats2half2_rn(x2, x3), decode2(static_cast<unsigned short>(codes >> 16)));
-    unsigned short low, high;
-    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(low) : "r"(reinterpret_cast<const unsigned&>(x01)));
-    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(high) : "r"(reinterpret_cast<const unsigned&>(x23)));
-    return low | static_cast<unsigned>(high) << 16;
+    __half2 rounded01, rounded23;
+    decode4(codes, rounded01, rounded23);
+    return encode4(__hsub2(__floats2half2_rn(x0, x1), rounded01), __hsub2(__floats2half2_rn(x2, x3), rounded23));
 }
 
 }  // namespace e4m3

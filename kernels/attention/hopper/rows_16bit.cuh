@@ -50,10 +50,11 @@ struct Rows16Bit : ScoreRows {
     __device__ __forceinline__ void add_to_sums(const OutputPlace&, float) {}
 
     // They are rounded when they are packed: there are no registers for them before.
+    template <bool = false, bool = true>
     __device__ __forceinline__ void round_weights() {}
 
     // Makes the weights a left factor. No product may be reading them.
-    template <bool = true>
+    template <bool = false, bool = true>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
         for (int i = 0; i < KEYS / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);

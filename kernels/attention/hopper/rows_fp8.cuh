@@ -22,7 +22,8 @@ struct RowsFp8 : ScoreRows {
 
     unsigned weights[4 * STEPS];                     // packed, the left factors of the products
     unsigned lost[4 * REFINED];                      // their rounding errors
-    unsigned rounded[4 * (STEPS - REFINED) + 1];     // weights of the next products, of the steps that are not refined
+    unsigned rounded[4 * STEPS];                     // weights of the next products
+    unsigned rounded_lost[4 * REFINED];              // their rounding errors
     bool summed = false;                             // SUM_STEPS: whether the rows have sums
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
@@ -36,24 +37,30 @@ struct RowsFp8 : ScoreRows {
         const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
         return e4m3::encode4(p[0], p[1], p[4], p[5]);
     }
-    __device__ __forceinline__ unsigned rounding_error(int step, int i) const {
+    __device__ __forceinline__ unsigned rounding_error(int step, int i, unsigned weights) const {
         const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
-        return e4m3::encode4_lost(p[0], p[1], p[4], p[5], weights[4 * step + i]);
+        return e4m3::encode4_lost(p[0], p[1], p[4], p[5], weights);
     }
 
-    // Rounds weights while products are still reading those before, as far as there are registers.
+    // Rounds weights while products are still reading those before. ALL: also those of refined keys, for which there are
+    // registers if the maximum needs none. REFINE: the step has refined keys.
+    template <bool ALL = false, bool REFINE = true>
     __device__ __forceinline__ void round_weights() {
 #pragma unroll
-        for (int i = 4 * REFINED; i < 4 * STEPS; ++i) rounded[i - 4 * REFINED] = round(i / 4, i % 4);
+        for (int i = ALL ? 0 : 4 * REFINED; i < 4 * STEPS; ++i) rounded[i] = round(i / 4, i % 4);
+        if constexpr (ALL && REFINE) {
+#pragma unroll
+            for (int i = 0; i < 4 * REFINED; ++i) rounded_lost[i] = rounding_error(i / 4, i % 4, rounded[i]);
+        }
     }
     // Makes the weights left factors. No product may be reading those before. The compiler would move a plain copy to
-    // where products are in flight, and then serialise them. REFINE: the step has refined keys.
-    template <bool REFINE = true>
+    // where products are in flight, and then serialise them. The parameters are those of `round_weights`.
+    template <bool ALL = false, bool REFINE = true>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
         for (int i = 0; i < 4 * STEPS; ++i) {
-            weights[i] = i < 4 * REFINED ? round(i / 4, i % 4) : rounded[i - 4 * REFINED] ^ zero;
-            if (REFINE && i < 4 * REFINED) lost[i] = rounding_error(i / 4, i % 4);
+            weights[i] = ALL || i >= 4 * REFINED ? rounded[i] ^ zero : round(i / 4, i % 4);
+            if (REFINE && i < 4 * REFINED) lost[i] = ALL ? rounded_lost[i] ^ zero : rounding_error(i / 4, i % 4, weights[i]);
         }
     }
 
@@ -252,7 +259,7 @@ struct RowsFp8 : ScoreRows {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 weights[4 * step + i] = round(step, i);
-                if (step < REFINED) lost[4 * step + i] = rounding_error(step, i);
+                if (step < REFINED) lost[4 * step + i] = rounding_error(step, i, weights[4 * step + i]);
             }
             wgmma::fence();
             start_step<true>(values, step, false);

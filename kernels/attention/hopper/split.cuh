@@ -160,34 +160,42 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 // ---- the consumers, a warpgroup each ----
 
 // MAXIMUM late: the steps of a warpgroup without a maximum of the scores, if its tiles just fill the ring and only the
-// first one has hidden keys. In fp16, at head_dim 64.
+// first one has hidden keys. In fp16 and bf16, at head_dim 64.
 //
-// Every row has the same origin. The sum of a row's weights is one more column of the output, the product of the
+// Every row has the same origin. In fp16 the sum of a row's weights is one more column of the output, the product of the
 // weights and ones. If it is finite, no weight was too large for fp16. If it is not tiny, the weights that were too
 // small for fp16 do not matter. Otherwise the result is wrong, and the usual way follows: the tiles are still in shared
 // memory. There is room for rows whose largest score is between 0 and 15, and below 0 if it is not the only one.
+//
+// In bf16 the rounded weights would have an inexact sum, so additions make it. Its limits keep the products with
+// very large and very small values in the range of floats.
 template <int KEYS>  // = BLOCK_N; a parameter, so that candidates without MAXIMUM late do not compile it
 struct AtOnce {
-    static constexpr bool POSSIBLE = smem::ones::bytes > 0 && STAGES >= 2;
-    static constexpr float ORIGIN = 6.0f, SMALLEST_SUM = 0.015625f, LARGEST_SUM = 3e38f;
+    static constexpr bool POSSIBLE = LATE_MAXIMUM && STAGES >= 2;
+    static constexpr bool ADDS_UP = axis::dtype == axis::Dtype::bf16;
+    static constexpr float ORIGIN = 6.0f;
+    static constexpr float SMALLEST_SUM = ADDS_UP ? 1e-6f : 0.015625f, LARGEST_SUM = ADDS_UP ? 1e6f : 3e38f;
+    static constexpr int COLUMNS = HEAD_DIM + (ADDS_UP ? 0 : 8);  // of the products of the weights
     static constexpr int PART = 64;  // keys whose scores are computed beside the weights of the parts before
     static constexpr int PARTS = STAGES * KEYS / PART;
     static constexpr int BUFFERS = 2;
-    static_assert(!POSSIBLE || (KEYS % PART == 0 && HEAD_DIM == 64 && smem::ones::offset > smem::v_tile::offset),
-                  "a tile has whole parts, and the ones lie behind it like its second box");
+    static_assert(!POSSIBLE || (KEYS % PART == 0 && HEAD_DIM == 64), "a tile has whole parts");
+    static_assert(!POSSIBLE || ADDS_UP || smem::ones::offset > smem::v_tile::offset,
+                  "the ones lie behind a tile of values like its second box");
 
     const Ring &k, &v;
     const float scale;
     float scores[BUFFERS][PART / 2];  // then the weights
     unsigned weights[BUFFERS][PART / 4];
-    float output[HEAD_DIM / 2 + 4];  // then the sums
+    float output[COLUMNS / 2];  // without ADDS_UP the last ones are the sums
+    float added[2] = {0.0f, 0.0f};  // ADDS_UP: the sums
     unsigned queries[HEAD_DIM / 16][4];
 
     __device__ __forceinline__ AtOnce(const Ring& k_, const Ring& v_, float scale_) : k(k_), v(v_), scale(scale_) {}
 
     // Before the first barrier of the block.
     __device__ __forceinline__ static void write_ones() {
-        if constexpr (POSSIBLE) {
+        if constexpr (POSSIBLE && !ADDS_UP) {
             const float two_ones = __uint_as_float(0x3c003c00);
 #pragma unroll
             for (int i = 0; i < KEYS / 32; ++i)
@@ -225,12 +233,22 @@ struct AtOnce {
         for (int i = 0; i < 8; ++i) s[i] = ptx::exp2_approx(fmaf(s[i], scale, -ORIGIN));
 #pragma unroll
         for (int i = 0; i < 4; ++i) w[i] = pack(s[2 * i], s[2 * i + 1]);
+        if constexpr (ADDS_UP) add(s);
         if (first % KEYS == 0) v.wait(Place{stage, 0});
         wgmma::fence();
         const unsigned tile = v.tile(stage);
-        const unsigned long long b = wgmma::rows_along_columns(tile, in_shared(smem::ones::offset) - tile);
-        wgmma::Products<Element, HEAD_DIM + 8>::from_registers(
+        const unsigned ones = ADDS_UP ? 0 : in_shared(smem::ones::offset) - tile;
+        const unsigned long long b = wgmma::rows_along_columns(tile, ones);
+        wgmma::Products<Element, COLUMNS>::from_registers(
             output, w[0], w[1], w[2], w[3], wgmma::advance(b, first % KEYS * ROW_BYTES), first > 0);
+    }
+    // Adds 8 weights to the sums: 4 of each row. The compiler would keep all weights and add them up at the end.
+    __device__ __forceinline__ void add(const float* s) {
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            added[row] += (s[2 * row] + s[2 * row + 1]) + (s[2 * row + 4] + s[2 * row + 5]);
+            asm volatile("" : "+f"(added[row]));
+        }
     }
     // Returns whether the lane's rows are right. `hide` gets scores of the first step and the place of their first key.
     template <typename Hide>
@@ -255,9 +273,15 @@ struct AtOnce {
         }
         wgmma::groups_wait<0>();
         wgmma::keep_below(output);
+        if constexpr (ADDS_UP) {
+            added[0] = group_sum<4>(added[0]);
+            added[1] = group_sum<4>(added[1]);
+        }
         return is_right(sum(0)) && is_right(sum(1));
     }
-    __device__ __forceinline__ float sum(int row) const { return output[HEAD_DIM / 2 + 2 * row]; }
+    __device__ __forceinline__ float sum(int row) const {
+        return ADDS_UP ? added[row] : output[COLUMNS / 2 - 4 + 2 * row];
+    }
     __device__ __forceinline__ static bool is_right(float sum) { return sum >= SMALLEST_SUM && sum <= LARGEST_SUM; }
 };
 
