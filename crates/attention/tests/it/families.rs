@@ -238,7 +238,7 @@ type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [SettingCase; 33] = [
+    let cases: [SettingCase; 34] = [
         ("fp8-d64", &[], "b1h3sq700sk130d64-e4m3"),
         ("fp8-d64", &[("TRANSPOSE", "before")], "b1h4kv2sq300sk200d64-causal-e4m3"),
         ("fp8-d128", &[("TRANSPOSE", "before"), ("UNREFINED_STEP", "3")], "b2h3sq200sk700d128-e4m3"),
@@ -269,6 +269,7 @@ fn hopper_is_right_across_work_tiles() {
         ("d64", &[("STAGES", "1"), ("SLACK", "0"), ("MAXIMUM", "floats")], "b1h5s200d64-fp16"),
         ("d128", &[("MAXIMUM", "integers")], "b1h6kv2s300d128-causal-fp16"),
         ("d128", &[("Q_STAGES", "1"), ("TURNS", "false")], "b1h5s200d96-causal-bf16"),
+        ("d128", &[], "b1h3kv1sq300sk700d128-causal-bf16"),
         ("d128-long", &[], "b1h3sq300sk90d128-causal-fp16"),
         ("d256", &[], "b1h3sq300sk100d256-causal-fp16"),
         ("d256", &[("TURNS", "false"), ("MAXIMUM", "integers")], "b1h2sq300sk200d256-causal-tl-bf16"),
@@ -293,7 +294,7 @@ fn hopper_is_right_across_work_tiles() {
 #[test]
 fn hopper_is_right_for_any_number_of_split_keys() {
     let family = family("hopper");
-    let cases: [SettingCase; 12] = [
+    let cases: [SettingCase; 13] = [
         ("fp8-split", &[], "b1h2sq70sk100d64-e4m3"),
         ("fp8-split", &[("STAGES", "1"), ("SLACK", "0")], "b1h2kv1sq70sk1300d64-e4m3"),
         ("fp8-split-d128", &[], "b1h1sq130sk600d128-causal-e4m3"),
@@ -306,6 +307,7 @@ fn hopper_is_right_for_any_number_of_split_keys() {
         ("split-512", &[], "b1h2kv1sq100sk512d64-causal-fp16"),
         ("split-512", &[("BLOCK_N", "128"), ("STAGES", "2")], "b1h1sq70sk500d64-fp16"),
         ("split-512", &[], "b1h1sq70sk576d64-fp16"),
+        ("split", &[("MAXIMUM", "late")], "b1h2kv1sq100sk500d64-causal-bf16"),
     ];
     let mut wrong = Vec::new();
     for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
@@ -325,7 +327,9 @@ fn hopper_is_right_for_any_number_of_split_keys() {
 
 #[test]
 fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
-    let cases: [SettingCase; 7] = [
+    let cases: [SettingCase; 9] = [
+        ("d128", &[], "b1h2sq200sk700d128-fp16"),
+        ("split", &[("MAXIMUM", "late")], "b1h2sq100sk512d64-causal-bf16"),
         ("fp8-d128", &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3")], "b1h1sq100sk900d128-e4m3"),
         ("d64-short", &[("MAXIMUM", "late"), ("PERSISTENT", "2")], "b1h3s400d64-causal-fp16"),
         ("fp8-d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-e4m3"),

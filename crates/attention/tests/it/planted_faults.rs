@@ -94,6 +94,13 @@ const HOPPER_SPLIT: Fault =
 /// With as many keys as fit into the rings.
 const HOPPER_AT_ONCE: Fault = Fault { preset: "split-512", problem: "b1h1sq40sk512d64-fp16", ..HOPPER_SPLIT };
 
+const HOPPER_AT_ONCE_BF16: Fault = Fault {
+    preset: "split",
+    knobs: &[("MAXIMUM", "late")],
+    problem: "b1h1sq40sk512d64-bf16",
+    ..HOPPER_AT_ONCE
+};
+
 const HOPPER_FP8: Fault = Fault {
     preset: "fp8-d256",
     problem: "b1h1sq40sk500d128-e4m3",
@@ -372,6 +379,25 @@ const FAULTS: &[Fault] = &[
         ..HOPPER_AT_ONCE
     },
     Fault {
+        name: "hopper, split keys, no maximum: bf16 weights of half the keys are not added up",
+        right: "(s[2 * row] + s[2 * row + 1]) + (s[2 * row + 4] + s[2 * row + 5])",
+        wrong: "s[2 * row] + s[2 * row + 1]",
+        ..HOPPER_AT_ONCE_BF16
+    },
+    Fault {
+        name: "hopper, split keys, no maximum: a sum of bf16 weights is that of one lane",
+        right: "added[1] = group_sum<4>(added[1]);",
+        wrong: "",
+        ..HOPPER_AT_ONCE_BF16
+    },
+    Fault {
+        name: "hopper, split keys, no maximum: bf16 sums beyond the limits are not noticed",
+        right: "return sum >= SMALLEST_SUM && sum <= LARGEST_SUM;",
+        wrong: "return true;",
+        class: "large",
+        ..HOPPER_AT_ONCE_BF16
+    },
+    Fault {
         name: "hopper: a tile of K is released while the tensor cores read it",
         right: "wgmma::groups_wait<1>();\n        scores_done(step);",
         wrong: "scores_done(step);\n        wgmma::groups_wait<1>();",
@@ -433,8 +459,31 @@ const FAULTS: &[Fault] = &[
         ..HOPPER_FP8_LATE
     },
     Fault {
+        name: "hopper, FP8, late maximum: weights are lowered while the tensor cores add to the output",
+        right: "if (rows.any_sum_above(LARGEST_SUM)) {\n                output_done();",
+        wrong: "if (rows.any_sum_above(LARGEST_SUM)) {",
+        detected: Detected::Found(&[Kind::AsyncNotWaited]),
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
+        name: "hopper, FP8, late maximum: refined keys have their weights instead of the errors",
+        file: "hopper/rows_fp8.cuh",
+        right: "rounded_lost[i] ^ zero",
+        wrong: "rounded[i] ^ zero",
+        class: "normal",
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
+        name: "hopper, FP8, late maximum: errors are those of the keys before",
+        file: "hopper/rows_fp8.cuh",
+        right: "rounded_lost[i] = rounding_error(i / 4, i % 4, rounded[i]);",
+        wrong: "rounded_lost[i] = rounding_error(i / 4, i % 4, weights[i]);",
+        class: "normal",
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "        jitter(work.first_query - step);\n        output_done();\n        if constexpr (LATE) {",
+        right: "        output_done();\n        if constexpr (LATE) {",
         wrong: "        rows.rescale_output();\n        output_done();\n        if constexpr (LATE) {",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
