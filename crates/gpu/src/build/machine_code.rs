@@ -1,4 +1,4 @@
-//! Hashes the code that the GPU executes.
+//! Reads machine code: hashes what the GPU executes, lists variables and counts parameters.
 //!
 //! A cubin also contains line tables, file names and compiler notes. Two candidates with the same instructions are
 //! the same kernel, so only the sections that reach the GPU are hashed.
@@ -109,6 +109,30 @@ pub fn variables(cubin: &[u8]) -> Vec<String> {
     names
 }
 
+/// The number of parameters of every kernel of a cubin, as far as the file tells.
+pub fn parameter_counts(cubin: &[u8]) -> HashMap<String, usize> {
+    let kernels = sections(cubin).unwrap_or_default().into_iter().filter_map(|section| {
+        let kernel = std::str::from_utf8(section.name.strip_prefix(b".nv.info.")?).ok()?;
+        Some((kernel.to_owned(), parameters_of(section.bytes)?))
+    });
+    kernels.collect()
+}
+
+/// Counts the descriptions of parameters among a kernel's attributes. Each attribute has a format, a number and a value
+/// or the size of the value that follows.
+fn parameters_of(mut attributes: &[u8]) -> Option<usize> {
+    const VALUE_FOLLOWS: u64 = 4;
+    const PARAMETER: u64 = 0x17;
+    let mut count = 0;
+    while !attributes.is_empty() {
+        let (format, number) = (field(attributes, 0, 1)?, field(attributes, 1, 1)?);
+        let following = if format == VALUE_FOLLOWS { field(attributes, 2, 2)? as usize } else { 0 };
+        count += usize::from(format == VALUE_FOLLOWS && number == PARAMETER);
+        attributes = attributes.get(4 + following..)?;
+    }
+    Some(count)
+}
+
 /// Definitions of the global variables that the PTX uses elsewhere, each as one line of the compiler's output.
 fn used_variables(ptx: &str) -> Vec<&str> {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '%');
@@ -149,7 +173,18 @@ mod tests {
         elf.resize(64, 0xff);
         for length in 0..elf.len() {
             code_hash(&elf[..length], "");
+            parameter_counts(&elf[..length]);
         }
+    }
+
+    #[test]
+    fn parameters_are_counted_among_other_attributes() {
+        let flag = [1, 0x36, 0, 0];
+        let parameter = [4, 0x17, 12, 0, 0, 0, 0, 0, 3, 0, 0xb0, 1, 0, 0xf0, 1, 2];
+        let size = [3, 0x19, 0x30, 2];
+        assert_eq!(parameters_of(&[]), Some(0));
+        assert_eq!(parameters_of(&[&flag[..], &parameter, &parameter, &size].concat()), Some(2));
+        assert_eq!(parameters_of(&parameter[..15]), None, "cut off");
     }
 
     #[test]

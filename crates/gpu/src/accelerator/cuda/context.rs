@@ -10,9 +10,10 @@ use chips::ComputeCapability;
 use cudarc::driver::{result, sys};
 
 use super::device::{handle, release};
-use super::launch::Call;
+use super::launch::{Call, Module};
 use super::status::{check, reason};
 use crate::accelerator::{AcceleratorError, Buffer, LaunchStep};
+use crate::build::machine_code;
 
 /// The primary context of a GPU.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ unsafe impl Sync for CudaContext {}
 
 /// Machine code that is loaded into a context.
 #[derive(Debug)]
-pub struct CudaModule(sys::CUmodule);
+pub struct CudaModule(Module);
 
 // SAFETY: as for the context.
 unsafe impl Send for CudaModule {}
@@ -107,7 +108,8 @@ impl CudaContext {
     pub fn load(&self, cubin: &[u8]) -> Result<CudaModule, AcceleratorError> {
         // SAFETY: a cubin carries its own length and outlives the call.
         let load = || unsafe { result::module::load_data(cubin.as_ptr().cast::<c_void>()) };
-        self.with(|| load().map(CudaModule).map_err(|error| AcceleratorError::Load(reason(error))))
+        let handle = self.with(|| load().map_err(|error| AcceleratorError::Load(reason(error))))?;
+        Ok(CudaModule(Module { handle, parameter_counts: machine_code::parameter_counts(cubin) }))
     }
 
     /// Resolves and checks launches, so that they can be enqueued any number of times.
@@ -116,7 +118,7 @@ impl CudaContext {
         module: &CudaModule,
         launches: impl IntoIterator<Item = LaunchStep<'l>>,
     ) -> Result<Call, AcceleratorError> {
-        self.with(|| Call::new(module.0, launches))
+        self.with(|| Call::new(&module.0, launches))
     }
 
     /// Enqueues launches on a stream and returns before they have run. A stream that is being captured records them.

@@ -11,7 +11,7 @@ use cudarc::driver::{result, sys};
 use libloading::Library;
 
 use super::helpers::Helpers;
-use super::launch::Call;
+use super::launch::{Call, Module};
 use super::status::{check, reason};
 use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, LaunchStep, Launched, ModuleId, Variable,
@@ -29,7 +29,7 @@ pub struct CudaDevice {
     device: sys::CUdevice,
     /// All work of this device runs on this stream, in order.
     pub(super) stream: sys::CUstream,
-    modules: Vec<Module>,
+    modules: Vec<LoadedModule>,
     /// Environment of the launches; see [`Accelerator::set_world`].
     world: Option<World>,
     /// Loaded at first use, or shared with other devices of the same context.
@@ -39,8 +39,8 @@ pub struct CudaDevice {
 }
 
 #[derive(Debug)]
-struct Module {
-    handle: sys::CUmodule,
+struct LoadedModule {
+    module: Module,
     /// Variables in global memory.
     variables: Vec<String>,
 }
@@ -202,7 +202,7 @@ impl CudaDevice {
         launches: impl IntoIterator<Item = LaunchStep<'l>>,
     ) -> Result<Call, AcceleratorError> {
         let unknown = || AcceleratorError::Lost("the module is not loaded".to_owned());
-        Call::new(self.modules.get(module.0).ok_or_else(unknown)?.handle, launches)
+        Call::new(&self.modules.get(module.0).ok_or_else(unknown)?.module, launches)
     }
 }
 
@@ -211,7 +211,7 @@ impl Drop for CudaDevice {
         for module in &self.modules {
             // SAFETY: loaded by this device and unloaded once. After a sticky error the driver refuses the call; that
             // is harmless.
-            let _ = unsafe { result::module::unload(module.handle) };
+            let _ = unsafe { result::module::unload(module.module.handle) };
         }
         if let Some(world) = self.world.take() {
             // SAFETY: created in `world`, destroyed once.
@@ -268,13 +268,13 @@ impl Accelerator for CudaDevice {
             }
         };
         // SAFETY: PTX ends with a NUL; a cubin carries its own length. Both outlive the call.
-        let module = unsafe { result::module::load_data(data) }
+        let handle = unsafe { result::module::load_data(data) }
             .map_err(|error| AcceleratorError::Load(reason(error)))?;
-        let variables = match image {
-            Image::Cubin(bytes) => machine_code::variables(bytes),
-            Image::Ptx(_) => Vec::new(),
+        let (variables, parameter_counts) = match image {
+            Image::Cubin(bytes) => (machine_code::variables(bytes), machine_code::parameter_counts(bytes)),
+            Image::Ptx(_) => Default::default(),
         };
-        self.modules.push(Module { handle: module, variables });
+        self.modules.push(LoadedModule { module: Module { handle, parameter_counts }, variables });
         Ok(ModuleId(self.modules.len() - 1))
     }
 
@@ -315,7 +315,7 @@ impl Accelerator for CudaDevice {
         let variable = |name: &String| {
             let symbol = CString::new(name.as_str()).ok()?;
             // SAFETY: the module is loaded. The driver returns an error for an unknown name.
-            let found = unsafe { result::module::get_global(module.handle, symbol) };
+            let found = unsafe { result::module::get_global(module.module.handle, symbol) };
             Some(found.map(|(address, bytes)| Variable {
                 name: name.clone(),
                 buffer: Buffer { address, bytes: bytes as u64 },

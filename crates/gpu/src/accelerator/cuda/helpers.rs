@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use cudarc::driver::{result, sys};
 
-use super::launch::Call;
+use super::launch::{Call, Module};
 use super::status::{check, reason};
 use crate::accelerator::{AcceleratorError, Buffer, Geometry, LaunchStep};
 
@@ -17,16 +17,18 @@ const OCCUPIERS_PER_SM: u32 = 2;
 /// The helper module, loaded into the current context.
 #[derive(Debug)]
 pub(super) struct Helpers {
-    module: sys::CUmodule,
+    module: Module,
 }
 
 impl Helpers {
     pub fn load() -> Result<Self, AcceleratorError> {
         let text = CString::new(TEXT).map_err(|error| AcceleratorError::Load(error.to_string()))?;
         // SAFETY: the text ends with a NUL and outlives the call.
-        let module = unsafe { result::module::load_data(text.as_ptr().cast()) }
+        let handle = unsafe { result::module::load_data(text.as_ptr().cast()) }
             .map_err(|error| AcceleratorError::Load(reason(error)))?;
-        Ok(Helpers { module })
+        let parameter_counts =
+            [("occupy", 1), ("turn_signs", 5)].map(|(name, count)| (name.to_owned(), count));
+        Ok(Helpers { module: Module { handle, parameter_counts: parameter_counts.into() } })
     }
 
     /// Keeps `sms` SMs busy for `nanoseconds`. The time starts when the stream reaches this launch.
@@ -38,7 +40,7 @@ impl Helpers {
             shared_bytes: 0,
         };
         let parameters = &[nanoseconds.to_le_bytes().to_vec()];
-        Call::new(self.module, [LaunchStep { entry: "occupy", geometry, parameters }])?.enqueue(stream)
+        Call::new(&self.module, [LaunchStep { entry: "occupy", geometry, parameters }])?.enqueue(stream)
     }
 
     /// A call that flips sign bits in a buffer. The flipped bits depend on the word at `seed` and on `salt`.
@@ -75,13 +77,13 @@ impl Helpers {
             salt.to_le_bytes().to_vec(),
             mask.to_le_bytes().to_vec(),
         ];
-        Call::new(self.module, [LaunchStep { entry: "turn_signs", geometry, parameters: &parameters }])
+        Call::new(&self.module, [LaunchStep { entry: "turn_signs", geometry, parameters: &parameters }])
     }
 }
 
 impl Drop for Helpers {
     fn drop(&mut self) {
         // SAFETY: loaded once, unloaded once. After a sticky error the driver refuses the call; that is harmless.
-        let _ = check("cuModuleUnload", unsafe { result::module::unload(self.module) });
+        let _ = check("cuModuleUnload", unsafe { result::module::unload(self.module.handle) });
     }
 }
