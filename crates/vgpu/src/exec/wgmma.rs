@@ -107,10 +107,15 @@ struct Product<'i> {
 }
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
+    /// Whether the block has all four warps of this warp's warpgroup.
+    fn has_whole_warpgroup(&self) -> bool {
+        (self.w.id / 4 + 1) * 128 <= self.block.threads
+    }
+
     /// Checks that the warps of a warpgroup execute the instruction together.
     fn check_together(&mut self, what: u64, mask: u32) {
         let (at, warp) = (self.at(), self.w.id as usize);
-        if (warp as u32 / 4 + 1) * 128 > self.block.threads {
+        if !self.has_whole_warpgroup() {
             let threads = self.block.threads;
             self.finding(Kind::DivergentWarpOp, mask, || {
                 format!(
@@ -159,6 +164,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         if !P::CHECK {
             return Next::Continue;
+        }
+        // A product of too few warps is a finding of its own.
+        if self.has_whole_warpgroup() {
+            self.check_together(0, mask);
         }
         match inst.op {
             Op::WgmmaFence => self.w.flight.fenced = true,
