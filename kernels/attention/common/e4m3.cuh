@@ -89,7 +89,8 @@ __device__ inline unsigned encode4(float x0, float x1, float x2, float x3) {
     return low | static_cast<unsigned>(high) << 16;
 }
 
-// The numbers of four codes, without an instruction that moves codes.
+// The numbers of four codes, the lowest byte first, and the codes of four numbers; only for hardware that converts. The
+// parts of a register are named in the assembly: from C++ the compiler makes extra instructions that copy them.
 __device__ inline void decode4(unsigned codes, __half2& x01, __half2& x23) {
     asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %2;\n\t"
         "cvt.rn.f16x2.e4m3x2 %0, low;\n\tcvt.rn.f16x2.e4m3x2 %1, high;\n\t}"

@@ -169,7 +169,7 @@ struct ScoreRows {
     // ---- MAXIMUM late: origins move after the weights, if the sum of a step's weights is too large ----
     //
     // A weight is at most the sum of the lane's weights of its row. So one comparison per row replaces the maximum of
-    // the scores. Weights are floats until they are rounded, so an origin can still move then, and the weights with it.
+    // the scores. The weights are still there as floats then, so an origin can move, and the weights with it.
     // Near the end of the range of floats, weights no longer tell their scores, which are then computed again
     // (`scores_again.cuh`).
 

@@ -37,9 +37,9 @@ struct RowsFp8 : ScoreRows {
         const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
         return e4m3::encode4(p[0], p[1], p[4], p[5]);
     }
-    __device__ __forceinline__ unsigned rounding_error(int step, int i, unsigned weights) const {
+    __device__ __forceinline__ unsigned rounding_error(int step, int i, unsigned codes) const {
         const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
-        return e4m3::encode4_lost(p[0], p[1], p[4], p[5], weights);
+        return e4m3::encode4_lost(p[0], p[1], p[4], p[5], codes);
     }
 
     // Rounds weights while products are still reading those before. ALL: also those of refined keys, for which there are

@@ -167,14 +167,13 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 // small for fp16 do not matter. Otherwise the result is wrong, and the usual way follows: the tiles are still in shared
 // memory. There is room for rows whose largest score is between 0 and 15, and below 0 if it is not the only one.
 //
-// In bf16 the rounded weights would have an inexact sum, so additions make it. Its limits keep the products with
-// very large and very small values in the range of floats.
-template <int KEYS>  // = BLOCK_N; a parameter, so that candidates without MAXIMUM late do not compile it
+// In bf16 the sum of the rounded weights would be too inexact, so the lanes add up the weights before they round them. Its
+// limits are those of the usual way, so that products with very large or small values are in the range of floats as there.
+template <int KEYS>  // = BLOCK_N; a parameter, so that other candidates do not compile it
 struct AtOnce {
-    static constexpr bool POSSIBLE = LATE_MAXIMUM && STAGES >= 2;
+    static constexpr bool POSSIBLE = SPLIT && LATE_MAXIMUM && STAGES >= 2;
     static constexpr bool ADDS_UP = axis::dtype == axis::Dtype::bf16;
-    static constexpr float ORIGIN = 6.0f;
-    static constexpr float SMALLEST_SUM = ADDS_UP ? 1e-6f : 0.015625f, LARGEST_SUM = ADDS_UP ? 1e6f : 3e38f;
+    static constexpr float ORIGIN = 6.0f, SMALLEST_SUM = 0.015625f, LARGEST_SUM = ADDS_UP ? 65536.0f : 3e38f;
     static constexpr int COLUMNS = HEAD_DIM + (ADDS_UP ? 0 : 8);  // of the products of the weights
     static constexpr int PART = 64;  // keys whose scores are computed beside the weights of the parts before
     static constexpr int PARTS = STAGES * KEYS / PART;

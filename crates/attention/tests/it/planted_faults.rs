@@ -460,9 +460,16 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8, late maximum: weights are lowered while the tensor cores add to the output",
-        right: "if (rows.any_sum_above(LARGEST_SUM)) {\n                output_done();",
-        wrong: "if (rows.any_sum_above(LARGEST_SUM)) {",
+        right: "if (too_large) __prof_trigger(0);",
+        wrong: "if (too_large) return false;",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
+        ..HOPPER_FP8_LATE
+    },
+    Fault {
+        name: "hopper, FP8, late maximum: warps of a warpgroup wait for products at different places",
+        right: "if (too_large) __prof_trigger(0);",
+        wrong: "if (too_large) {\n                output_done();\n                return false;\n            }",
+        detected: Detected::Found(&[Kind::DivergentWarpOp]),
         ..HOPPER_FP8_LATE
     },
     Fault {
