@@ -280,7 +280,7 @@ impl Class {
             | Op::BulkWait { .. }
             | Op::WgmmaWait { .. }
             | Op::CopyMbarrierArrive { .. } => Class::Barrier,
-            Op::Fence { .. } | Op::ProxyFence | Op::MapFence { .. } | Op::WgmmaFence => Class::Fence,
+            Op::Fence { .. } | Op::ProxyFence { .. } | Op::MapFence { .. } | Op::WgmmaFence => Class::Fence,
             Op::WarpSync
             | Op::Shuffle { .. }
             | Op::Vote { .. }

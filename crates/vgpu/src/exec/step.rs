@@ -4,6 +4,7 @@
 use super::Policy;
 use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
+use crate::check::race::ProxySpace;
 use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Order};
 use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
@@ -375,9 +376,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.bulk_wait(*keep, *read, mask);
                 Next::Continue
             }
-            Op::ProxyFence => {
+            Op::ProxyFence { space } => {
                 if P::CHECK {
-                    self.block.races.proxy_fence(self.w.id, mask);
+                    let space = space.map(|space| match space {
+                        Space::Global => ProxySpace::Global,
+                        _ => ProxySpace::Shared,
+                    });
+                    self.block.races.proxy_fence(self.w.id, mask, space);
                 }
                 Next::Continue
             }

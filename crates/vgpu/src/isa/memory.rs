@@ -389,9 +389,15 @@ impl<'a> Decoder<'a, '_> {
                 } else if !m.take("async") {
                     return reject("this kind of fence.proxy is not supported");
                 }
-                m.ignore(&["global", "shared::cta", "shared::cluster"]);
+                let space = if m.take("global") {
+                    Some(Space::Global)
+                } else if m.take("shared::cta") || m.take("shared::cluster") {
+                    Some(Space::Shared)
+                } else {
+                    None
+                };
                 m.finish()?;
-                self.emit(Op::ProxyFence, &[], &[]);
+                self.emit(Op::ProxyFence { space }, &[], &[]);
                 return Ok(());
             }
             // The order is optional, and at most one is allowed.

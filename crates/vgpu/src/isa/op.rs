@@ -498,8 +498,10 @@ pub enum Op {
         keep: u32,
         read: bool,
     },
-    /// `fence.proxy.async`.
-    ProxyFence,
+    /// `fence.proxy.async`, for one space or all.
+    ProxyFence {
+        space: Option<Space>,
+    },
     /// `fence.proxy.tensormap::generic.acquire`: later copies see the changes of a tensor map. Source: its address.
     MapFence {
         offset: i32,
@@ -661,7 +663,7 @@ impl Op {
             | Op::Load(_)
             | Op::LoadParam { .. }
             | Op::Fence { .. }
-            | Op::ProxyFence
+            | Op::ProxyFence { .. }
             | Op::TensorStore(_)
             | Op::BulkCommit
             | Op::BulkWait { .. }

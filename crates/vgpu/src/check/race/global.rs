@@ -25,7 +25,7 @@ use super::conflict::{Clash, Conflict, Conflicts, agree, clash, is_witnessed};
 use super::event::{Op, StoredValues, Strength};
 use super::flags::Flags;
 use super::stamp::{Stamp, TIME};
-use super::threads::Threads;
+use super::threads::{ProxySpace, Threads};
 use crate::num::simd::per_isa;
 
 const PAGE: u64 = 12;
@@ -740,7 +740,9 @@ impl Fine {
                 continue;
             }
             if ordered(first) {
-                if needs_proxy_fence(first, own) && !threads.proxied(first.stamp, warp, 1 << lane) {
+                if needs_proxy_fence(first, own)
+                    && !threads.proxied(ProxySpace::Global, first.stamp, warp, 1 << lane)
+                {
                     found.missing_proxy_fence(first, own, address);
                 }
                 continue;

@@ -101,6 +101,7 @@ use global::{Found, GlobalAccess, LaneBytes};
 pub use report::{RaceKind, RaceReport};
 use shared::{SharedAccess, SharedShadow};
 use stamp::Stamp;
+pub use threads::ProxySpace;
 use threads::{Gap, Handed, Threads};
 pub use tile::Tile;
 
@@ -535,9 +536,9 @@ impl BlockRaces {
         self.threads.receive_from_outside(published, to);
     }
 
-    /// `fence.proxy.async`
-    pub fn proxy_fence(&mut self, warp: u32, mask: u32) {
-        self.threads.proxy_fence(warp as usize, mask);
+    /// `fence.proxy.async`, for one space or all.
+    pub fn proxy_fence(&mut self, warp: u32, mask: u32, space: Option<ProxySpace>) {
+        self.threads.proxy_fence(warp as usize, mask, space);
     }
 
     // mbarrier ------------------------------------------------------------------------------------------------------

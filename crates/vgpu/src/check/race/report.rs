@@ -94,7 +94,8 @@ impl RaceKind {
             RaceKind::IntraWarp => "both lanes are in one warp, and no __syncwarp orders them",
             RaceKind::AsyncNotWaited => "no thread has waited for the asynchronous operation",
             RaceKind::MissingProxyFence => {
-                "they are ordered, but no fence.proxy.async is between them, so the asynchronous read may miss the write"
+                "they are ordered, but no fence.proxy.async for this memory is between them, so the asynchronous read may \
+                 miss the write"
             }
             RaceKind::Volatile => {
                 "nothing orders them: volatile only makes the compiler access memory each time, so the result depends on \

@@ -21,7 +21,7 @@ use super::conflict::{AccessPattern, Clash, Conflict, Conflicts, Shape, agree, c
 use super::event::{Op, Ranges, StoredValues, Strength};
 use super::readers::{READER, Readers};
 use super::stamp::{Stamp, THREAD, TIME, WHO};
-use super::threads::Threads;
+use super::threads::{ProxySpace, Threads};
 use super::tile::{Part, Tile, fill};
 use crate::lanes::lanes;
 use crate::num::simd::per_isa;
@@ -660,7 +660,9 @@ impl SharedShadow {
                     }
                     *last = first;
                     let ordered = threads.ordered_for_any(first, warp, mask);
-                    if ordered && (!is_generic(first) || threads.proxied(first, warp, mask)) {
+                    if ordered
+                        && (!is_generic(first) || threads.proxied(ProxySpace::Shared, first, warp, mask))
+                    {
                         continue;
                     }
                     let conflict = Conflict::new((block, first), stamp, line.address(at, i));

@@ -202,7 +202,7 @@ struct NamedBarrier {
     /// True if some lanes arrived without waiting. The fields below hold what the lanes gave to the barrier.
     early: bool,
     known: Known,
-    fenced: [Known; 3],
+    fenced: [Known; 4],
     pending: [Known; 2],
 }
 
@@ -210,14 +210,16 @@ struct NamedBarrier {
 #[derive(Debug, Default)]
 pub struct Handed {
     pub known: Known,
-    /// The part of `known` that a proxy fence follows.
-    proxied: Known,
+    /// The parts of `known` that a proxy fence for each space follows.
+    proxied: [Known; 2],
 }
 
 impl Handed {
     pub fn join(&mut self, other: &Handed) {
         self.known.join(&other.known);
-        self.proxied.join(&other.proxied);
+        for (own, other) in self.proxied.iter_mut().zip(&other.proxied) {
+            own.join(other);
+        }
     }
 }
 
@@ -233,8 +235,27 @@ pub enum Gap {
     Scope,
 }
 
-/// Marks the number of a block in what is published: the clock is that of the block's accesses that a proxy fence follows.
-const PROXIED: u32 = 1 << 31;
+/// The memory that a proxy fence is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxySpace {
+    Shared,
+    Global,
+}
+
+impl ProxySpace {
+    const ALL: [ProxySpace; 2] = [ProxySpace::Shared, ProxySpace::Global];
+
+    /// Where `Threads::fenced` holds what its fences cover.
+    fn layer(self) -> usize {
+        2 + self as usize
+    }
+
+    /// Marks the number of a block in what is published: the clock is that of the block's accesses that a proxy fence for
+    /// this space follows.
+    fn of_block(self, block: u32) -> u32 {
+        block | 1 << (31 - self as u32)
+    }
+}
 
 /// Number of agent times for which the issue time is remembered. Used only for explanations.
 const ISSUES: usize = 64;
@@ -250,9 +271,9 @@ pub struct Threads {
     known: Layers,
     /// What a strong write publishes: the knowledge at the last fence of block scope, and at the last fence of device
     /// scope. It also passes through barriers, because "all write, all fence, barrier, one raises the flag" is correct
-    /// on hardware. The third entry is the knowledge at the last `fence.proxy.async`: what bulk copies and tensor cores
-    /// can see of the data that threads wrote.
-    fenced: [Layers; 3],
+    /// on hardware. The other entries are the knowledge at the last `fence.proxy.async` for shared and for global memory:
+    /// what bulk copies and tensor cores can see of the data that threads wrote.
+    fenced: [Layers; 4],
     fences_used: bool,
     proxy_fences_used: bool,
     /// What was read from flags but not taken over, because an acquire is missing: what a fence of block scope takes
@@ -386,10 +407,12 @@ impl Threads {
         lanes(mask).any(|lane| self.ordered_here(stamp, warp, lane))
     }
 
-    /// Whether a proxy fence stands between a thread's access and the current operation of at least one lane of `mask`.
-    pub fn proxied(&self, stamp: Stamp, warp: usize, mask: u32) -> bool {
+    /// Whether a proxy fence for `space` stands between a thread's access and the current operation of at least one lane
+    /// of `mask`.
+    pub fn proxied(&self, space: ProxySpace, stamp: Stamp, warp: usize, mask: u32) -> bool {
         let knows = |k: &Known| k.own.knows(stamp.entity(), stamp.lane(), stamp.time());
-        self.proxy_fences_used && lanes(mask).any(|lane| self.fenced[2].any(warp, lane, knows))
+        let fenced = &self.fenced[space.layer()];
+        self.proxy_fences_used && lanes(mask).any(|lane| fenced.any(warp, lane, knows))
     }
 
     /// The lanes of a warp that have not exited.
@@ -397,11 +420,13 @@ impl Threads {
         self.warps[warp].live
     }
 
-    /// `fence.proxy.async`
-    pub fn proxy_fence(&mut self, warp: usize, mask: u32) {
+    /// `fence.proxy.async`, for one space or all.
+    pub fn proxy_fence(&mut self, warp: usize, mask: u32, space: Option<ProxySpace>) {
         self.proxy_fences_used = true;
         let (known, live) = (self.release(warp, mask), self.warps[warp].live);
-        self.fenced[2].learn(warp, mask, live, &known);
+        for covered in ProxySpace::ALL.into_iter().filter(|it| space.is_none_or(|space| space == *it)) {
+            self.fenced[covered.layer()].learn(warp, mask, live, &known);
+        }
         self.tick(warp);
     }
 
@@ -560,7 +585,9 @@ impl Threads {
     fn give(&self, warp: usize, mask: u32, named: &mut NamedBarrier) {
         named.known.join(&self.release(warp, mask));
         if self.proxy_fences_used {
-            named.fenced[2].join(&self.fenced[2].view(warp, mask));
+            for layer in ProxySpace::ALL.map(ProxySpace::layer) {
+                named.fenced[layer].join(&self.fenced[layer].view(warp, mask));
+            }
         }
         for scope in 0..2 {
             if self.fences_used {
@@ -596,7 +623,9 @@ impl Threads {
             let live = self.warps[warp].live;
             self.known.learn(warp, mask, live, &named.known);
             if self.proxy_fences_used {
-                self.fenced[2].learn(warp, mask, live, &named.fenced[2]);
+                for layer in ProxySpace::ALL.map(ProxySpace::layer) {
+                    self.fenced[layer].learn(warp, mask, live, &named.fenced[layer]);
+                }
             }
             for scope in 0..2 {
                 if self.fences_used {
@@ -682,19 +711,24 @@ impl Threads {
     fn outside(&self, known: &Known, warp: usize, mask: u32) -> Blocks {
         let mut all = known.published(self.block);
         if self.proxy_fences_used {
-            let proxied = self.fenced[2].view(warp, mask).own;
-            all.join(&Blocks::one(self.block | PROXIED, proxied));
+            for space in ProxySpace::ALL {
+                let proxied = self.fenced[space.layer()].view(warp, mask).own;
+                if !proxied.is_empty() {
+                    all.join(&Blocks::one(space.of_block(self.block), proxied));
+                }
+            }
         }
         all
     }
 
     /// Takes over what proxy fences cover of the accesses of this block.
     fn learn_proxied(&mut self, warp: usize, mask: u32, published: &Blocks) {
-        if let Some(own) = published.get(self.block | PROXIED) {
+        for space in ProxySpace::ALL {
+            let Some(own) = published.get(space.of_block(self.block)) else { continue };
             self.proxy_fences_used = true;
             let live = self.warps[warp].live;
             let news = Known { own: own.clone(), ..Known::default() };
-            self.fenced[2].learn(warp, mask, live, &news);
+            self.fenced[space.layer()].learn(warp, mask, live, &news);
         }
     }
 
@@ -702,9 +736,11 @@ impl Threads {
     pub fn receive_from_outside(&mut self, published: &Blocks, to: &mut Handed) {
         self.knows_others = true;
         to.known.receive(self.block, published);
-        if let Some(own) = published.get(self.block | PROXIED) {
-            self.proxy_fences_used = true;
-            to.proxied.own.join(own);
+        for (space, proxied) in ProxySpace::ALL.into_iter().zip(&mut to.proxied) {
+            if let Some(own) = published.get(space.of_block(self.block)) {
+                self.proxy_fences_used = true;
+                proxied.own.join(own);
+            }
         }
     }
 
@@ -734,7 +770,9 @@ impl Threads {
     pub fn hand_over(&mut self, warp: usize, mask: u32, to: &mut Handed) {
         to.known.join(&self.release(warp, mask));
         if self.proxy_fences_used {
-            to.proxied.join(&self.fenced[2].view(warp, mask));
+            for (space, proxied) in ProxySpace::ALL.into_iter().zip(&mut to.proxied) {
+                proxied.join(&self.fenced[space.layer()].view(warp, mask));
+            }
         }
         self.tick(warp);
     }
@@ -744,8 +782,10 @@ impl Threads {
         if !news.known.is_empty() {
             self.known.learn(warp, mask, live, &news.known);
         }
-        if !news.proxied.is_empty() {
-            self.fenced[2].learn(warp, mask, live, &news.proxied);
+        for (space, proxied) in ProxySpace::ALL.into_iter().zip(&news.proxied) {
+            if !proxied.is_empty() {
+                self.fenced[space.layer()].learn(warp, mask, live, proxied);
+            }
         }
     }
 
