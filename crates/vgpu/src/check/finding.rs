@@ -19,7 +19,8 @@ pub enum Kind {
     Race,
     /// Data of an asynchronous copy or matrix product is used before the wait for it.
     AsyncNotWaited,
-    /// A bulk copy or the tensor cores read data or a tensor map that threads wrote, without a proxy fence in between.
+    /// A bulk copy or the tensor cores read data or a tensor map that threads wrote, without a proxy fence for that
+    /// memory in between.
     ProxyFence,
     /// A wait for a phase that an older phase of the same parity satisfies already, or could satisfy in another run.
     BarrierPhase,
@@ -42,7 +43,8 @@ pub enum Kind {
     Runaway,
     /// A warp operation whose mask does not match the lanes that execute it.
     WarpMask,
-    /// `ldmatrix`, `mma` or a similar instruction in divergent code.
+    /// `ldmatrix`, `mma` or a similar instruction in divergent code; or one that needs a whole warpgroup (`wgmma`, its
+    /// fences and waits, `setmaxnreg`), if the warps do not execute it together.
     DivergentWarpOp,
     /// Elements of an output that no thread wrote.
     UnwrittenOutput,
