@@ -24,11 +24,11 @@ struct RowsFp8 : ScoreRows {
     unsigned lost[4 * REFINED];                      // their rounding errors
     unsigned rounded[4 * STEPS];                     // weights of the next products
     unsigned rounded_lost[4 * REFINED];              // their rounding errors
-    bool summed = false;                             // SUM_STEPS: whether the rows have sums
     unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
 
     __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
         asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
+        if constexpr (SUM_STEPS > 0) forget_sums();
     }
 
     // Register i of the left factor of a step. It has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2 for lane q of
@@ -69,16 +69,20 @@ struct RowsFp8 : ScoreRows {
     // Sums belong to the origin that the row had when they were last added to. They are multiplied by the factor to a
     // later origin only when they are used again, so a step does not touch them.
 
-    // The factors of the sums to these origins, which become the sums' own.
-    __device__ __forceinline__ static void move_sums_to(const float (&to)[2], bool has_sums, float (&factor)[2]) {
-        factor[0] = factor[1] = 0.0f;
-        if (has_sums) {
-            float from[2];
-            ptx::load8_shared(from, sum_origins());
-            factor[0] = ptx::exp2_approx(from[0] - to[0]);
-            factor[1] = ptx::exp2_approx(from[1] - to[1]);
-        }
+    // If there are no sums, their origins are -infinity. A flag would need a register in every step.
+    __device__ __forceinline__ static void forget_sums() {
+        const float none[2] = {negative_infinity(), negative_infinity()};
+        ptx::store8_shared(sum_origins(), none);
+    }
+    // The factors of the sums to these origins, which become the sums' own. Returns whether the warp has sums.
+    __device__ __forceinline__ static bool move_sums_to(const float (&to)[2], float (&factor)[2]) {
+        float from[2];
+        ptx::load8_shared(from, sum_origins());
         ptx::store8_shared(sum_origins(), to);
+        const bool summed = __all_sync(0xffffffffu, from[0] != negative_infinity());
+        factor[0] = summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;
+        factor[1] = summed ? ptx::exp2_approx(from[1] - to[1]) : 0.0f;
+        return summed;
     }
     // Two elements of the output's row as fp16, divided by the unit of such sums.
     __device__ __forceinline__ __half2 half_output(int i) const {
@@ -86,7 +90,7 @@ struct RowsFp8 : ScoreRows {
     }
 
     // In shared memory, 4 elements at a time: 2 of each row.
-    __device__ __forceinline__ void add_to_shared_sums(const float (&factor)[2]) const {
+    __device__ __forceinline__ void add_to_shared_sums(bool summed, const float (&factor)[2]) const {
         if constexpr (HALF_SUMS) {
             const __half2 factors[2] = {__float2half2_rn(factor[0]), __float2half2_rn(factor[1])};
 #pragma unroll
@@ -151,7 +155,7 @@ struct RowsFp8 : ScoreRows {
     static constexpr int PARTS = HEAD_DIM / 32;
 
     // Reductions, for which nothing waits; if an origin of the warp's rows has moved, the sums are multiplied first.
-    __device__ __forceinline__ void add_to_output(const OutputPlace& place, const float (&factor)[2]) const {
+    __device__ __forceinline__ void add_to_output(const OutputPlace& place, bool summed, const float (&factor)[2]) const {
         const OwnRows own(place);
         if (summed && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
 #pragma unroll
@@ -209,26 +213,21 @@ struct RowsFp8 : ScoreRows {
     // Adds the output to the sums. The next product must replace it. No product may be adding to the output. Sums have
     // the origins of values with scale 1; `value_scale` is the scale of the last values.
     __device__ __forceinline__ void add_to_sums(const OutputPlace& place, float value_scale) {
+        const float exponent = BLOCK_SCALES ? __log2f(value_scale) : 0.0f;
+        const float to[2] = {origin[0] + exponent, origin[1] + exponent};
         float factor[2];
-        if constexpr (BLOCK_SCALES) {
-            const float exponent = __log2f(value_scale);
-            const float to[2] = {origin[0] + exponent, origin[1] + exponent};
-            move_sums_to(to, summed, factor);
-        } else {
-            move_sums_to(origin, summed, factor);
-        }
-        add_to_shared_sums(factor);
-        if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, factor);
-        summed = true;
+        const bool summed = move_sums_to(to, factor);
+        add_to_shared_sums(summed, factor);
+        if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, summed, factor);
     }
     // Adds the sums of finished rows, whose last origins are given, to the output.
     __device__ __forceinline__ void take_sums(const OutputPlace& place, const float (&last_origin)[2]) {
-        if (!summed) return;
         float factor[2];
-        move_sums_to(last_origin, true, factor);
-        take_shared_sums(factor);
-        if constexpr (SHARED_SUMS < HEAD_DIM) take_from_output(place, factor);
-        summed = false;
+        if (move_sums_to(last_origin, factor)) {
+            take_shared_sums(factor);
+            if constexpr (SHARED_SUMS < HEAD_DIM) take_from_output(place, factor);
+        }
+        forget_sums();
     }
 
     template <bool REFINE>

@@ -259,7 +259,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, FP8, sums in the output: the sums are not rescaled when an origin moves",
         file: "hopper/rows_fp8.cuh",
-        right: "factor[0] = ptx::exp2_approx(from[0] - to[0]);",
+        right: "factor[0] = summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;",
         wrong: "factor[0] = 1.0f;",
         class: "large",
         ..HOPPER_SUMS_IN_OUTPUT
@@ -343,6 +343,15 @@ const FAULTS: &[Fault] = &[
         wrong: "",
         class: "large",
         ..HOPPER_SPLIT
+    },
+    Fault {
+        name: "hopper, FP8: the sums of a work tile are added to the next one, too",
+        file: "hopper/rows_fp8.cuh",
+        right: "take_from_output(place, factor);\n        }\n        forget_sums();",
+        wrong: "take_from_output(place, factor);\n        }",
+        problem: "b1h3sq40sk700d64-e4m3",
+        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "shared"), ("PERSISTENT", "2")],
+        ..HOPPER_FP8
     },
     Fault {
         name: "hopper, split keys: a tile is copied before the one before it is free",
