@@ -167,8 +167,8 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 // small for fp16 do not matter. Otherwise the result is wrong, and the usual way follows: the tiles are still in shared
 // memory. There is room for rows whose largest score is between 0 and 15, and below 0 if it is not the only one.
 //
-// In bf16 the sum of the rounded weights would be too inexact, so the lanes add up the weights before they round them. Its
-// limits are those of the usual way, so that products with very large or small values are in the range of floats as there.
+// In bf16 the sum of the rounded weights would be too inexact, so the lanes add up the weights before they round them.
+// The usual way has no larger sums than LARGEST_SUM. So values that do not overflow there do not overflow here.
 template <int KEYS>  // = BLOCK_N; a parameter, so that other candidates do not compile it
 struct AtOnce {
     static constexpr bool POSSIBLE = SPLIT && LATE_MAXIMUM && STAGES >= 2;

@@ -338,11 +338,7 @@ fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
     let cases: [SettingCase; 9] = [
         ("d128", &[], "b1h2sq200sk700d128-fp16"),
         ("split", &[("MAXIMUM", "late")], "b1h2sq100sk512d64-causal-bf16"),
-        (
-            "fp8-d128",
-            &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3"), ("TURNS", "false")],
-            "b1h1sq100sk900d128-e4m3",
-        ),
+        ("fp8-d128", &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3")], "b1h1sq100sk900d128-e4m3"),
         ("d64-short", &[("PERSISTENT", "2")], "b1h3s400d64-causal-fp16"),
         ("fp8-d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-e4m3"),
         ("fp8-split", &[], "b1h2sq100sk1200d64-causal-e4m3"),

@@ -119,18 +119,29 @@ pub fn parameter_counts(cubin: &[u8]) -> HashMap<String, usize> {
 }
 
 /// Counts the descriptions of parameters among a kernel's attributes. Each attribute has a format, a number and a value
-/// or the size of the value that follows.
+/// or the size of the value that follows. The descriptions must end where the parameters end: another compiler may
+/// describe some of them in another way, and then the count would be too small.
 fn parameters_of(mut attributes: &[u8]) -> Option<usize> {
     const VALUE_FOLLOWS: u64 = 4;
     const PARAMETER: u64 = 0x17;
-    let mut count = 0;
+    const BYTES_OF_ALL: u64 = 0x19;
+    let (mut count, mut described, mut all) = (0, 0, 0);
     while !attributes.is_empty() {
-        let (format, number) = (field(attributes, 0, 1)?, field(attributes, 1, 1)?);
-        let following = if format == VALUE_FOLLOWS { field(attributes, 2, 2)? as usize } else { 0 };
-        count += usize::from(format == VALUE_FOLLOWS && number == PARAMETER);
+        let (format, number, value) =
+            (field(attributes, 0, 1)?, field(attributes, 1, 1)?, field(attributes, 2, 2)?);
+        let following = if format == VALUE_FOLLOWS { value as usize } else { 0 };
+        match number {
+            PARAMETER if format == VALUE_FOLLOWS => {
+                let (offset, size) = (field(attributes, 10, 2)?, field(attributes, 12, 4)? >> 18);
+                described = described.max(offset + size);
+                count += 1;
+            }
+            BYTES_OF_ALL => all = value,
+            _ => {}
+        }
         attributes = attributes.get(4 + following..)?;
     }
-    Some(count)
+    (described == all).then_some(count)
 }
 
 /// Definitions of the global variables that the PTX uses elsewhere, each as one line of the compiler's output.
@@ -179,12 +190,15 @@ mod tests {
 
     #[test]
     fn parameters_are_counted_among_other_attributes() {
+        // 128 bytes at 432, 176 bytes at 0, and 560 bytes in all.
         let flag = [1, 0x36, 0, 0];
-        let parameter = [4, 0x17, 12, 0, 0, 0, 0, 0, 3, 0, 0xb0, 1, 0, 0xf0, 1, 2];
-        let size = [3, 0x19, 0x30, 2];
+        let last = [4, 0x17, 12, 0, 0, 0, 0, 0, 1, 0, 0xb0, 1, 0, 0xf0, 1, 2];
+        let first = [4, 0x17, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0xc1, 2];
+        let all = [3, 0x19, 0x30, 2];
         assert_eq!(parameters_of(&[]), Some(0));
-        assert_eq!(parameters_of(&[&flag[..], &parameter, &parameter, &size].concat()), Some(2));
-        assert_eq!(parameters_of(&parameter[..15]), None, "cut off");
+        assert_eq!(parameters_of(&[&flag[..], &last, &first, &all].concat()), Some(2));
+        assert_eq!(parameters_of(&[&first[..], &all].concat()), None, "one has no description");
+        assert_eq!(parameters_of(&last[..15]), None, "cut off");
     }
 
     #[test]

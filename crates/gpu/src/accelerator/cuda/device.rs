@@ -208,10 +208,10 @@ impl CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        for module in &self.modules {
+        for loaded in &self.modules {
             // SAFETY: loaded by this device and unloaded once. After a sticky error the driver refuses the call; that
             // is harmless.
-            let _ = unsafe { result::module::unload(module.module.handle) };
+            let _ = unsafe { result::module::unload(loaded.module.handle) };
         }
         if let Some(world) = self.world.take() {
             // SAFETY: created in `world`, destroyed once.
@@ -311,17 +311,17 @@ impl Accelerator for CudaDevice {
     }
 
     fn variables(&mut self, module: ModuleId) -> Result<Vec<Variable>, AcceleratorError> {
-        let Some(module) = self.modules.get(module.0) else { return Ok(Vec::new()) };
+        let Some(loaded) = self.modules.get(module.0) else { return Ok(Vec::new()) };
         let variable = |name: &String| {
             let symbol = CString::new(name.as_str()).ok()?;
             // SAFETY: the module is loaded. The driver returns an error for an unknown name.
-            let found = unsafe { result::module::get_global(module.module.handle, symbol) };
+            let found = unsafe { result::module::get_global(loaded.module.handle, symbol) };
             Some(found.map(|(address, bytes)| Variable {
                 name: name.clone(),
                 buffer: Buffer { address, bytes: bytes as u64 },
             }))
         };
-        let found: Result<Vec<_>, _> = module.variables.iter().filter_map(variable).collect();
+        let found: Result<Vec<_>, _> = loaded.variables.iter().filter_map(variable).collect();
         check("cuModuleGetGlobal", found)
     }
 
