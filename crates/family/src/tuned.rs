@@ -54,9 +54,10 @@ pub struct Pick {
     /// `measured_us` or `modelled_us`.
     #[serde(flatten)]
     pub time: Time,
-    /// Speedup over the preset that the search started from.
-    pub speedup: f64,
-    /// The preset that the search started from.
+    /// Speedup over the baseline, if a search measured it. A pick that was chosen by hand has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speedup: Option<f64>,
+    /// The preset that the search started from, or the most similar preset.
     pub baseline: String,
     /// The hash of the build.
     pub build: String,
@@ -182,7 +183,7 @@ mod tests {
             problem: "b1h8s512d64-fp16".to_owned(),
             family: "attention/mma".to_owned(),
             time,
-            speedup: 1.25,
+            speedup: Some(1.25),
             baseline: "small".to_owned(),
             build: "3f9a".to_owned(),
             commit: None,

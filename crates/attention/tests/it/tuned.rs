@@ -29,7 +29,7 @@ fn pick(gpu: &str, problem: &str, time: Time, knobs: &[(&str, &str)]) -> Pick {
         problem: problem.to_owned(),
         family: "attention/mma".to_owned(),
         time,
-        speedup: 1.0,
+        speedup: None,
         baseline: "defaults".to_owned(),
         build: "3f9a".to_owned(),
         commit: None,

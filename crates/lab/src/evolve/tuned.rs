@@ -23,7 +23,7 @@ pub fn picks(state: &RunState) -> Vec<Pick> {
             problem: problem.clone(),
             family: search.family.clone(),
             time: time.time,
-            speedup: time.speedup,
+            speedup: Some(time.speedup),
             baseline: search.baseline.clone(),
             build: build.clone(),
             commit: manifest.commit.known().map(ToString::to_string),
