@@ -236,6 +236,15 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    /// Closing the file is not enough: a process that another thread is just starting has a copy of the descriptor until
+    /// it executes its program, and the copy would keep the lock.
+    fn drop(&mut self) {
+        // A lock that cannot be released ends with the last copy.
+        let _ = self.file.unlock();
+    }
+}
+
 fn lock(file: &File, path: &Path) -> Result<(), LogError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => LogError::Busy { path: path.to_owned() },
@@ -439,5 +448,15 @@ mod tests {
         assert_eq!(read(folder.path()).unwrap().records.len(), 1);
         drop(writer);
         assert!(Writer::resume(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn a_copy_of_the_descriptor_in_a_starting_process_does_not_keep_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(folder.path()).unwrap();
+        let copy = writer.file.try_clone().unwrap();
+        drop(writer);
+        assert!(Writer::resume(folder.path()).is_ok());
+        drop(copy);
     }
 }
