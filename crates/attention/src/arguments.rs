@@ -105,21 +105,32 @@ impl Arguments {
         }
     }
 
-    /// The bytes of the parameter: the fields in order, little-endian, without padding.
+    /// The bytes of the parameter: the fields in order, little-endian, without padding. Every launch needs them, so they
+    /// are copied field by field: an iterator over bytes takes several times as long.
     pub fn bytes(&self) -> Vec<u8> {
-        let strides = [self.q_strides, self.k_strides, self.v_strides, self.o_strides];
-        let strides = strides.iter().flat_map(|it| [it.batch, it.head, it.sequence]);
         let mut bytes = Vec::with_capacity(size_of::<Self>());
-        bytes.extend(self.kv_head_factor.to_le_bytes());
-        bytes.extend([self.seq_q, self.seq_k].iter().flat_map(|size| size.to_le_bytes()));
-        bytes.extend(self.softmax_scale.to_le_bytes());
-        bytes.extend([self.mask, self.diagonal].iter().flat_map(|number| number.to_le_bytes()));
-        bytes.extend([self.q, self.k, self.v, self.o].iter().flat_map(|address| address.to_le_bytes()));
-        bytes.extend(strides.flat_map(u32::to_le_bytes));
-        bytes.extend([self.batch, self.heads].iter().flat_map(|size| size.to_le_bytes()));
-        let addresses = [self.lse, self.q_scale, self.k_scale, self.v_scale, self.workspace];
-        bytes.extend(addresses.iter().flat_map(|address| address.to_le_bytes()));
-        bytes.extend([self.kv_heads, self.block_scales].iter().flat_map(|size| size.to_le_bytes()));
+        let mut put = |field: &[u8]| bytes.extend_from_slice(field);
+        put(&self.kv_head_factor.to_le_bytes());
+        put(&self.seq_q.to_le_bytes());
+        put(&self.seq_k.to_le_bytes());
+        put(&self.softmax_scale.to_le_bytes());
+        put(&self.mask.to_le_bytes());
+        put(&self.diagonal.to_le_bytes());
+        for address in [self.q, self.k, self.v, self.o] {
+            put(&address.to_le_bytes());
+        }
+        for strides in [self.q_strides, self.k_strides, self.v_strides, self.o_strides] {
+            put(&strides.batch.to_le_bytes());
+            put(&strides.head.to_le_bytes());
+            put(&strides.sequence.to_le_bytes());
+        }
+        put(&self.batch.to_le_bytes());
+        put(&self.heads.to_le_bytes());
+        for address in [self.lse, self.q_scale, self.k_scale, self.v_scale, self.workspace] {
+            put(&address.to_le_bytes());
+        }
+        put(&self.kv_heads.to_le_bytes());
+        put(&self.block_scales.to_le_bytes());
         bytes
     }
 }
