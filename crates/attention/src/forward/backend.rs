@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chips::{Chip, Resources};
 use gpu::accelerator::{
-    Accelerator as _, AcceleratorError, Call, CudaContext, CudaModule, CudaStream, Geometry, LaunchStep,
-    ModuleId, VirtualDevice,
+    Accelerator as _, AcceleratorError, CudaContext, CudaModule, CudaStream, Geometry, LaunchStep, ModuleId,
+    RepeatedCall, VirtualDevice,
 };
 use gpu::build::Entry;
 use gpu::time::{MeasuredMicros, Time};
@@ -66,17 +66,10 @@ impl Backend {
         &self,
         module: &Module,
         launches: impl IntoIterator<Item = LaunchStep<'l>>,
-    ) -> Result<Option<Call>, AcceleratorError> {
+    ) -> Result<Option<RepeatedCall>, AcceleratorError> {
         match (self, module) {
             (Backend::Cuda(context), Module::Cuda(module)) => context.call(module, launches).map(Some),
             _ => Ok(None),
-        }
-    }
-
-    pub(super) fn enqueue(&self, call: &Call, stream: CudaStream) -> Result<(), AcceleratorError> {
-        match self {
-            Backend::Cuda(context) => context.enqueue(call, stream),
-            Backend::Virtual(_) => Ok(()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use family::{Candidate, Family, TensorBox, Value};
-use gpu::accelerator::{Call, Geometry, LaunchStep};
+use gpu::accelerator::{Geometry, LaunchStep, RepeatedCall};
 
 use super::backend::{Backend, Module, lock};
 use super::error::{ForwardError, wrong};
@@ -123,7 +123,7 @@ struct Kernel {
 struct Prepared {
     parameters: Vec<Vec<u8>>,
     /// Only on a GPU.
-    call: Option<Call>,
+    call: Option<RepeatedCall>,
 }
 
 impl Plan {
@@ -192,7 +192,7 @@ impl Plan {
             None => self.prepare(kernel, tensors, arguments)?,
         };
         match &prepared.call {
-            Some(call) => Ok(self.backend.enqueue(call, options.stream)?),
+            Some(call) => Ok(call.enqueue(options.stream)?),
             None => self.backend.run_virtual(&kernel.module, steps(kernel, &prepared.parameters)),
         }
     }

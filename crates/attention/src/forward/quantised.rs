@@ -237,7 +237,7 @@ impl QuantisedPlan {
         for (quantiser, prepared) in self.quantisers.iter().zip(prepared.iter()) {
             let (Some(quantiser), Some(prepared)) = (quantiser, prepared) else { continue };
             match &prepared.call {
-                Some(call) => self.backend.enqueue(call, options.stream)?,
+                Some(call) => call.enqueue(options.stream)?,
                 None => quantiser.run_virtual(&self.backend, prepared)?,
             }
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use family::{Candidate, Catalog, Family, Parameter, Sizes, Value};
-use gpu::accelerator::{Call, Geometry, LaunchStep};
+use gpu::accelerator::{Geometry, LaunchStep, RepeatedCall};
 use gpu::device::Device as FoundDevice;
 
 use super::backend::{Backend, Module};
@@ -91,7 +91,7 @@ pub(super) struct Quantiser {
 pub(super) struct PreparedQuantiser {
     parameters: Vec<Vec<Vec<u8>>>,
     /// Only on a GPU.
-    pub(super) call: Option<Call>,
+    pub(super) call: Option<RepeatedCall>,
 }
 
 impl Quantiser {

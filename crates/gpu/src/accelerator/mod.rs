@@ -10,7 +10,7 @@ use std::fmt;
 
 pub use cuda::{
     Call, ColdReplay, ControlReplay, CudaContext, CudaDevice, CudaModule, CudaStream, EventPair, FreshInputs,
-    Replay, RetainedContext, SideStreams, driver_folder,
+    RepeatedCall, Replay, RetainedContext, SideStreams, driver_folder,
 };
 pub use process::{DevicePool, DeviceProcess, Lease, PooledDevice, ProcessLimits, serve};
 use serde::{Deserialize, Serialize};

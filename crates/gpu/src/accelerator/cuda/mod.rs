@@ -3,13 +3,16 @@
 //!
 //! * [`CudaContext`]: kernels on the caller's memory and streams;
 //! * [`CudaDevice`]: memory, modules and launches, with the interface of every accelerator;
+//! * [`RepeatedCall`]: a prepared launch of a [`CudaContext`], which becomes a graph when it is used often;
 //! * [`Call`], [`Replay`], [`ColdReplay`]: a prepared launch and the ways to time it;
 //! * [`SideStreams`]: makes times comparable between processes that share the GPU.
 
 mod context;
 mod device;
+mod graph;
 mod helpers;
 mod launch;
+mod repeated;
 mod status;
 mod tensor_map;
 mod timing;
@@ -17,4 +20,5 @@ mod timing;
 pub use context::{CudaContext, CudaModule, CudaStream};
 pub use device::{CudaDevice, RetainedContext, driver_folder};
 pub use launch::Call;
+pub use repeated::RepeatedCall;
 pub use timing::{ColdReplay, ControlReplay, EventPair, FreshInputs, Replay, SideStreams};

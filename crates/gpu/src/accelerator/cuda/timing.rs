@@ -17,6 +17,7 @@ use cudarc::driver::{result, sys};
 
 use super::context::{CudaContext, CudaStream};
 use super::device::CudaDevice;
+use super::graph::{Graph, OwnStream};
 use super::helpers::Helpers;
 use super::launch::Call;
 use super::status::check;
@@ -64,54 +65,6 @@ fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<(), AcceleratorE
     check("cuEventRecord", unsafe { result::event::record(event, stream) })
 }
 
-/// Captured work of a stream that can be replayed.
-#[derive(Debug)]
-struct Graph {
-    graph: sys::CUgraph,
-    exec: sys::CUgraphExec,
-}
-
-impl Graph {
-    fn capture<E: From<AcceleratorError>>(
-        stream: sys::CUstream,
-        work: impl FnOnce() -> Result<(), E>,
-    ) -> Result<Self, E> {
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is alive and captures nothing else.
-        check("cuStreamBeginCapture", unsafe { result::stream::begin_capture(stream, mode) })?;
-        let done = work();
-        // SAFETY: capture began just above. It must end even if the work failed, or the stream stays in capture mode.
-        let graph = check("cuStreamEndCapture", unsafe { result::stream::end_capture(stream) });
-        done?;
-        let graph = graph?;
-        let flags = sys::CUgraphInstantiate_flags(0);
-        // SAFETY: the graph was just captured.
-        match check("cuGraphInstantiate", unsafe { result::graph::instantiate(graph, flags) }) {
-            Ok(exec) => Ok(Graph { graph, exec }),
-            Err(error) => {
-                // SAFETY: nothing else refers to the graph.
-                let _ = unsafe { result::graph::destroy(graph) };
-                Err(error.into())
-            }
-        }
-    }
-
-    fn launch(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
-        // SAFETY: both are alive; the caller keeps the memory that the graph's kernels use.
-        check("cuGraphLaunch", unsafe { result::graph::launch(self.exec, stream) })
-    }
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // SAFETY: created in `capture`, destroyed once; nothing launches the graph any more.
-        unsafe {
-            let _ = result::graph::exec_destroy(self.exec);
-            let _ = result::graph::destroy(self.graph);
-        }
-    }
-}
-
 /// Streams beside the timed one. They run kernels before times are taken.
 ///
 /// On an H200 the gap between two kernels is about 0.3 us in a process that has used many streams and has the GPU to
@@ -153,23 +106,6 @@ impl Drop for SideStreams {
             // harmless.
             let _ = unsafe { result::stream::destroy(stream) };
         }
-    }
-}
-
-/// A stream that is destroyed with its owner.
-struct OwnStream(sys::CUstream);
-
-impl OwnStream {
-    fn new() -> Result<Self, AcceleratorError> {
-        let kind = result::stream::StreamKind::NonBlocking;
-        check("cuStreamCreate", result::stream::create(kind)).map(OwnStream)
-    }
-}
-
-impl Drop for OwnStream {
-    fn drop(&mut self) {
-        // SAFETY: created in `new`, destroyed once. After a sticky error the driver refuses the call; that is harmless.
-        let _ = unsafe { result::stream::destroy(self.0) };
     }
 }
 
