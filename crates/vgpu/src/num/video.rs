@@ -71,7 +71,8 @@ impl VideoOp {
                 Cmp::Gt => a > b,
                 Cmp::Ge => a >= b,
             }),
-            VideoOp::Shl { wrap } => a << amount(wrap),
+            // The result has 34 bits and a sign. Only saturation shows the bits above the word.
+            VideoOp::Shl { wrap } => a << amount(wrap) << 30 >> 30,
             VideoOp::Shr { wrap } => a >> amount(wrap),
         }
     }

@@ -120,6 +120,11 @@ const OPS32: &[(&str, usize, Model32)] = &[
     }),
     ("vmax.s32.s32.s32.min", 3, |a, b, c| (a as i32).max(b as i32).min(c as i32) as u32),
     ("vshl.u32.u32.u32.clamp", 2, |a, b, _| a.checked_shl(b).unwrap_or(0)),
+    // The bits above the 34th are lost before the result is saturated.
+    ("vshl.u32.u32.u32.sat.clamp", 2, |a, b, _| {
+        let bits = (u128::from(a) << b.min(32)) % (1 << 34);
+        if bits >= 1 << 33 { 0 } else { bits.min(u32::MAX.into()) as u32 }
+    }),
     ("vshr.s32.s32.u32.wrap", 2, |a, b, _| ((a as i32) >> (b % 32)) as u32),
 ];
 
