@@ -23,8 +23,11 @@ use serde_json::Value;
 /// A test and its name.
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 5] = [
-    ("every_preset_is_correct", every_preset_is_correct),
+const TESTS: [Test; 8] = [
+    ("presets_of_hopper_are_correct", |folder| check(folder, 2000, &["hopper"])),
+    ("presets_of_mma_are_correct", |folder| check(folder, 1000, &["mma"])),
+    ("presets_of_wmma_are_correct", |folder| check(folder, 100, &["wmma"])),
+    ("presets_of_reference_are_correct", |folder| check(folder, 100, &["reference"])),
     ("suites_are_correct_at_full_size", suites_are_correct_at_full_size),
     ("a_fault_does_not_affect_the_next_kernel", a_fault_does_not_affect_the_next_kernel),
     ("a_failing_candidate_does_not_affect_others", a_failing_candidate_does_not_affect_others),
@@ -77,7 +80,8 @@ fn items<'v>(document: &'v Value, field: &str) -> &'v [Value] {
     document[field].as_array().unwrap_or_else(|| panic!("no list of {field} in {document}"))
 }
 
-/// Runs `check` on the GPU and asserts that every case passed and that there were at least `at_least` cases.
+/// Runs `check` on the GPU and asserts that every case passed and that there were at least `at_least` cases. With only a
+/// family, it checks every preset on edge-case shapes with every class of inputs and on every named problem.
 fn check(folder: &Path, at_least: usize, arguments: &[&str]) {
     let (code, document) = warpsmith(folder, &[&["check", "--device", "cuda"], arguments].concat());
     let cases = items(&document, "cases");
@@ -100,11 +104,6 @@ fn check(folder: &Path, at_least: usize, arguments: &[&str]) {
         slowest["problem"],
         seconds(slowest)
     );
-}
-
-/// Checks every preset of every family, on edge-case shapes with every class of inputs and on every named problem.
-fn every_preset_is_correct(folder: &Path) {
-    check(folder, 2000, &[]);
 }
 
 /// Checks the suites at full size, with every preset that supports them.
