@@ -1,8 +1,12 @@
-//! Tests of launches on a GPU: repeated launches become graphs, and no caller may notice anything but the time.
+//! Tests of launches on a GPU: repeated launches become graphs, and the results stay the same.
 //!
-//! `cargo test --release -p warpsmith-attention --test gpu`
+//! ```text
+//! cargo test --release -p warpsmith-attention --test gpu
+//! cargo test --release -p warpsmith-attention --test gpu -- capture
+//! ```
 //!
-//! Without a GPU it prints `skipped: no GPU`. The program can be copied to a machine without cargo.
+//! Without a GPU it prints `skipped: no GPU`. The program can be copied to a machine without cargo, which needs a compiler
+//! for the kernels. `crates/gpu/tests/repeated_launches.rs` tests the same without a GPU.
 
 #![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
@@ -11,8 +15,9 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaContext, CudaStream};
+use gpu::accelerator::AcceleratorError;
 use warpsmith_attention::forward::{
-    Buffer, Device, Options, Plan, Quantisation, QuantisedPlan, Stream, Tensors, View,
+    Buffer, Device, ForwardError, Options, Plan, Quantisation, QuantisedPlan, Stream, Tensors, View,
 };
 use warpsmith_attention::{Class, Dtype, Inputs, Layout, Problem, Tensor};
 
@@ -22,10 +27,11 @@ const MANY: usize = 40;
 /// A test and its name.
 type Test = (&'static str, fn(&Device));
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("every_launch_sees_the_inputs_of_its_time", every_launch_sees_the_inputs_of_its_time),
     ("a_capture_records_a_repeated_launch", a_capture_records_a_repeated_launch),
     ("a_capture_elsewhere_survives_repeated_launches", a_capture_elsewhere_survives_repeated_launches),
+    ("a_capture_survives_the_end_of_graphs", a_capture_survives_the_end_of_graphs),
     ("many_argument_sets_are_correct", many_argument_sets_are_correct),
     ("threads_share_a_plan", threads_share_a_plan),
     ("a_plan_may_be_dropped_while_its_launch_runs", a_plan_may_be_dropped_while_its_launch_runs),
@@ -33,16 +39,25 @@ const TESTS: [Test; 7] = [
 ];
 
 fn main() -> ExitCode {
+    // Words that start with `-` are options of the standard test harness, which this program does not use.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let device = match Device::cuda(0) {
         Ok(device) => device,
-        Err(error) => {
+        Err(ForwardError::Device(
+            error @ (AcceleratorError::NoDriver(_) | AcceleratorError::NoDevice(_)),
+        )) => {
             println!("skipped: no GPU ({error})");
             return ExitCode::SUCCESS;
         }
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
     };
     println!("on {}", device.describe());
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut failed = 0;
-    for (name, test) in TESTS {
+    for (name, test) in TESTS.into_iter().filter(|(name, _)| is_wanted(name)) {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&device)));
         failed += usize::from(outcome.is_err());
         println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
@@ -86,13 +101,15 @@ impl<'d> Case<'d> {
         case
     }
 
-    /// Writes a set of inputs. Copies of the host wait for all work of the GPU, because they use the default stream.
+    /// Writes a set of inputs and poisons the output.
     fn write(&self, set: usize) {
+        // A read waits for all work of the GPU, which copies to the GPU do not: not for streams without the null stream's
+        // order, and not always for their own end.
         self.device.read(self.output).unwrap();
         for (buffer, tensor) in self.inputs.iter().zip(&self.contents[set]) {
             self.device.write(*buffer, &tensor.bytes).unwrap();
         }
-        self.device.write(self.output, &vec![0xff; self.output.bytes as usize]).unwrap();
+        poison(self.device, self.output);
     }
 
     fn tensors(&self) -> Tensors {
@@ -115,6 +132,17 @@ impl<'d> Case<'d> {
     fn expect(&self, set: usize) {
         assert!(self.device.read(self.output).unwrap() == self.answers[set], "the answer is wrong");
     }
+}
+
+/// Overwrites an output.
+fn poison(device: &Device, output: Buffer) {
+    device.write(output, &vec![0xff; output.bytes as usize]).unwrap();
+    assert!(is_poisoned(device, output));
+}
+
+/// Waits for all work of the GPU.
+fn is_poisoned(device: &Device, output: Buffer) -> bool {
+    device.read(output).unwrap().iter().all(|byte| *byte == 0xff)
 }
 
 fn on(stream: Stream) -> Options {
@@ -171,20 +199,46 @@ fn a_capture_elsewhere_survives_repeated_launches(device: &Device) {
     first.expect(0);
 }
 
+fn a_capture_survives_the_end_of_graphs(device: &Device) {
+    let case = Case::new(device);
+    let stream = new_stream();
+    (0..MANY).for_each(|_| case.launch(handle(&stream)));
+    stream.synchronize().unwrap();
+    // More than a plan keeps: it forgets the launches that have become graphs during the capture.
+    let outputs: Vec<Buffer> =
+        (0..300).map(|_| device.allocate("output", case.output.bytes).unwrap()).collect();
+    stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+    for output in &outputs {
+        case.plan.launch(&case.tensors_to(*output), &on(handle(&stream))).unwrap();
+    }
+    let graph = stream.end_capture(CUgraphInstantiate_flags(0)).unwrap().unwrap();
+    graph.launch().unwrap();
+    for output in outputs {
+        assert!(device.read(output).unwrap() == case.answers[1], "the answer is wrong");
+        device.free(output).unwrap();
+    }
+}
+
 fn many_argument_sets_are_correct(device: &Device) {
     let case = Case::new(device);
     // More than a plan keeps, and more than become graphs.
     let outputs: Vec<Buffer> =
         (0..300).map(|_| device.allocate("output", case.output.bytes).unwrap()).collect();
     for outputs in [&outputs[..150], &outputs[..], &outputs[..150]] {
-        for _ in 0..MANY {
-            for output in outputs {
-                case.plan.launch(&case.tensors_to(*output), &Options::default()).unwrap();
-            }
-        }
+        let launch = |output: &Buffer| {
+            case.plan.launch(&case.tensors_to(*output), &Options::default()).unwrap();
+        };
+        (0..MANY).for_each(|_| outputs.iter().for_each(launch));
         for output in outputs {
-            assert!(device.read(*output).unwrap() == case.answers[1], "the answer is wrong");
-            device.write(*output, &vec![0xff; output.bytes as usize]).unwrap();
+            poison(device, *output);
+        }
+        outputs.iter().step_by(2).for_each(launch);
+        for (place, output) in outputs.iter().enumerate() {
+            if place % 2 == 0 {
+                assert!(device.read(*output).unwrap() == case.answers[1], "the answer is wrong");
+            } else {
+                assert!(is_poisoned(device, *output), "the launch of another output wrote to this one");
+            }
         }
     }
     for output in outputs {
@@ -210,6 +264,9 @@ fn threads_share_a_plan(device: &Device) {
     });
     for output in outputs {
         assert!(device.read(output).unwrap() == case.answers[1], "the answer is wrong");
+        poison(device, output);
+        case.plan.launch(&case.tensors_to(output), &Options::default()).unwrap();
+        assert!(device.read(output).unwrap() == case.answers[1], "the answer of the graph is wrong");
     }
 }
 
@@ -219,6 +276,8 @@ fn a_plan_may_be_dropped_while_its_launch_runs(device: &Device) {
         let own = Device::cuda(0).unwrap();
         let mut case = Case::new(&own);
         (0..MANY).for_each(|_| case.launch(Stream::default()));
+        case.write(1);
+        (0..300).for_each(|_| case.launch(Stream::default()));
         let output = case.output;
         // The device keeps a plan too, so both must go.
         case.plan = device.plan(&problem()).unwrap();
@@ -238,8 +297,13 @@ fn quantised_launches_repeat(device: &Device) {
         case.write(set);
         plan.launch(&case.tensors(), &options).unwrap();
         if launch < 2 {
-            case.answers[set] = device.read(case.output).unwrap();
+            let fp16 = std::mem::replace(&mut case.answers[set], device.read(case.output).unwrap());
+            assert!(
+                !is_poisoned(device, case.output) && case.answers[set] != fp16,
+                "nothing was computed in FP8"
+            );
         }
         case.expect(set);
     }
+    assert_ne!(case.answers[0], case.answers[1]);
 }

@@ -258,6 +258,7 @@ impl AttentionPlan {
             scales: Scales { q: given(q_scale), k: given(k_scale), v: given(v_scale) },
             stream: Stream(stream),
             workspace: given(workspace).map(|address| Buffer { address, bytes: self.plan.workspace_bytes() }),
+            graphs: true,
         };
         self.plan.launch(&tensors, &options)
     }

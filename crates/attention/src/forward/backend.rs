@@ -1,5 +1,7 @@
 //! What runs the kernels of [`super::Device`]: a GPU or the virtual GPU.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chips::{Chip, Resources};
@@ -51,6 +53,17 @@ const REPLAYS: usize = 11;
 /// Locks a mutex. A thread that panicked while it held the lock left a valid value: all changes are single calls.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps a value in a map of at most `most` values, and returns it, or the value that another thread has kept meanwhile. A
+/// full map is emptied first. Its values are dropped without the lock: destroying their graphs takes time.
+pub(super) fn keep<K: Eq + Hash, V: Clone>(map: &Mutex<HashMap<K, V>>, most: usize, key: K, value: V) -> V {
+    let mut values = lock(map);
+    let old = if values.len() >= most { std::mem::take(&mut *values) } else { HashMap::new() };
+    let kept = values.entry(key).or_insert(value).clone();
+    drop(values);
+    drop(old);
+    kept
 }
 
 impl Backend {

@@ -11,7 +11,7 @@ use gpu::build::{Build, Compiler, Pack, Request};
 use gpu::device::Device as FoundDevice;
 use gpu::time::Time;
 
-use super::backend::{Backend, Module, VirtualBackend, lock};
+use super::backend::{Backend, Module, VirtualBackend, keep, lock};
 use super::error::{ForwardError, wrong};
 use super::plan::{Plan, Tensors};
 use crate::op::Attention;
@@ -122,11 +122,7 @@ impl Device {
             return Ok(plan.clone());
         }
         let plan = Arc::new(self.new_plan(problem)?);
-        let mut plans = lock(&self.plans);
-        if plans.len() >= MOST_PLANS {
-            plans.clear();
-        }
-        Ok(plans.entry(*problem).or_insert(plan).clone())
+        Ok(keep(&self.plans, MOST_PLANS, *problem, plan))
     }
 
     /// The plan for tensors. Refuses tensors whose shapes do not fit together.

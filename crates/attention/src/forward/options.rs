@@ -21,6 +21,9 @@ pub struct Options {
     /// launches that may run at the same time must not share it. Few tuned kernels need any: those of FP8 tensors with
     /// thousands of keys.
     pub workspace: Option<Buffer>,
+    /// Whether repeated launches on the same tensors may become a graph, which takes the CPU less time. A graph does not
+    /// have the attributes of the stream, such as an access policy, and leaves the partition of a green context.
+    pub graphs: bool,
 }
 
 impl Default for Options {
@@ -32,6 +35,7 @@ impl Default for Options {
             scales: Scales::default(),
             stream: CudaStream::default(),
             workspace: None,
+            graphs: true,
         }
     }
 }

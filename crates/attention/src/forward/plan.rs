@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use family::{Candidate, Family, TensorBox, Value};
-use gpu::accelerator::{Geometry, LaunchStep, RepeatedCall};
+use gpu::accelerator::{AcceleratorError, Geometry, LaunchStep, RepeatedCall};
 
-use super::backend::{Backend, Module, lock};
+use super::backend::{Backend, Module, keep, lock};
 use super::error::{ForwardError, wrong};
 use super::options::Options;
 use super::view::View;
@@ -168,6 +168,9 @@ impl Plan {
     ///
     /// On a GPU it makes no call that would break the capture of a CUDA graph. The graph contains the addresses of
     /// these tensors.
+    ///
+    /// After some launches on the same tensors with the same options, it launches a graph of its own ([`Options::graphs`]).
+    /// Launches on the same tensors then run one after another, also on different streams.
     pub fn launch(&self, tensors: &Tensors, options: &Options) -> Result<(), ForwardError> {
         if tensors.problem(options.mask)? != self.problem {
             return Err(wrong("q", "these tensors have another shape than those of the plan"));
@@ -192,7 +195,7 @@ impl Plan {
             None => self.prepare(kernel, tensors, arguments)?,
         };
         match &prepared.call {
-            Some(call) => Ok(call.enqueue(options.stream)?),
+            Some(call) => Ok(enqueue(call, options)?),
             None => self.backend.run_virtual(&kernel.module, steps(kernel, &prepared.parameters)),
         }
     }
@@ -240,14 +243,13 @@ impl Plan {
             parameters.push(self.backend.encode_tensor_map(&shape.map(address, wanted))?);
         }
         let call = self.backend.call(&kernel.module, steps(kernel, &parameters))?;
-        let prepared = Arc::new(Prepared { parameters, call });
-        let mut calls = lock(&self.calls);
-        if calls.len() >= MOST_CALLS {
-            calls.clear();
-        }
-        calls.insert(arguments, prepared.clone());
-        Ok(prepared)
+        Ok(keep(&self.calls, MOST_CALLS, arguments, Arc::new(Prepared { parameters, call })))
     }
+}
+
+/// Enqueues a prepared launch.
+pub(super) fn enqueue(call: &RepeatedCall, options: &Options) -> Result<(), AcceleratorError> {
+    if options.graphs { call.enqueue(options.stream) } else { call.enqueue_ordinary(options.stream) }
 }
 
 /// Every launch of an attention kernel has the same parameters.

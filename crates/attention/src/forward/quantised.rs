@@ -10,11 +10,11 @@ use family::{Candidate, Family, Value};
 use gpu::accelerator::Buffer;
 use serde::{Deserialize, Serialize};
 
-use super::backend::{Backend, lock};
+use super::backend::{Backend, keep, lock};
 use super::device::Device;
 use super::error::{ForwardError, wrong};
 use super::options::{Options, Scales};
-use super::plan::{BLOCK_SCALES, Plan, Tensors};
+use super::plan::{BLOCK_SCALES, Plan, Tensors, enqueue};
 use super::quantiser::{self, PreparedQuantiser, Quantiser, QuantiserAddresses, QuantiserProblem};
 use super::view::View;
 use crate::problem::{Dtype, Problem};
@@ -237,7 +237,7 @@ impl QuantisedPlan {
         for (quantiser, prepared) in self.quantisers.iter().zip(prepared.iter()) {
             let (Some(quantiser), Some(prepared)) = (quantiser, prepared) else { continue };
             match &prepared.call {
-                Some(call) => call.enqueue(options.stream)?,
+                Some(call) => enqueue(call, options)?,
                 None => quantiser.run_virtual(&self.backend, prepared)?,
             }
         }
@@ -308,12 +308,6 @@ impl QuantisedPlan {
         for ((part, quantiser), at) in parts.iter_mut().zip(&self.quantisers).zip(addresses) {
             *part = quantiser.as_ref().map(|it| it.prepare(&self.backend, at)).transpose()?;
         }
-        let parts = Arc::new(parts);
-        let mut calls = lock(&self.calls);
-        if calls.len() >= MOST_CALLS {
-            calls.clear();
-        }
-        calls.insert(*addresses, parts.clone());
-        Ok(parts)
+        Ok(keep(&self.calls, MOST_CALLS, *addresses, Arc::new(parts)))
     }
 }

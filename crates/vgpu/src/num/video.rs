@@ -71,7 +71,7 @@ impl VideoOp {
                 Cmp::Gt => a > b,
                 Cmp::Ge => a >= b,
             }),
-            // The result has 34 bits and a sign. Only saturation shows the bits above the word.
+            // The result has 34 bits, and the highest is its sign. Only saturation shows the bits above the word.
             VideoOp::Shl { wrap } => a << amount(wrap) << 30 >> 30,
             VideoOp::Shr { wrap } => a >> amount(wrap),
         }

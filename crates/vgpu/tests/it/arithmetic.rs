@@ -125,6 +125,11 @@ const OPS32: &[(&str, usize, Model32)] = &[
         let bits = (u128::from(a) << b.min(32)) % (1 << 34);
         if bits >= 1 << 33 { 0 } else { bits.min(u32::MAX.into()) as u32 }
     }),
+    ("vshl.s32.s32.u32.sat.clamp", 2, |a, b, _| {
+        let bits = (i128::from(a as i32) << b.min(32)).rem_euclid(1 << 34);
+        let value = if bits >= 1 << 33 { bits - (1 << 34) } else { bits };
+        value.clamp(i32::MIN.into(), i32::MAX.into()) as u32
+    }),
     ("vshr.s32.s32.u32.wrap", 2, |a, b, _| ((a as i32) >> (b % 32)) as u32),
 ];
 

@@ -4,15 +4,14 @@
 //! called from any thread, and leaves the thread's current context as it was.
 
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use chips::ComputeCapability;
 use cudarc::driver::{result, sys};
 
-use super::device::{handle, release};
+use super::device::handle;
 use super::launch::{Call, Module};
+use super::primary::PrimaryContext;
 use super::repeated::RepeatedCall;
 use super::status::{check, reason};
 use crate::accelerator::{AcceleratorError, Buffer, LaunchStep};
@@ -23,24 +22,8 @@ use crate::build::machine_code;
 pub struct CudaContext {
     index: u32,
     name: String,
-    retained: Arc<Retained>,
+    primary: Arc<PrimaryContext>,
 }
-
-/// The primary context, retained until this is dropped.
-#[derive(Debug)]
-pub(super) struct Retained {
-    device: sys::CUdevice,
-    context: sys::CUcontext,
-    /// The contexts of a process are invalid in its forks.
-    process: u32,
-    /// Number of graphs that [`RepeatedCall`]s have made and not yet destroyed.
-    pub graphs: AtomicUsize,
-}
-
-// SAFETY: the driver's handles are valid in every thread of the process, and its functions may be called from any.
-unsafe impl Send for Retained {}
-// SAFETY: as above; only the counter changes.
-unsafe impl Sync for Retained {}
 
 /// Machine code that is loaded into a context.
 #[derive(Debug)]
@@ -51,20 +34,13 @@ unsafe impl Send for CudaModule {}
 // SAFETY: as for the context.
 unsafe impl Sync for CudaModule {}
 
-/// A stream of the caller, as the driver's handle. 0 is the default stream of the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CudaStream(pub u64);
-
 impl CudaContext {
     /// Retains the primary context of GPU number `index`.
     pub fn open(index: u32) -> Result<Self, AcceleratorError> {
         let device = handle(index)?;
         let name = check("cuDeviceGetName", result::device::get_name(device))?;
-        // SAFETY: the device handle came from the driver.
-        let context = check("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
-        let process = std::process::id();
-        let retained = Arc::new(Retained { device, context, process, graphs: AtomicUsize::new(0) });
-        Ok(CudaContext { index, name, retained })
+        let primary = Arc::new(PrimaryContext::retain(device)?);
+        Ok(CudaContext { index, name, primary })
     }
 
     /// A short description for people: `cuda:0 (NVIDIA H200)`.
@@ -82,7 +58,7 @@ impl CudaContext {
         use sys::CUdevice_attribute_enum as Attribute;
         let attribute = |attribute| {
             // SAFETY: the device handle came from the driver.
-            let value = unsafe { result::device::get_attribute(self.retained.device, attribute) };
+            let value = unsafe { result::device::get_attribute(self.primary.device(), attribute) };
             check("cuDeviceGetAttribute", value).map(|value| u32::try_from(value).unwrap_or(0))
         };
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -95,7 +71,7 @@ impl CudaContext {
         &self,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        self.retained.with(work)
+        self.primary.with(work)
     }
 
     /// Loads machine code. It stays loaded as long as the process runs, because the caller's launches and graphs may
@@ -114,7 +90,7 @@ impl CudaContext {
         launches: impl IntoIterator<Item = LaunchStep<'l>>,
     ) -> Result<RepeatedCall, AcceleratorError> {
         let call = self.with(|| Call::new(&module.0, launches))?;
-        Ok(RepeatedCall::new(self.retained.clone(), call))
+        Ok(RepeatedCall::new(self.primary.clone(), call))
     }
 
     /// Encodes a tensor map.
@@ -156,41 +132,5 @@ impl CudaContext {
             check("cuMemcpyDtoH", unsafe { result::memcpy_dtoh_sync(&mut bytes, buffer.address) })
         })?;
         Ok(bytes)
-    }
-}
-
-impl Retained {
-    /// Calls `work` with this context as the thread's current one.
-    pub(super) fn with<T, E: From<AcceleratorError>>(
-        &self,
-        work: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
-        if std::process::id() != self.process {
-            let reason = "the process was forked after the GPU was opened; use `spawn` instead of `fork`";
-            return Err(AcceleratorError::Lost(reason.to_owned()).into());
-        }
-        let mut current = ptr::null_mut();
-        // SAFETY: the driver is initialised; the call writes one handle.
-        let status = unsafe { sys::cuCtxGetCurrent(&raw mut current) };
-        check("cuCtxGetCurrent", status.result())?;
-        if current == self.context {
-            return work();
-        }
-        // SAFETY: the context is retained as long as `self` exists.
-        check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.context) }.result())?;
-        let done = work();
-        // SAFETY: pops the context that was pushed above.
-        let popped = unsafe { sys::cuCtxPopCurrent_v2(&raw mut current) };
-        let value = done?;
-        check("cuCtxPopCurrent", popped.result())?;
-        Ok(value)
-    }
-}
-
-impl Drop for Retained {
-    fn drop(&mut self) {
-        if std::process::id() == self.process {
-            release(self.device);
-        }
     }
 }

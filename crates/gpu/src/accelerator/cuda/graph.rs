@@ -3,6 +3,7 @@
 use cudarc::driver::{result, sys};
 
 use super::status::check;
+use super::stream::without_capture_rules;
 use crate::accelerator::AcceleratorError;
 
 /// Captured work of a stream that can be replayed.
@@ -38,40 +39,19 @@ impl Graph {
     }
 
     pub(super) fn launch(&self, stream: sys::CUstream) -> Result<(), AcceleratorError> {
-        check("cuGraphLaunch", self.enqueue(stream))
-    }
-
-    /// As [`Graph::launch`], with the driver's error.
-    pub(super) fn enqueue(&self, stream: sys::CUstream) -> Result<(), result::DriverError> {
         // SAFETY: both are alive; the caller keeps the memory that the graph's kernels use.
-        unsafe { result::graph::launch(self.exec, stream) }
+        check("cuGraphLaunch", unsafe { result::graph::launch(self.exec, stream) })
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: created in `capture`, destroyed once; nothing launches the graph any more.
-        unsafe {
+        // SAFETY: created in `capture`, destroyed once; nothing launches the graph any more. If it is running, the driver
+        // destroys it afterwards.
+        let destroy = || unsafe {
             let _ = result::graph::exec_destroy(self.exec);
             let _ = result::graph::destroy(self.graph);
-        }
-    }
-}
-
-/// A stream that is destroyed with its owner.
-#[derive(Debug)]
-pub(super) struct OwnStream(pub(super) sys::CUstream);
-
-impl OwnStream {
-    pub(super) fn new() -> Result<Self, AcceleratorError> {
-        let kind = result::stream::StreamKind::NonBlocking;
-        check("cuStreamCreate", result::stream::create(kind)).map(OwnStream)
-    }
-}
-
-impl Drop for OwnStream {
-    fn drop(&mut self) {
-        // SAFETY: created in `new`, destroyed once. After a sticky error the driver refuses the call; that is harmless.
-        let _ = unsafe { result::stream::destroy(self.0) };
+        };
+        let _ = without_capture_rules(destroy);
     }
 }

@@ -12,13 +12,16 @@ mod device;
 mod graph;
 mod helpers;
 mod launch;
+mod primary;
 mod repeated;
 mod status;
+mod stream;
 mod tensor_map;
 mod timing;
 
-pub use context::{CudaContext, CudaModule, CudaStream};
+pub use context::{CudaContext, CudaModule};
 pub use device::{CudaDevice, RetainedContext, driver_folder};
 pub use launch::Call;
 pub use repeated::RepeatedCall;
+pub use stream::CudaStream;
 pub use timing::{ColdReplay, ControlReplay, EventPair, FreshInputs, Replay, SideStreams};

@@ -15,12 +15,13 @@ use std::rc::Rc;
 
 use cudarc::driver::{result, sys};
 
-use super::context::{CudaContext, CudaStream};
+use super::context::CudaContext;
 use super::device::CudaDevice;
-use super::graph::{Graph, OwnStream};
+use super::graph::Graph;
 use super::helpers::Helpers;
 use super::launch::Call;
 use super::status::check;
+use super::stream::{CudaStream, OwnStream};
 use crate::accelerator::{Accelerator as _, AcceleratorError, Buffer};
 use crate::time::MeasuredMicros;
 
