@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Without a GPU it prints `skipped: no GPU`. The program can be copied to a machine without cargo, which needs a compiler
-//! for the kernels. `crates/gpu/tests/repeated_launches.rs` tests the same without a GPU.
+//! for the kernels. `crates/gpu/tests/repeated_launches.rs` tests without a GPU when launches become graphs.
 
 #![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
@@ -103,8 +103,8 @@ impl<'d> Case<'d> {
 
     /// Writes a set of inputs and poisons the output.
     fn write(&self, set: usize) {
-        // A read waits for all work of the GPU, which copies to the GPU do not: not for streams without the null stream's
-        // order, and not always for their own end.
+        // A read waits for all work of the GPU. A write does not wait for non-blocking streams, and may return before its
+        // copy has ended.
         self.device.read(self.output).unwrap();
         for (buffer, tensor) in self.inputs.iter().zip(&self.contents[set]) {
             self.device.write(*buffer, &tensor.bytes).unwrap();
@@ -186,6 +186,7 @@ fn a_capture_records_a_repeated_launch(device: &Device) {
 fn a_capture_elsewhere_survives_repeated_launches(device: &Device) {
     let (first, second) = (Case::new(device), Case::new(device));
     let (captured, other) = (new_stream(), new_stream());
+    second.write(1);
     captured.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
     first.launch(handle(&captured));
     // One of these launches makes a graph while the other stream is being captured.

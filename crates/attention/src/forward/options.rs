@@ -21,8 +21,8 @@ pub struct Options {
     /// launches that may run at the same time must not share it. Few tuned kernels need any: those of FP8 tensors with
     /// thousands of keys.
     pub workspace: Option<Buffer>,
-    /// Whether repeated launches on the same tensors may become a graph, which takes the CPU less time. A graph does not
-    /// have the attributes of the stream, such as an access policy, and leaves the partition of a green context.
+    /// Whether repeated launches on the same tensors may become a graph, which takes the CPU less time. Attributes of the
+    /// stream, such as an access policy, and the partition of a green context may not apply to a graph.
     pub graphs: bool,
 }
 

@@ -125,7 +125,7 @@ impl Drop for RepeatedCall {
 /// Number of graphs that exist.
 static GRAPHS: AtomicUsize = AtomicUsize::new(0);
 
-/// One of the graphs that may exist.
+/// The right to one more graph. It counts until it is dropped.
 #[derive(Debug)]
 struct Place;
 
