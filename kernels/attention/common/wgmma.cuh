@@ -96,7 +96,6 @@ struct Products;
 #define WGMMA_NUMBERS_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define WGMMA_NUMBERS_36 WGMMA_NUMBERS_32 ", %32, %33, %34, %35"
 #define WGMMA_NUMBERS_40 WGMMA_NUMBERS_32 ", " \
     "%32, %33, %34, %35, %36, %37, %38, %39"
 #define WGMMA_NUMBERS_48 WGMMA_NUMBERS_40 ", " \
@@ -119,8 +118,6 @@ struct Products;
         "+f"(d[i + 7])
 #define WGMMA_FLOATS_32 \
     WGMMA_FLOATS_8(0), WGMMA_FLOATS_8(8), WGMMA_FLOATS_8(16), WGMMA_FLOATS_8(24)
-#define WGMMA_FLOATS_36 WGMMA_FLOATS_32, \
-    "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
 #define WGMMA_FLOATS_40 WGMMA_FLOATS_32, \
     WGMMA_FLOATS_8(32)
 #define WGMMA_FLOATS_48 WGMMA_FLOATS_40, \
@@ -167,7 +164,6 @@ struct Products;
     WGMMA_PRODUCTS(e4m3::Code, "e4m3", N, 32, "", "", COUNT, A, B, C, D, E, F)
 
 WGMMA_16_BIT(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
-WGMMA_16_BIT(__half, "f16", 72, 36, "%36", "%37", "%38", "%39", "%40", "%41")
 WGMMA_16_BIT(__half, "f16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 WGMMA_16_BIT(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 WGMMA_16_BIT(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")

@@ -76,7 +76,7 @@ constexpr int PRODUCER_REGISTERS = TRANSPOSES && CONSUMERS == 2 ? 40 : CONSUMERS
 constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (TRANSPOSES ? 232 : 240) : CONSUMERS == 3 ? 160 : 112;
 
 // The origin of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent that counts.
-constexpr float NOTHING_SEEN = -1e30f;
+constexpr float NOTHING_SEEN = -3.4e38f;
 
 // MAXIMUM late: if a lane's sum of the weights of a row in one step is at most LARGEST_SUM, no weight is too large for
 // its type. Above SUM_WITHOUT_SCORES a weight may be infinite.
@@ -90,6 +90,8 @@ constexpr int SUMS_OF_ROW = LATE_MAXIMUM && !SPLIT ? 1 : 2;
 // With MAXIMUM late, the sum of a lane's BLOCK_N / 4 weights must be at most LARGEST_SUM after an origin has moved.
 constexpr float LARGEST_SHIFT = !LATE_MAXIMUM ? 8 : BLOCK_N > 112 ? 3 : 4;
 constexpr float WEIGHT_SHIFT = !FP8 ? 0 : 8 - knob::SLACK < LARGEST_SHIFT ? 8 - knob::SLACK : LARGEST_SHIFT;
+// FP8: a weight may be as large as 2^LARGEST_EXPONENT. One of 2^DOMINANT dominates earlier weights of its row.
+constexpr float LARGEST_EXPONENT = 8, DOMINANT = WEIGHT_SHIFT + 7;
 static_assert(!LATE_MAXIMUM || BLOCK_N / 4 * (1 << int(WEIGHT_SHIFT)) <= LARGEST_SUM, "see above");
 
 // FP8: scales may be per block: of 64 queries, and of the keys and values of a step.
@@ -101,11 +103,10 @@ constexpr bool HANDS_SCALES = FP8 && !BLOCK_SCALES && !SPLIT;
 constexpr int UNREFINED_STEP = FP8 ? knob::UNREFINED_STEP : 0;
 
 // FP8: steps after which the output is added to sums, or 0. For many columns, and in the memory of the output, these are
-// fp16, divided by 2^20: half a million keys with the largest weights and values do not reach the end of fp16's range.
+// fp16.
 constexpr int SUM_STEPS = knob::SUM_STEPS;
 constexpr int SHARED_SUMS = smem::output_sums::dim1;  // columns whose sums are in shared memory
 constexpr bool HALF_SUMS = HEAD_DIM > 64 || SHARED_SUMS < HEAD_DIM;
-constexpr float HALF_SUM_UNIT = 1048576.0f;
 
 // ---- where things are ----
 

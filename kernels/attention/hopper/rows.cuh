@@ -105,12 +105,19 @@ struct ScoreRows {
         return exponent > origin[row] + (WEIGHT_SHIFT + knob::SLACK);
     }
 
+    // How far an origin must be below the exponent of its row's largest weight. `exponent` is above the present origin. In
+    // FP8 a weight that dominates all weights before it needs all of the format's range for them (see `raise_weights`).
+    __device__ __forceinline__ static float shift_for(float exponent) {
+        if constexpr (!FP8) return WEIGHT_SHIFT;
+        return exponent >= DOMINANT && exponent < -NOTHING_SEEN / 2 ? LARGEST_EXPONENT : WEIGHT_SHIFT;
+    }
+
     // Moves the origins of rows whose maximum has grown by more than SLACK, and the sums with them.
     __device__ __forceinline__ void move_origins(const float (&largest)[2]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const float exponent = group_max<4>(largest[row]) * scale;
-            const float to = outgrown(row, exponent) ? exponent - WEIGHT_SHIFT : origin[row];
+            const float to = outgrown(row, exponent) ? exponent - shift_for(exponent - origin[row]) : origin[row];
             correction[row] = ptx::exp2_approx(origin[row] - to);
             origin[row] = to;
         }
@@ -166,6 +173,37 @@ struct ScoreRows {
         }
     }
 
+    // FP8, for the first weights of rows, whose largest is 2^WEIGHT_SHIFT. Weights below 2^-10 become 0, but a row may have
+    // one or a few keys with almost all of its weight (attention sinks) and need the values of many light keys. So if few
+    // keys are heavy, the origin moves down, and the weights become as large as the format allows. They then have less room
+    // to grow. Rows of ordinary inputs keep theirs: their origins would move again.
+    //
+    // Whether a sum is so small that few keys may be heavy. Then `raise_weights` looks closer.
+    __device__ __forceinline__ bool may_raise_weights() const {
+        return __any_sync(0xffffffffu, fminf(own_sum(0), own_sum(1)) <= 2.5f * (1 << int(WEIGHT_SHIFT)));
+    }
+    __device__ __forceinline__ void raise_weights() {
+        constexpr float LIGHT = WEIGHT_SHIFT > 7 ? 1 << int(WEIGHT_SHIFT - 7) : 1.0f / (1 << int(7 - WEIGHT_SHIFT));
+        float factor[2];
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            float balance = 16.0f;  // plus light keys, minus heavy ones; hidden keys have no weight
+#pragma unroll
+            for (int i = 2 * row; i < BLOCK_N / 2; i += i % 2 == 0 ? 1 : 3)
+                balance += scores[i] >= LIGHT ? -1.0f : scores[i] > 0.0f ? 1.0f : 0.0f;
+            // A weight may be 2^8; if only the sums of lanes will be compared, such a sum.
+            const float most = LATE_MAXIMUM ? group_max<4>(own_sum(row)) : 1 << int(WEIGHT_SHIFT);
+            const float by = fmaxf(floorf(LARGEST_EXPONENT - __log2f(most)), 0.0f);
+            const float to = group_sum<4>(balance) > 0.0f && most > 0.0f ? origin[row] - by : origin[row];
+            factor[row] = ptx::exp2_approx(origin[row] - to);
+            origin[row] = to;
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= factor[i / SUMS_OF_ROW];
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];
+    }
+
     // ---- MAXIMUM late: origins move after the weights, if the sum of a step's weights is too large ----
     //
     // A weight is at most the sum of the lane's weights of its row. So one comparison per row replaces the maximum of
@@ -207,16 +245,19 @@ struct ScoreRows {
         multiply_output(correction);
     }
     // Moves the origins of rows whose weights have too large a sum, so that the largest weight becomes 2^WEIGHT_SHIFT.
-    // No product may be in flight.
+    // In FP8 dominant weights become larger (see `raise_weights`). No product may be in flight.
     __device__ __forceinline__ void lower_weights() {
         float largest[2], factor[2];
         largest_by_two_chains(largest);
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const float most = group_max<4>(sum_of_step[row]), largest_of_row = group_max<4>(largest[row]);
-            const float by = most > LARGEST_SUM ? __log2f(largest_of_row) - WEIGHT_SHIFT : 0.0f;
-            factor[row] = ptx::exp2_approx(-by);
-            origin[row] += by;
+            const bool dominant = FP8 && largest_of_row >= 1 << int(DOMINANT);
+            const float by = dominant ? __log2f(most) - LARGEST_EXPONENT : __log2f(largest_of_row) - WEIGHT_SHIFT;
+            // The factor belongs to the origin after rounding: a large origin has few bits for `by`.
+            const float to = most > LARGEST_SUM ? origin[row] + by : origin[row];
+            factor[row] = ptx::exp2_approx(origin[row] - to);
+            origin[row] = to;
             sum_of_step[row] *= factor[row];
         }
 #pragma unroll

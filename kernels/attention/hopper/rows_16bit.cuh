@@ -47,7 +47,9 @@ struct Rows16Bit : ScoreRows {
     }
 
     // Products of 16-bit types need no sums.
-    __device__ __forceinline__ void add_to_sums(const OutputPlace&, float) {}
+    struct SumFactors {};
+    __device__ __forceinline__ SumFactors prepare_sums(float) const { return {}; }
+    __device__ __forceinline__ void add_to_sums(const OutputPlace&, const SumFactors&) const {}
 
     // They are rounded when they are packed: there are no registers for them before.
     template <bool = false, bool = true>

@@ -74,20 +74,45 @@ struct RowsFp8 : ScoreRows {
         const float none[2] = {negative_infinity(), negative_infinity()};
         ptx::store8_shared(sum_origins(), none);
     }
-    // The factors of the sums to these origins, which become the sums' own. Returns whether the warp has sums.
-    __device__ __forceinline__ static bool move_sums_to(const float (&to)[2], float (&factor)[2]) {
-        float from[2];
+    // What the sums must be multiplied by before the output is added to them.
+    struct SumFactors {
+        bool summed;  // the warp has sums
+        float of_row[2];
+    };
+    // Prepares an addition to the sums, before scores need registers. Sums have the origins of values with scale 1;
+    // `value_scale` is the scale of the last values. No product may be adding to the output.
+    //
+    // fp16 sums have origins of their own, so that the largest element of a row is in the middle of fp16's range: an
+    // element of the output becomes at most 2^6, and 1023 additions do not overflow. Such an origin moves by whole numbers,
+    // so that its factor is exact in fp16, and never down.
+    __device__ __forceinline__ SumFactors prepare_sums(float value_scale) {
+        const float exponent = BLOCK_SCALES ? __log2f(value_scale) : 0.0f;
+        float from[2], to[2] = {origin[0] + exponent, origin[1] + exponent};
         ptx::load8_shared(from, sum_origins());
+        SumFactors factors;
+        factors.summed = __all_sync(0xffffffffu, from[0] != negative_infinity());
+        if constexpr (HALF_SUMS) {
+            float of_output[2];
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                float largest = 1e-30f;
+#pragma unroll
+                for (int i = 2 * row; i < HEAD_DIM / 2; i += 4)
+                    largest = fmaxf(largest, fmaxf(fabsf(output[i]), fabsf(output[i + 1])));
+                const float least = to[row] + ceilf(__log2f(group_max<4>(largest))) - 5.0f;
+                const float moved_to = factors.summed ? from[row] + fmaxf(ceilf(least - from[row]), 0.0f) : least;
+                of_output[row] = ptx::exp2_approx(to[row] - moved_to);
+                to[row] = moved_to;
+            }
+            multiply_output(of_output);
+        }
         ptx::store8_shared(sum_origins(), to);
-        const bool summed = __all_sync(0xffffffffu, from[0] != negative_infinity());
-        factor[0] = summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;
-        factor[1] = summed ? ptx::exp2_approx(from[1] - to[1]) : 0.0f;
-        return summed;
+        factors.of_row[0] = factors.summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;
+        factors.of_row[1] = factors.summed ? ptx::exp2_approx(from[1] - to[1]) : 0.0f;
+        return factors;
     }
-    // Two elements of the output's row as fp16, divided by the unit of such sums.
-    __device__ __forceinline__ __half2 half_output(int i) const {
-        return __floats2half2_rn(output[i] * (1.0f / HALF_SUM_UNIT), output[i + 1] * (1.0f / HALF_SUM_UNIT));
-    }
+    // Two elements of a row of the output as a term of fp16 sums.
+    __device__ __forceinline__ __half2 half_output(int i) const { return __floats2half2_rn(output[i], output[i + 1]); }
 
     // In shared memory, 4 elements at a time: 2 of each row.
     __device__ __forceinline__ void add_to_shared_sums(bool summed, const float (&factor)[2]) const {
@@ -134,8 +159,7 @@ struct RowsFp8 : ScoreRows {
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                output[4 * index + i] =
-                    fmaf(sums[i], factor[i / 2] * (HALF_SUMS ? HALF_SUM_UNIT : 1.0f), output[4 * index + i]);
+                output[4 * index + i] = fmaf(sums[i], factor[i / 2], output[4 * index + i]);
         }
     }
 
@@ -154,7 +178,7 @@ struct RowsFp8 : ScoreRows {
     };
     static constexpr int PARTS = HEAD_DIM / 32;
 
-    // Reductions, for which nothing waits; if an origin of the warp's rows has moved, the sums are multiplied first.
+    // Reductions, for which nothing waits; if an origin of the warp's sums has moved, they are multiplied first.
     __device__ __forceinline__ void add_to_output(const OutputPlace& place, bool summed, const float (&factor)[2]) const {
         const OwnRows own(place);
         if (summed && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
@@ -202,28 +226,26 @@ struct RowsFp8 : ScoreRows {
                 for (int i = 0; i < 4; ++i) {
                     const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[i]));
                     float* o = output + 16 * index + 4 * i + 2 * row;
-                    o[0] = fmaf(pair.x, factor[row] * HALF_SUM_UNIT, o[0]);
-                    o[1] = fmaf(pair.y, factor[row] * HALF_SUM_UNIT, o[1]);
+                    o[0] = fmaf(pair.x, factor[row], o[0]);
+                    o[1] = fmaf(pair.y, factor[row], o[1]);
                 }
             }
         }
         __syncwarp();
     }
 
-    // Adds the output to the sums. The next product must replace it. No product may be adding to the output. Sums have
-    // the origins of values with scale 1; `value_scale` is the scale of the last values.
-    __device__ __forceinline__ void add_to_sums(const OutputPlace& place, float value_scale) {
-        const float exponent = BLOCK_SCALES ? __log2f(value_scale) : 0.0f;
-        const float to[2] = {origin[0] + exponent, origin[1] + exponent};
-        float factor[2];
-        const bool summed = move_sums_to(to, factor);
-        add_to_shared_sums(summed, factor);
-        if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, summed, factor);
+    // Adds the output to the sums. The next product must replace it.
+    __device__ __forceinline__ void add_to_sums(const OutputPlace& place, const SumFactors& factors) const {
+        add_to_shared_sums(factors.summed, factors.of_row);
+        if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, factors.summed, factors.of_row);
     }
     // Adds the sums of finished rows, whose last origins are given, to the output.
     __device__ __forceinline__ void take_sums(const OutputPlace& place, const float (&last_origin)[2]) {
-        float factor[2];
-        if (move_sums_to(last_origin, factor)) {
+        float from[2];
+        ptx::load8_shared(from, sum_origins());
+        if (__all_sync(0xffffffffu, from[0] != negative_infinity())) {
+            const float factor[2] = {ptx::exp2_approx(from[0] - last_origin[0]),
+                                     ptx::exp2_approx(from[1] - last_origin[1])};
             take_shared_sums(factor);
             if constexpr (SHARED_SUMS < HEAD_DIM) take_from_output(place, factor);
         }

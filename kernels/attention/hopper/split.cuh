@@ -162,47 +162,37 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 // MAXIMUM late: the steps of a warpgroup without a maximum of the scores, if its tiles just fill the ring and only the
 // first one has hidden keys. In fp16 and bf16, at head_dim 64.
 //
-// Every row has the same origin. In fp16 the sum of a row's weights is one more column of the output, the product of the
-// weights and ones. If it is finite, no weight was too large for fp16. If it is not tiny, the weights that were too
-// small for fp16 do not matter. Otherwise the result is wrong, and the usual way follows: the tiles are still in shared
-// memory. There is room for rows whose largest score is between 0 and 15, and below 0 if it is not the only one.
+// All rows have the same origin. The sum of a row's weights shows whether that origin suits the row. If it does not, the
+// usual way follows: the tiles are still in shared memory.
 //
-// In bf16 the sum of the rounded weights would be too inexact, so the lanes add up the weights before they round them.
-// The usual way has no larger sums than LARGEST_SUM. So values that do not overflow there do not overflow here.
+// fp16: no weight is too large if the sum is at most 65504. A weight below 2^-14 has fewer bits than others. With a running
+// maximum the largest weight is 1, so weights below 2^-14 of it have fewer bits, too. Here the largest weight is at least
+// the sum divided by the number of keys. If the sum is at least half the number of keys, the largest weight is at least
+// 1/2, and it is less than 1 only if more than half of the keys weigh as much. So no light key has less than half of the
+// precision that it has with a running maximum.
+//
+// bf16 has the range of floats. The usual way has no larger sums than LARGEST_SUM, so values that do not overflow there do
+// not overflow here.
 template <int KEYS>  // = BLOCK_N; a parameter, so that other candidates do not compile it
 struct AtOnce {
     static constexpr bool POSSIBLE = SPLIT && LATE_MAXIMUM && STAGES >= 2;
-    static constexpr bool ADDS_UP = axis::dtype == axis::Dtype::bf16;
-    static constexpr float ORIGIN = 6.0f, SMALLEST_SUM = 0.015625f, LARGEST_SUM = ADDS_UP ? 65536.0f : 3e38f;
-    static constexpr int COLUMNS = HEAD_DIM + (ADDS_UP ? 0 : 8);  // of the products of the weights
+    static constexpr bool FP16 = axis::dtype == axis::Dtype::fp16;
+    static constexpr float ORIGIN = FP16 ? -1.0f : 6.0f;
+    static constexpr float SMALLEST_SUM = FP16 ? STAGES * KEYS / 2 : 0.015625f, LARGEST_SUM = FP16 ? 65504.0f : 65536.0f;
     static constexpr int PART = 64;  // keys whose scores are computed beside the weights of the parts before
     static constexpr int PARTS = STAGES * KEYS / PART;
     static constexpr int BUFFERS = 2;
     static_assert(!POSSIBLE || (KEYS % PART == 0 && HEAD_DIM == 64), "a tile has whole parts");
-    static_assert(!POSSIBLE || ADDS_UP || smem::ones::offset > smem::v_tile::offset,
-                  "the ones lie behind a tile of values like its second box");
 
     const Ring &k, &v;
     const float scale;
     float scores[BUFFERS][PART / 2];  // then the weights
     unsigned weights[BUFFERS][PART / 4];
-    float output[COLUMNS / 2];  // without ADDS_UP the last ones are the sums
-    float added[2] = {0.0f, 0.0f};  // ADDS_UP: the sums
+    float output[HEAD_DIM / 2];
+    float sum[2] = {0.0f, 0.0f};  // of the weights before they are rounded
     unsigned queries[HEAD_DIM / 16][4];
 
     __device__ __forceinline__ AtOnce(const Ring& k_, const Ring& v_, float scale_) : k(k_), v(v_), scale(scale_) {}
-
-    // Before the first barrier of the block.
-    __device__ __forceinline__ static void write_ones() {
-        if constexpr (POSSIBLE && !ADDS_UP) {
-            const float two_ones = __uint_as_float(0x3c003c00);
-#pragma unroll
-            for (int i = 0; i < KEYS / 32; ++i)
-                ptx::store16_shared(in_shared(smem::ones::offset) + (i * CONSUMERS * 128 + threadIdx.x) * 16, two_ones,
-                                    two_ones, two_ones, two_ones);
-            tma::fence_shared_writes();
-        }
-    }
 
     // `swapped`: the lane's first row is the lower one.
     __device__ __forceinline__ void load_queries(bool swapped) {
@@ -232,21 +222,19 @@ struct AtOnce {
         for (int i = 0; i < 8; ++i) s[i] = ptx::exp2_approx(fmaf(s[i], scale, -ORIGIN));
 #pragma unroll
         for (int i = 0; i < 4; ++i) w[i] = pack(s[2 * i], s[2 * i + 1]);
-        if constexpr (ADDS_UP) add(s);
+        add(s);
         if (first % KEYS == 0) v.wait(Place{stage, 0});
         wgmma::fence();
-        const unsigned tile = v.tile(stage);
-        const unsigned ones = ADDS_UP ? 0 : in_shared(smem::ones::offset) - tile;
-        const unsigned long long b = wgmma::rows_along_columns(tile, ones);
-        wgmma::Products<Element, COLUMNS>::from_registers(
+        const unsigned long long b = wgmma::rows_along_columns(v.tile(stage), 0);
+        wgmma::Products<Element, HEAD_DIM>::from_registers(
             output, w[0], w[1], w[2], w[3], wgmma::advance(b, first % KEYS * ROW_BYTES), first > 0);
     }
     // Adds 8 weights to the sums: 4 of each row. The compiler would keep all weights and add them up at the end.
     __device__ __forceinline__ void add(const float* s) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            added[row] += (s[2 * row] + s[2 * row + 1]) + (s[2 * row + 4] + s[2 * row + 5]);
-            asm volatile("" : "+f"(added[row]));
+            sum[row] += (s[2 * row] + s[2 * row + 1]) + (s[2 * row + 4] + s[2 * row + 5]);
+            asm volatile("" : "+f"(sum[row]));
         }
     }
     // Returns whether the lane's rows are right. `hide` gets scores of the first step and the place of their first key.
@@ -272,14 +260,9 @@ struct AtOnce {
         }
         wgmma::groups_wait<0>();
         wgmma::keep_below(output);
-        if constexpr (ADDS_UP) {
-            added[0] = group_sum<4>(added[0]);
-            added[1] = group_sum<4>(added[1]);
-        }
-        return is_right(sum(0)) && is_right(sum(1));
-    }
-    __device__ __forceinline__ float sum(int row) const {
-        return ADDS_UP ? added[row] : output[COLUMNS / 2 - 4 + 2 * row];
+        sum[0] = group_sum<4>(sum[0]);
+        sum[1] = group_sum<4>(sum[1]);
+        return is_right(sum[0]) && is_right(sum[1]);
     }
     __device__ __forceinline__ static bool is_right(float sum) { return sum >= SMALLEST_SUM && sum <= LARGEST_SUM; }
 };
@@ -334,8 +317,8 @@ struct SplitGroup {
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) rows.output[i] = at_once.output[i];
         rows.origin[0] = rows.origin[1] = AtOnce<BLOCK_N>::ORIGIN;
-        rows.sum[0] = at_once.sum(0);
-        rows.sum[SUMS_OF_ROW] = at_once.sum(1);
+        rows.sum[0] = at_once.sum[0];
+        rows.sum[SUMS_OF_ROW] = at_once.sum[1];
         return right;
     }
 
@@ -480,7 +463,6 @@ __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_
             producer.copy_rest();
         }
     } else {
-        AtOnce<BLOCK_N>::write_ones();
         const SplitGroup<GROUPS> consumer(args, group);
         const HeadScales scales(args, consumer.work, consumer.work.first_query);
         const float score_scale = scales.score(args);

@@ -321,6 +321,14 @@ struct Consumer {
                 args.o_strides.sequence, args.seq_q - first};
     }
 
+    // Rounds the first weights of a work tile. No product may be in flight.
+    __device__ __forceinline__ void round_first_weights() {
+        if constexpr (FP8) {
+            if (rows.may_raise_weights()) rows.raise_weights();
+        }
+        rows.round_weights();
+    }
+
     // The first scores and weights after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         const StepScales step_scales(args, work, step);
@@ -336,7 +344,7 @@ struct Consumer {
         value_scale = BLOCK_SCALES ? step_scales.value : head.value;
         rows.choose_origins();
         rows.weigh();
-        rows.round_weights();
+        round_first_weights();
         rows.pack_weights();
         skip_values(step);
     }
@@ -352,9 +360,11 @@ struct Consumer {
     template <bool MASKED, bool SUM = false, bool REFINED_BEFORE = true, bool REFINE = true>
     __device__ __forceinline__ bool next_step(int step) {
         const StepScales step_scales(args, work, step);
+        Rows::SumFactors sum_factors;
+        if constexpr (SUM) sum_factors = rows.prepare_sums(value_scale);
         take_turn(group);
         start_scores();
-        if constexpr (SUM) rows.add_to_sums(output_place(), value_scale);
+        if constexpr (SUM) rows.add_to_sums(output_place(), sum_factors);
         start_output<REFINED_BEFORE>(SUM);
         pass_turn(group);
         jitter(work.first_query + step);
@@ -418,9 +428,9 @@ struct Consumer {
         if constexpr (MASKED) hide(step);
         rows.choose_origins();
         rows.weigh();
-        rows.round_weights();
         jitter(work.first_query - step);
         output_done();
+        round_first_weights();
         skip_values(step);
         store(before, statistics, value_scale);
         value_scale = BLOCK_SCALES ? step_scales.value : head.value;

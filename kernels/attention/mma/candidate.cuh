@@ -82,7 +82,7 @@ static_assert(smem::k_tile::dim0 == GROUPS && smem::k_tile::dim1 == STAGES && sm
 static_assert(smem::v_tile::bytes == smem::k_tile::bytes && smem::v_tile::dim3 == smem::k_tile::dim3, "V's like K's");
 
 // The origin of a row before its first key: finite, because -inf - -inf is NaN, and below every exponent that matters.
-constexpr float NOTHING_SEEN = -1e30f;
+constexpr float NOTHING_SEEN = -3.4e38f;
 
 // ---- where things are ----
 
