@@ -314,6 +314,11 @@ impl OpReference for DeclaredOp {
                 name: argument.name.clone(),
                 dtype,
                 dims,
+                row_count: if declaration.has_independent_rows(argument) {
+                    declaration.rows(problem)
+                } else {
+                    1
+                },
                 rows: values.rows,
                 tolerance: declaration.tolerance(&argument.name, dtype, problem, &values.numbers),
                 values: values.numbers,
