@@ -82,6 +82,9 @@ const EDGES: [&str; 25] = [
     "b1h1s130d256-causal",
 ];
 
+/// Problems with few queries and many keys. The first fills the rings of the path for short launches.
+const CLASS_SHAPES: [&str; 3] = ["b1h1sq16sk512d64", "b1h1sq17sk1100d128-causal", "b1h1sq16sk700d256"];
+
 /// The classes on which kernels that are right on ordinary inputs were wrong.
 const HARD_CLASSES: [Class; 8] = [
     Class::Sink,
@@ -255,6 +258,11 @@ impl OpProblems for Attention {
         Dtype::ALL.into_iter().flat_map(with).collect()
     }
 
+    fn class_problems(&self) -> Vec<String> {
+        let with = |dtype: Dtype| CLASS_SHAPES.map(|shape| format!("{shape}-{dtype}"));
+        Dtype::ALL.into_iter().flat_map(with).collect()
+    }
+
     fn fuzzed(&self, draw: u64) -> Problem {
         let mut random = Random::new(draw);
         let mut pick = |choices: &[usize]| choices[random.integer(0, choices.len() as i64) as usize];
@@ -378,6 +386,12 @@ impl OpInputs for Attention {
         let which = Input::ALL.into_iter().find(|input| input.to_string() == which).unwrap_or(Input::V);
         let original = inputs.original.redraw(problem, inputs.class, (inputs.seed, seed), which);
         let encoded = inputs.encoded.with(which, &original);
+        AttentionInputs { original, encoded, ..*inputs }
+    }
+
+    fn mutated(&self, problem: &Problem, inputs: &AttentionInputs, seed: u64) -> AttentionInputs {
+        let original = inputs.original.mutated(problem, seed);
+        let encoded = original.encode(problem.dtype, inputs.encoded.q.layout);
         AttentionInputs { original, encoded, ..*inputs }
     }
 
@@ -529,7 +543,9 @@ mod tests {
 
     #[test]
     fn every_listed_problem_name_is_valid() {
-        for name in Attention.default_problems().iter().chain(&Attention.edge_problems()) {
+        let names =
+            [Attention.default_problems(), Attention.edge_problems(), Attention.class_problems()].concat();
+        for name in &names {
             Attention.problems(name).unwrap_or_else(|refusal| panic!("{refusal}"));
         }
     }

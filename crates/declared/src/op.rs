@@ -208,6 +208,10 @@ impl OpInputs for DeclaredOp {
         redrawn
     }
 
+    fn mutated(&self, _problem: &DeclaredProblem, inputs: &DeclaredInputs, seed: u64) -> DeclaredInputs {
+        self.declaration.mutated(inputs, seed)
+    }
+
     fn arrange(&self, _family: &Family, problem: &DeclaredProblem, inputs: &DeclaredInputs) -> Arrangement {
         let declaration = &self.declaration;
         let mut arrangement = Arrangement { inputs: Vec::new(), outputs: Vec::new(), tensors: Vec::new() };

@@ -1,5 +1,6 @@
 //! Inputs: Q, K and V from a seed, by class. Each class reveals a fault that the others do not.
 
+mod mutation;
 mod related;
 
 use std::fmt;

@@ -5,6 +5,7 @@ mod conversions;
 mod families;
 mod forward;
 mod fp8_sums;
+mod mutants;
 mod plans;
 mod planted_faults;
 mod pytorch;
