@@ -83,7 +83,7 @@ const EDGES: [&str; 25] = [
 ];
 
 /// Problems with few queries and many keys. The first fills the rings of the path for short launches.
-const CLASS_SHAPES: [&str; 3] = ["b1h1sq16sk512d64", "b1h1sq17sk1100d128-causal", "b1h1sq16sk700d256"];
+const CLASS_SHAPES: [&str; 3] = ["b1h2sq16sk512d64", "b1h2sq17sk1100d128-causal", "b1h1sq16sk700d256"];
 
 /// The classes on which kernels that are right on ordinary inputs were wrong.
 const HARD_CLASSES: [Class; 8] = [

@@ -79,7 +79,8 @@ impl HeadRoles {
             Class::Spikes => HeadRoles { scores: spikes(keys, random), dominant: Vec::new(), value: plain },
             _ => {
                 let dominant = dominant_keys(keys, random);
-                let bits = 8.0 + 9.0 * random.uniform();
+                // Mostly light: 8 to 17 bits below the dominant keys.
+                let bits = 17.0 - 9.0 * random.uniform().powi(2);
                 let mut scores = vec![-bits * std::f64::consts::LN_2; keys];
                 dominant.iter().for_each(|&key| scores[key] = 0.0);
                 let roles = [DominantValues::Zero, DominantValues::Small, DominantValues::Cancelling];
@@ -113,10 +114,10 @@ fn dominant_keys(keys: usize, random: &mut Random) -> Vec<usize> {
     }
 }
 
-/// Scores that grow or fall along the keys by 10 to 400, above, around or below 0.
+/// Scores that grow or fall along the keys by 10 to 400, above, around or below 0, or all below -150.
 fn drift(keys: usize, random: &mut Random) -> Vec<f64> {
     let range = 10.0 * 40.0_f64.powf(random.uniform());
-    let start = *pick(random, &[0.0, -0.5, -1.0]) * range;
+    let start = *pick(random, &[0.0, -0.5 * range, -range, -150.0 - range]);
     let grows = random.uniform() < 0.5;
     let score = |key: usize| {
         let share = key as f64 / keys as f64;

@@ -1,9 +1,15 @@
 //! Measures the error of an output against the oracle's reference and decides whether it is acceptable.
 //!
 //! The conditions, in this order: every element is written and finite; element-wise `|o - ref| <= atol + rtol *
-//! |ref|`; and a bound on the L2 norm of the error relative to that of the reference. The element-wise bound alone
-//! would accept any output of small numbers (atol is 1e-2, and attention averages). The L2 bound alone would accept
-//! one wrong row among thousands.
+//! |ref|`; a bound on the L2 norm of the error of every row relative to that of its reference; and the same over all rows.
+//! The element-wise bound alone would accept any output of small numbers (atol is 1e-2, and attention averages). The bound
+//! of the whole alone would accept one wrong row among thousands.
+//!
+//! # The error of a 16-bit implementation
+//!
+//! Without FP8 weights the element-wise bound is lower if an unfused implementation in 16 bits is more exact, as in
+//! FlashAttention-3's own test: twice the error of such an implementation, and a constant. The oracle estimates this error
+//! from the rounding of scores and weights to 16 bits ([`crate::oracle::Rounding::unfused`]).
 //!
 //! # The size of the values
 //!
@@ -21,7 +27,13 @@
 //! that is much larger than its neighbours brings the full error of its weight, and if another such value cancels it
 //! in the output, the errors remain (class `outliers`: 1.875 where 2.38 was right). No multiple of the output and of
 //! V's mean size covers this without being too wide for all other rows. These kernels are therefore allowed that sum
-//! in addition, element by element; the oracle computes it together with the reference. The L2 bound is not extended.
+//! in addition, element by element; the oracle computes it together with the reference.
+//!
+//! The bounds of rows and of the whole are extended only by what rounding changes in FlashAttention, the model of
+//! [`crate::oracle::WeightRounding`]. If heavy keys cancel in the output, the rounding of their weights remains: a row
+//! may then have twice its root mean square. Weights below the type's normal numbers are rounded with a fixed step, or to
+//! zero, and many of them alike: a row may have 1.25 times the error that the model makes with them. A kernel that
+//! loses light weights sooner than the model fails. Rows of ordinary inputs get nothing from either.
 //!
 //! # The resolution of the output format
 //!
@@ -40,7 +52,7 @@
 //! A score is an fp32 sum of products. If large products cancel, the score is small, but its error is proportional to
 //! the products: with inputs of class `large` and 256 columns, -26.1618 was found where -26.1589 is exact. An error of
 //! a score is a relative error of a weight, so it also changes the output where several keys have a weight. The oracle
-//! computes both effects for each row ([`crate::oracle::Rounding`]), and all three bounds allow them. A row with one
+//! computes both effects for each row ([`crate::oracle::Rounding`]), and all bounds allow them. A row with one
 //! dominant key gets no allowance for its output. For inputs of unit size the allowance is about 1e-5, so it hides
 //! nothing.
 //!
@@ -53,8 +65,8 @@
 //! the inputs ([`crate::oracle::Fp8Sums`]): the largest error of every score, from it the largest error of the row's
 //! log-sum-exp, and for every element what a shift of the weights by these errors can change.
 //!
-//! The allowance is local. An element may use its own only: the L2 bound ignores that part of an element's error which
-//! the element's allowance covers, and holds for the rest. A row with one dominant key, or with many light ones, has no
+//! The allowance is local. An element may use its own only: the L2 bounds ignore that part of an element's error which
+//! the element's allowance covers, and hold for the rest. A row with one dominant key, or with many light ones, has no
 //! allowance for its output. The sums of P V have the same 13 bits, but they get no allowance: a kernel can add its
 //! tiles in fp32.
 

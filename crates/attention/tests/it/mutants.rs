@@ -40,15 +40,15 @@ struct Mutant {
 
 const HOPPER: Place =
     Place { family: "hopper", preset: "d256", knobs: &[], problem: "b1h1sq16sk260d64-fp16", chip: "h200" };
-const HOPPER_BF16: Place = Place { problem: "b1h1sq16sk260d64-bf16", ..HOPPER };
+const HOPPER_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..HOPPER };
 const HOPPER_CAUSAL: Place = Place { problem: "b1h1s70d64-causal-fp16", ..HOPPER };
 const HOPPER_LATE: Place = Place { knobs: &[("MAXIMUM", "late")], ..HOPPER };
 const HOPPER_FP8: Place = Place { preset: "fp8-d256", problem: "b1h1sq16sk520d128-e4m3", ..HOPPER };
 const MMA: Place =
     Place { family: "mma", preset: "d64", knobs: &[], problem: "b1h1sq16sk260d64-fp16", chip: "l4" };
-const MMA_BF16: Place = Place { problem: "b1h1sq16sk260d64-bf16", ..MMA };
+const MMA_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..MMA };
 const MMA_CAUSAL: Place = Place { problem: "b1h1s70d64-causal-fp16", ..MMA };
-const MMA_FP8: Place = Place { preset: "rows16-stages2", problem: "b1h1sq16sk260d64-e4m3", ..MMA };
+const MMA_FP8: Place = Place { preset: "rows16-stages2", problem: "b1h2sq16sk260d64-e4m3", ..MMA };
 const WMMA: Place =
     Place { family: "wmma", preset: "stage-2", knobs: &[], problem: "b1h1sq16sk200d64-fp16", chip: "l4" };
 /// With rows that see no key.
@@ -217,11 +217,11 @@ const MUTANTS: &[Mutant] = &[
         wrong: "p[step][strip][word] = __any_sync(0xffffffffu, fmaxf(w.x, w.y) > 0.002f) ? pack(w.x, w.y, static_cast<const Output*>(nullptr)) : 0;",
     },
     Mutant {
-        name: "mma: the last step of a causal mask is one key too short",
+        name: "mma: the mask hides one key too few",
         place: MMA_CAUSAL,
-        file: "common/arguments.cuh",
-        right: "return min(args.seq_k, query + args.diagonal + 1);",
-        wrong: "return min(args.seq_k, max(query + args.diagonal, 1));",
+        file: "mma/scores.cuh",
+        right: "if (i / 2 * 8 + i % 2 >= visible) score",
+        wrong: "if (i / 2 * 8 + i % 2 > visible) score",
     },
     Mutant {
         name: "mma, FP8: a correction is applied again in the next step",

@@ -25,6 +25,7 @@ fn every_kernel_is_compiled_once_and_results_are_in_plan_order() {
         class: "normal".to_owned(),
         seed: 1,
         depth: Depth::Usual,
+        search: 0,
     };
     let group = CheckGroup {
         subjects: presets.iter().map(subject).collect(),

@@ -304,7 +304,7 @@ impl Selection {
                 let small = flops <= SMALL_FLOPS;
                 let classes: Vec<&str> = match options.class.as_slice() {
                     [] if classed.contains(&problem) => hard.clone(),
-                    [] if edges && (small || limit <= SMALL_FLOPS) => all.clone(),
+                    [] if small && (edges || !self.is_sweep) || edges && limit <= SMALL_FLOPS => all.clone(),
                     [] => vec![all[0]],
                     some if some.iter().any(|name| name == "all") => all.clone(),
                     some => some.iter().map(String::as_str).collect(),
