@@ -4,13 +4,13 @@ use family::{Candidate, Family, Sizes};
 use gpu::launch::Random;
 use op::Similarity;
 use op::{
-    Addresses, Arrangement, Complaint, ExtraTolerance, Judgement, LaunchParameters, OpInputs, OpJudgement,
-    OpPeers, OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
+    Addresses, Arrangement, Complaint, ExtraTolerance, JudgedRow, Judgement, LaunchParameters, OpInputs,
+    OpJudgement, OpPeers, OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
 };
 
 use crate::error_map;
 use crate::inputs::{Class, Encoded, Input, Inputs};
-use crate::metrics::{self, Fp8Errors, Mismatch, Tolerance, Weights};
+use crate::metrics::{self, Fp8Errors, Mismatch, RowError, Tolerance, Weights};
 use crate::oracle::{self, Reference, Rows};
 use crate::peers;
 use crate::problem::{self, Dtype, Mask, NameError, Problem};
@@ -26,6 +26,7 @@ pub struct Attention;
 pub struct AttentionInputs {
     problem: Problem,
     class: Class,
+    seed: u64,
     /// Before rounding to the problem's dtype.
     original: Inputs,
     /// Q, K and V in the form that kernels read.
@@ -79,6 +80,21 @@ const EDGES: [&str; 25] = [
     "b1h2s70d96",
     "b1h2s129d96-causal",
     "b1h1s130d256-causal",
+];
+
+/// Problems with few queries and many keys. The first fills the rings of the path for short launches.
+const CLASS_SHAPES: [&str; 3] = ["b1h2sq16sk512d64", "b1h2sq17sk1100d128-causal", "b1h1sq16sk700d256"];
+
+/// The classes on which kernels that are right on ordinary inputs were wrong.
+const HARD_CLASSES: [Class; 8] = [
+    Class::Sink,
+    Class::Large,
+    Class::Outliers,
+    Class::Drift,
+    Class::Spikes,
+    Class::MixedRows,
+    Class::PositiveV,
+    Class::Huge,
 ];
 
 impl From<NameError> for Refusal {
@@ -177,6 +193,12 @@ fn judgement(
         error: comparison.relative_l2,
         limit: comparison.relative_l2_limit,
         worst: comparison.worst.map_or(0.0, |element| element.error()),
+        worst_row: comparison.worst_row.map(|RowError { row, error, limit }| JudgedRow {
+            row: row.to_string(),
+            error,
+            limit,
+        }),
+        share: comparison.share,
         quantisation: reference.original.as_ref().map(split),
         compared: comparison.elements,
         elements: problem.query_shape().elements(),
@@ -233,6 +255,11 @@ impl OpProblems for Attention {
 
     fn edge_problems(&self) -> Vec<String> {
         let with = |dtype: Dtype| EDGES.map(|shape| format!("{shape}-{dtype}"));
+        Dtype::ALL.into_iter().flat_map(with).collect()
+    }
+
+    fn class_problems(&self) -> Vec<String> {
+        let with = |dtype: Dtype| CLASS_SHAPES.map(|shape| format!("{shape}-{dtype}"));
         Dtype::ALL.into_iter().flat_map(with).collect()
     }
 
@@ -317,21 +344,21 @@ impl OpInputs for Attention {
     }
 
     fn hard_classes(&self) -> Vec<&str> {
-        vec![Class::Large.name(), Class::Outliers.name()]
+        HARD_CLASSES.map(Class::name).to_vec()
     }
 
     fn inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<AttentionInputs, Refusal> {
         let class = class_of(class)?;
         let original = Inputs::generate(problem, class, seed);
         let encoded = original.encode(problem.dtype, layout_of(seed));
-        Ok(AttentionInputs { problem: *problem, class, original, encoded })
+        Ok(AttentionInputs { problem: *problem, class, seed, original, encoded })
     }
 
     fn timed_inputs(&self, problem: &Problem, class: &str, seed: u64) -> Result<AttentionInputs, Refusal> {
         let class = class_of(class)?;
         let original = Inputs::generate(problem, class, seed);
         let encoded = original.encode(problem.dtype, Layout::Bhsd);
-        Ok(AttentionInputs { problem: *problem, class, original, encoded })
+        Ok(AttentionInputs { problem: *problem, class, seed, original, encoded })
     }
 
     fn opposite(
@@ -348,7 +375,7 @@ impl OpInputs for Attention {
             Layout::Bshd => Layout::Bhsd,
         };
         let encoded = original.encode(problem.dtype, layout);
-        Ok(AttentionInputs { problem: *problem, class, original, encoded })
+        Ok(AttentionInputs { problem: *problem, class, seed, original, encoded })
     }
 
     fn input_names(&self) -> Vec<&str> {
@@ -357,8 +384,14 @@ impl OpInputs for Attention {
 
     fn redraw(&self, problem: &Problem, inputs: &AttentionInputs, which: &str, seed: u64) -> AttentionInputs {
         let which = Input::ALL.into_iter().find(|input| input.to_string() == which).unwrap_or(Input::V);
-        let original = inputs.original.redraw(problem, inputs.class, seed, which);
+        let original = inputs.original.redraw(problem, inputs.class, (inputs.seed, seed), which);
         let encoded = inputs.encoded.with(which, &original);
+        AttentionInputs { original, encoded, ..*inputs }
+    }
+
+    fn mutated(&self, problem: &Problem, inputs: &AttentionInputs, seed: u64) -> AttentionInputs {
+        let original = inputs.original.mutated(problem, seed);
+        let encoded = original.encode(problem.dtype, inputs.encoded.q.layout);
         AttentionInputs { original, encoded, ..*inputs }
     }
 
@@ -387,7 +420,7 @@ impl OpReference for Attention {
         inputs: &AttentionInputs,
         sample: u64,
     ) -> Result<AttentionReference, Refusal> {
-        let rows = || Rows::within(problem, ORACLE_BUDGET, sample);
+        let rows = || Rows::within(problem, ORACLE_BUDGET, sample).with_extremes(problem, &inputs.original.q);
         let original =
             (problem.dtype == Dtype::E4m3).then(|| oracle::attention(problem, &inputs.original, rows()));
         let decoded = oracle::attention(problem, &inputs.encoded.decode(), rows());
@@ -510,7 +543,9 @@ mod tests {
 
     #[test]
     fn every_listed_problem_name_is_valid() {
-        for name in Attention.default_problems().iter().chain(&Attention.edge_problems()) {
+        let names =
+            [Attention.default_problems(), Attention.edge_problems(), Attention.class_problems()].concat();
+        for name in &names {
             Attention.problems(name).unwrap_or_else(|refusal| panic!("{refusal}"));
         }
     }

@@ -118,6 +118,47 @@ impl Declaration {
     }
 }
 
+impl Declaration {
+    /// The inputs with a random change of one tensor: some of its rows are scaled, negated, set to 0, exchanged, or one
+    /// of their elements becomes large. Arguments with a range and those from files stay as they are.
+    pub fn mutated(&self, inputs: &DeclaredInputs, seed: u64) -> DeclaredInputs {
+        let mut random = Random::new(seed);
+        let mut mutated = inputs.clone();
+        let mut free: Vec<&mut InputTensor> = self
+            .inputs()
+            .zip(&mut mutated.tensors)
+            .filter(|(argument, _)| argument.range.is_none() && argument.contents.is_none())
+            .map(|(_, tensor)| tensor)
+            .filter(|tensor| tensor.dtype.is_float() && !tensor.bytes.is_empty())
+            .collect();
+        if free.is_empty() {
+            return mutated;
+        }
+        let mut below = |count: usize| random.integer(0, count.max(1) as i64) as usize;
+        let chosen = below(free.len());
+        let tensor = &mut free[chosen];
+        let mut numbers: Vec<f32> = tensor.dtype.floats(&tensor.bytes).iter().map(|&x| x as f32).collect();
+        let row = tensor.dims.last().copied().unwrap_or(1).max(1);
+        let rows = numbers.len() / row;
+        let count = [1, 1, 4, rows][below(4)].min(rows);
+        let first = below(rows - count + 1);
+        let factor = [0.0, -1.0, 0.25, 0.5, 2.0, 4.0][below(6)];
+        match below(3) {
+            0 => {
+                let other = below(rows);
+                (0..row).for_each(|d| numbers.swap(first * row + d, other * row + d));
+            }
+            1 => {
+                let at = below(row);
+                (first..first + count).for_each(|index| numbers[index * row + at] *= 16.0 * factor);
+            }
+            _ => numbers[first * row..(first + count) * row].iter_mut().for_each(|x| *x *= factor),
+        }
+        tensor.bytes = Arc::new(encode(tensor.dtype, &numbers));
+        mutated
+    }
+}
+
 /// The numbers rounded to a type, on all cores.
 fn encode(dtype: Dtype, numbers: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; numbers.len() * dtype.bytes()];

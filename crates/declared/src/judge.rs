@@ -1,7 +1,7 @@
 //! Compares an answer with the reference.
 
 use gpu::launch::Dtype;
-use op::{Complaint, Judgement};
+use op::{Complaint, JudgedRow, Judgement};
 
 use crate::declaration::{Declaration, GivenTolerance};
 use crate::problem::DeclaredProblem;
@@ -13,6 +13,8 @@ pub(crate) struct OutputReference {
     pub dtype: Dtype,
     /// The extents of the whole output.
     pub dims: Vec<usize>,
+    /// The number of independent rows of the whole output; 1 if it has none.
+    pub row_count: usize,
     /// The rows that are compared; `None` for all.
     pub rows: Option<Vec<usize>>,
     /// The right numbers of the compared rows, before rounding to the output's type.
@@ -28,6 +30,9 @@ pub(crate) struct Tolerance {
     pub rtol: f64,
     pub atol: f64,
     pub l2: f64,
+    /// Largest relative L2 error of a single row, and the absolute error of its elements that is allowed in addition.
+    pub row: f64,
+    pub row_atol: f64,
 }
 
 /// Half the distance from 1 to the next number of a type; `None` for integers.
@@ -74,7 +79,7 @@ impl Tolerance {
     /// roundoff each. The error of an fp32 sum grows with the square root of its length. Elements near 0 in a tensor of
     /// large numbers have the absolute error of the large ones, so `atol` is relative to the tensor's root mean square.
     fn derived(dtype: Dtype, reduction: f64, values: &[f64]) -> Self {
-        let Some(unit) = unit_roundoff(dtype) else { return Tolerance { rtol: 0.0, atol: 0.0, l2: 0.0 } };
+        let Some(unit) = unit_roundoff(dtype) else { return Tolerance::new(0.0, 0.0, 0.0) };
         let sums = reduction.sqrt() * 0.5_f64.powi(if dtype == Dtype::F64 { 53 } else { 24 });
         let finite = values.iter().filter(|value| value.abs() <= largest(dtype));
         let (count, squares) =
@@ -84,17 +89,28 @@ impl Tolerance {
             // FP8 is a format for storage: a kernel rounds to it once, and computes in a type of at least 8 bits.
             let rtol = unit + 4.0 * sums;
             let atol = 0.5_f64.powi(8) * mean_square + smallest(dtype);
-            return Tolerance { rtol, atol, l2: 0.6 * unit + 2.0 * sums };
+            return Tolerance::new(rtol, atol, 0.6 * unit + 2.0 * sums);
         }
         let rtol = 2.0 * unit + 4.0 * sums;
-        Tolerance { rtol, atol: rtol * mean_square + 2.0 * smallest(dtype), l2: unit + 2.0 * sums }
+        Tolerance::new(rtol, rtol * mean_square + 2.0 * smallest(dtype), unit + 2.0 * sums)
     }
 
+    /// A row may have twice the relative error of the whole output. The derived `atol` comes from the size of the whole
+    /// output and would hide wrong rows that are small, so rows get a fraction of it.
+    fn new(rtol: f64, atol: f64, l2: f64) -> Self {
+        Tolerance { rtol, atol, l2, row: 2.0 * l2, row_atol: atol / 64.0 }
+    }
+
+    /// Replaces what the op's author gives. The author's own `atol` holds for the elements of every row.
     fn with(self, given: GivenTolerance) -> Self {
+        let rtol = given.rtol.unwrap_or(self.rtol);
+        let l2 = given.l2.unwrap_or(self.l2);
         Tolerance {
-            rtol: given.rtol.unwrap_or(self.rtol),
+            rtol,
             atol: given.atol.unwrap_or(self.atol),
-            l2: given.l2.unwrap_or(self.l2),
+            l2,
+            row: rtol.max(2.0 * l2),
+            row_atol: given.atol.unwrap_or(self.row_atol),
         }
     }
 }
@@ -130,9 +146,78 @@ pub(crate) struct OutputErrors {
     /// The first unwritten, not finite and wrong elements, as indices of the output.
     first: [Option<usize>; 3],
     worst: Option<(usize, f64, f64, f64)>,
+    /// Largest ratio of the error of an element to its limit.
+    share: f64,
     squares: f64,
     reference_squares: f64,
+    rows: RowErrors,
     pub compared: usize,
+}
+
+/// The L2 errors of single rows, which are visited one after the other.
+#[derive(Debug, Default)]
+struct RowErrors {
+    current: RowSquares,
+    /// The row with the largest error relative to its limit.
+    worst: Option<(RowSquares, RowLimit)>,
+    wrong: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RowSquares {
+    row: usize,
+    elements: usize,
+    squares: f64,
+    reference_squares: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RowLimit {
+    allowed: f64,
+    share: f64,
+}
+
+/// Shorter rows are judged by their elements only: a short row can be near 0 because its sums cancel.
+const SHORTEST_ROW: usize = 16;
+
+impl RowErrors {
+    fn add(&mut self, row: usize, error: f64, right: f64, output: &OutputReference) {
+        if row != self.current.row {
+            self.finish(output);
+            self.current = RowSquares { row, ..RowSquares::default() };
+        }
+        self.current.elements += 1;
+        self.current.squares += error * error;
+        self.current.reference_squares += right * right;
+    }
+
+    fn finish(&mut self, output: &OutputReference) {
+        let RowSquares { elements, squares, reference_squares, .. } = self.current;
+        if output.row_count <= 1 || elements < SHORTEST_ROW {
+            return;
+        }
+        let Tolerance { row, row_atol, .. } = output.tolerance;
+        let floor = (row_atol + smallest(output.dtype)) * (elements as f64).sqrt();
+        let allowed = row * reference_squares.sqrt() + floor;
+        let share = share_of(squares.sqrt(), allowed);
+        self.wrong += usize::from(share > 1.0);
+        if self.worst.is_none_or(|(_, worst)| share > worst.share) {
+            self.worst = Some((self.current, RowLimit { allowed, share }));
+        }
+    }
+
+    /// The row with the largest error relative to its limit.
+    fn judged(&self, output: &OutputReference) -> Option<JudgedRow> {
+        let (RowSquares { row, squares, reference_squares, .. }, RowLimit { allowed, .. }) = self.worst?;
+        let relative = |norm: f64| if norm == 0.0 { 0.0 } else { norm / reference_squares.sqrt() };
+        let row = format!("{} {}", output.name, output.row_name(row));
+        Some(JudgedRow { row, error: relative(squares.sqrt()), limit: relative(allowed) })
+    }
+}
+
+/// An error as a share of its limit. No error is no share, even of a limit of 0.
+fn share_of(error: f64, limit: f64) -> f64 {
+    if error == 0.0 { 0.0 } else { error / limit }
 }
 
 impl OutputReference {
@@ -184,6 +269,8 @@ impl OutputReference {
             errors.first[kind].get_or_insert(index);
         };
         let largest = largest(self.dtype);
+        let row_length = (self.dims.iter().product::<usize>() / self.row_count.max(1)).max(1);
+        let Tolerance { rtol, atol, .. } = self.tolerance;
         self.visit(answer, |index, right, number, element| {
             errors.compared += 1;
             match element {
@@ -206,25 +293,43 @@ impl OutputReference {
                 let error = (number - right).abs();
                 errors.squares += error * error;
                 errors.reference_squares += right * right;
+                errors.rows.add(index / row_length, error, right, self);
+                errors.share = errors.share.max(share_of(error, atol + rtol * right.abs()));
                 if errors.worst.is_none_or(|(_, _, _, worst)| error > worst) {
                     errors.worst = Some((index, number, right, error));
                 }
             }
         });
+        errors.rows.finish(self);
         errors
+    }
+
+    /// The coordinates of a row: `row [3]`.
+    fn row_name(&self, row: usize) -> String {
+        let mut depth = 0;
+        let mut rows = 1;
+        while rows < self.row_count && depth < self.dims.len() {
+            rows *= self.dims[depth];
+            depth += 1;
+        }
+        format!("row {}", coordinates(&self.dims[..depth], row))
     }
 
     /// The coordinates of an element: `[3, 17]`.
     pub fn coordinates(&self, index: usize) -> String {
-        let mut rest = index;
-        let mut coordinates: Vec<String> = Vec::new();
-        for extent in self.dims.iter().rev() {
-            coordinates.push((rest % extent).to_string());
-            rest /= extent;
-        }
-        coordinates.reverse();
-        format!("[{}]", coordinates.join(", "))
+        coordinates(&self.dims, index)
     }
+}
+
+fn coordinates(dims: &[usize], index: usize) -> String {
+    let mut rest = index;
+    let mut coordinates: Vec<String> = Vec::new();
+    for extent in dims.iter().rev() {
+        coordinates.push((rest % extent).to_string());
+        rest /= extent;
+    }
+    coordinates.reverse();
+    format!("[{}]", coordinates.join(", "))
 }
 
 /// Judges all outputs of an answer.
@@ -233,6 +338,8 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
         error: 0.0,
         limit: 0.0,
         worst: 0.0,
+        worst_row: None,
+        share: 0.0,
         quantisation: None,
         compared: 0,
         elements: 0,
@@ -249,6 +356,17 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
         if let Some((.., worst)) = errors.worst {
             judgement.worst = judgement.worst.max(worst);
         }
+        let row_share = errors.rows.worst.map_or(0.0, |(_, limit)| limit.share);
+        let row_share_before =
+            judgement.worst_row.as_ref().map_or(-1.0, |row| share_of(row.error, row.limit));
+        if row_share > row_share_before {
+            judgement.worst_row = errors.rows.judged(output);
+        }
+        let has_norm = errors.reference_squares > 0.0;
+        let whole_share =
+            if has_norm { share_of(errors.squares.sqrt(), errors.allowed(output)) } else { 0.0 };
+        let shares = [errors.share, row_share, whole_share];
+        judgement.share = shares.into_iter().fold(judgement.share, f64::max);
         // Of several outputs, the one nearest to its limit is shown.
         let share = if output.tolerance.l2 > 0.0 { error / output.tolerance.l2 } else { error };
         if share > nearest_limit {
@@ -256,10 +374,19 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
             (judgement.error, judgement.limit) = (error, output.tolerance.l2);
         }
     }
+    if !judgement.complaints.is_empty() && judgement.share <= 1.0 {
+        judgement.share = f64::INFINITY; // unwritten or not finite
+    }
     judgement
 }
 
 impl OutputErrors {
+    /// The largest L2 norm of the error. Numbers below the type's normal range have larger relative errors.
+    fn allowed(&self, output: &OutputReference) -> f64 {
+        let floor = smallest(output.dtype) * (self.compared as f64).sqrt();
+        output.tolerance.l2 * self.reference_squares.sqrt() + floor
+    }
+
     fn relative_l2(&self) -> f64 {
         if self.squares == 0.0 { 0.0 } else { (self.squares / self.reference_squares).sqrt() }
     }
@@ -305,11 +432,19 @@ fn complain(output: &OutputReference, errors: &OutputErrors, complaints: &mut Ve
             ),
         );
     }
+    if let Some(JudgedRow { row, error, limit }) =
+        errors.rows.judged(output).filter(|_| errors.rows.wrong > 0)
+    {
+        let count = errors.rows.wrong;
+        let message = format!(
+            "{count} rows exceed the limit of a row, the worst is {row}: relative L2 error {error:.2e}; {limit:.1e} \
+             is allowed"
+        );
+        add("rows", message);
+    }
     let error = errors.relative_l2();
-    // Numbers below the type's normal range have larger relative errors. A reference of zeros has no relative error.
-    let floor = smallest(output.dtype) * (errors.compared as f64).sqrt();
-    let allowed = tolerance.l2 * errors.reference_squares.sqrt() + floor;
-    if errors.reference_squares > 0.0 && errors.squares.sqrt() > allowed {
+    // A reference of zeros has no relative error.
+    if errors.reference_squares > 0.0 && errors.squares.sqrt() > errors.allowed(output) {
         let limit = tolerance.l2;
         add("relative-l2", format!("{name}: the relative L2 error is {error:.2e}; {limit:.1e} is allowed"));
     }

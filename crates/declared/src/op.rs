@@ -208,6 +208,10 @@ impl OpInputs for DeclaredOp {
         redrawn
     }
 
+    fn mutated(&self, _problem: &DeclaredProblem, inputs: &DeclaredInputs, seed: u64) -> DeclaredInputs {
+        self.declaration.mutated(inputs, seed)
+    }
+
     fn arrange(&self, _family: &Family, problem: &DeclaredProblem, inputs: &DeclaredInputs) -> Arrangement {
         let declaration = &self.declaration;
         let mut arrangement = Arrangement { inputs: Vec::new(), outputs: Vec::new(), tensors: Vec::new() };
@@ -314,6 +318,11 @@ impl OpReference for DeclaredOp {
                 name: argument.name.clone(),
                 dtype,
                 dims,
+                row_count: if declaration.has_independent_rows(argument) {
+                    declaration.rows(problem)
+                } else {
+                    1
+                },
                 rows: values.rows,
                 tolerance: declaration.tolerance(&argument.name, dtype, problem, &values.numbers),
                 values: values.numbers,

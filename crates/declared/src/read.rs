@@ -77,7 +77,7 @@ fn declaration<'t>(
     let (reduction, tolerances) = tolerances(mistakes, &file, &arguments, &names);
     let aliases = aliases(mistakes, &file, &sizes, &axes);
     let baselines = baselines(&file, mistakes, scripts);
-    let classes = classes(mistakes, &file, "classes").unwrap_or_else(|| Class::ALL.to_vec());
+    let classes = classes(mistakes, &file, "classes").unwrap_or_else(|| Class::OF_TENSORS.to_vec());
     let independent = independent(&file, &sizes);
     let limits = ReferenceLimits {
         seconds: file.number("reference_seconds").unwrap_or(DEFAULT_SECONDS),
@@ -511,7 +511,12 @@ fn classes(mistakes: &Mistakes<'_>, table: &Fields<'_, '_>, field: &'static str)
     let mut classes = Vec::new();
     for item in items {
         match item.get_ref().as_str().map(str::parse::<Class>) {
-            Some(Ok(class)) => classes.push(class),
+            Some(Ok(class)) if Class::OF_TENSORS.contains(&class) => classes.push(class),
+            Some(Ok(class)) => {
+                let known = Class::OF_TENSORS.map(Class::name).join(", ");
+                let message = format!("`{class}` is a class of attention's inputs; expected one of {known}");
+                mistakes.add(item.span(), &table.path(field), message);
+            }
             Some(Err(unknown)) => mistakes.add(item.span(), &table.path(field), unknown.to_string()),
             None => mistakes.add(item.span(), &table.path(field), "must be the name of a class"),
         }

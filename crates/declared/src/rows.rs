@@ -202,6 +202,11 @@ impl Declaration {
     pub fn rows(&self, problem: &DeclaredProblem) -> usize {
         self.independent.iter().filter_map(|name| problem.size(name)).product::<i64>() as usize
     }
+
+    /// Whether an argument consists of independent rows.
+    pub fn has_independent_rows(&self, argument: &Argument) -> bool {
+        !self.independent.is_empty() && has_rows(argument, &self.independent)
+    }
 }
 
 /// Whether the first extents of an argument are these sizes.

@@ -115,6 +115,7 @@ pub fn run<O: Op>(session: &Session<'_, O>, plan: &InvertPlan<'_, O::Problem>) -
             problems: plan.problems.clone(),
             // Two processes are enough: most pathologies cost far more than processes differ by.
             processes: 2,
+            class: None,
             timers: vec![Timer::GraphHot],
             stopping: plan.stopping,
             warmup: plan.warmup,

@@ -29,8 +29,8 @@ pub mod values;
 pub use arrangement::{Addresses, Arrangement, Input, Output, TensorShape};
 pub use check_device::CheckDevice;
 pub use contract::{
-    Complaint, ExtraTolerance, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems, OpReference, Peer,
-    PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
+    Complaint, ExtraTolerance, JudgedRow, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems,
+    OpReference, Peer, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
 };
 pub use kernel::{
     Inputs, Kernel, LaunchObservation, LaunchParameters, PreparedLaunch, RunError, SecondInputs,

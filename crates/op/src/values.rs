@@ -30,11 +30,24 @@ pub enum Class {
     Outliers,
     /// Normal with every other element a zero of either sign: codes 0x80 and 0x8000 must be zeros.
     SignedZeros,
+    /// Every row is normal times a factor of its own between 1e-3 and 1e2. A wrong row shows only if rows are judged.
+    MixedRows,
+    /// Normal with a mean that grows or falls along every row. Reveals a maximum or mean that is found late.
+    Drift,
+    /// One or a few keys have nearly the whole weight, and their values are zero, small or cancelling. Reveals light
+    /// weights that are lost.
+    Sink,
+    /// Normal queries and keys, positive values. Sums of values do not cancel; reveals sums that lose small terms.
+    PositiveV,
+    /// A key with a large score near the end of every tile. Reveals wrong rescaling.
+    Spikes,
+    /// Numbers near the end of the type's range, as far as fp32 scores stay finite.
+    Huge,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Class; 9] = [
+    pub const ALL: [Class; 15] = [
         Class::Normal,
         Class::Uniform,
         Class::Zeros,
@@ -44,7 +57,16 @@ impl Class {
         Class::Large,
         Class::Outliers,
         Class::SignedZeros,
+        Class::MixedRows,
+        Class::Drift,
+        Class::Sink,
+        Class::PositiveV,
+        Class::Spikes,
+        Class::Huge,
     ];
+
+    /// The classes that a single tensor can have. The others relate several inputs of attention to each other.
+    pub const OF_TENSORS: [Class; 11] = *Class::ALL.first_chunk().expect("more classes");
 
     /// The name, as users write it.
     pub fn name(self) -> &'static str {
@@ -58,6 +80,12 @@ impl Class {
             Class::Large => "large",
             Class::Outliers => "outliers",
             Class::SignedZeros => "signed-zeros",
+            Class::MixedRows => "mixed-rows",
+            Class::Drift => "drift",
+            Class::Sink => "sink",
+            Class::PositiveV => "positive-v",
+            Class::Spikes => "spikes",
+            Class::Huge => "huge",
         }
     }
 }
@@ -88,10 +116,13 @@ impl FromStr for Class {
 /// Number of elements that one thread draws at a time.
 pub const PIECE: usize = 1 << 16;
 
-/// Fills a tensor with numbers of a class. Rows have `row` elements; `peak` is the number of a one-hot row.
+/// Fills a tensor with numbers of a class. Rows have `row` elements; `peak` is the number of a one-hot row. Of a class
+/// that is not in [`Class::OF_TENSORS`], the numbers are normal.
 pub fn fill(data: &mut [f32], class: Class, (row, peak): (usize, f32), random: &mut Random) {
     match class {
-        Class::Normal => draw(data, random, 1, Random::normal),
+        Class::Normal | Class::Sink | Class::PositiveV | Class::Spikes | Class::Huge => {
+            draw(data, random, 1, Random::normal);
+        }
         Class::Uniform => draw(data, random, 1, |random| 2.0 * random.uniform() - 1.0),
         Class::Zeros => data.fill(0.0),
         Class::Tiny => draw(data, random, 1, |random| 1e-4 * random.normal()),
@@ -111,6 +142,21 @@ pub fn fill(data: &mut [f32], class: Class, (row, peak): (usize, f32), random: &
                 number
             }
         }),
+        Class::MixedRows => {
+            draw(data, random, 1, Random::normal);
+            for (row, factor) in data.chunks_mut(row.max(1)).zip(row_factors(random.bits())) {
+                row.iter_mut().for_each(|number| *number *= factor);
+            }
+        }
+        Class::Drift => {
+            draw(data, random, 1, Random::normal);
+            for row in data.chunks_mut(row.max(1)) {
+                let (rise, length) = (20.0 * random.uniform() - 10.0, row.len() as f64);
+                for (index, number) in row.iter_mut().enumerate() {
+                    *number += (rise * index as f64 / length) as f32;
+                }
+            }
+        }
         Class::Constant => {
             // Multiples of 1/8 up to 2, never 0: exact in every format.
             let magnitude = random.integer(1, 17) as f32 / 8.0;
@@ -123,6 +169,12 @@ pub fn fill(data: &mut [f32], class: Class, (row, peak): (usize, f32), random: &
             }
         }
     }
+}
+
+/// The factors of rows of class [`Class::MixedRows`]: between 1e-3 and 1e2, their logarithms evenly distributed.
+pub fn row_factors(seed: u64) -> impl Iterator<Item = f32> {
+    let mut random = Random::new(seed);
+    std::iter::repeat_with(move || 10.0_f64.powf(5.0 * random.uniform() - 3.0) as f32)
 }
 
 /// Fills a tensor on all cores with the numbers that one thread would draw. `draws` is the number of draws per

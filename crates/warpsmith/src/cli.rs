@@ -713,6 +713,10 @@ pub struct CheckOptions {
     /// Check this many random problems, generated from --seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CASES))]
     pub fuzz: Option<u64>,
+    /// Search for the inputs on which each kernel is worst, in this many steps: changes of queries, keys and values that
+    /// bring an error nearer to its limit. Problems are reduced (see --full-size)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CASES), conflicts_with_all = ["class", "fuzz"])]
+    pub hard: Option<u64>,
     /// Run under every checker of the virtual GPU: races, uninitialised values, bounds, barriers
     #[arg(long)]
     pub sanitize: bool,
@@ -759,6 +763,9 @@ pub struct BenchOptions {
     /// of a CUDA context. The virtual GPU uses one process
     #[arg(long, value_name = "N", default_value_t = PROCESSES, value_parser = processes)]
     pub processes: u32,
+    /// Class of the timed inputs (default: normal). The times are not compared with those of other classes
+    #[arg(long, value_name = "NAME")]
+    pub class: Option<String>,
     /// Maximum samples per subject, problem and timer (default: until the median is precise enough)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     pub iters: Option<u32>,

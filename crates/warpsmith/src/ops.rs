@@ -345,6 +345,10 @@ impl OpProblems for AnyOp {
         each!(self, |op| op.edge_problems())
     }
 
+    fn class_problems(&self) -> Vec<String> {
+        each!(self, |op| op.class_problems())
+    }
+
     fn fuzzed(&self, draw: u64) -> Problem {
         match self {
             AnyOp::Attention(op) => Problem::Attention(op.fuzzed(draw)),
@@ -459,6 +463,18 @@ impl OpInputs for AnyOp {
             }
             (AnyOp::Declared(op), Problem::Declared(problem), Inputs::Declared(inputs)) => {
                 Inputs::Declared(op.redraw(problem, inputs, which, seed))
+            }
+            _ => unreachable!("a problem or inputs of another op"),
+        }
+    }
+
+    fn mutated(&self, problem: &Problem, inputs: &Inputs, seed: u64) -> Inputs {
+        match (self, problem, inputs) {
+            (AnyOp::Attention(op), Problem::Attention(problem), Inputs::Attention(inputs)) => {
+                Inputs::Attention(Box::new(op.mutated(problem, inputs, seed)))
+            }
+            (AnyOp::Declared(op), Problem::Declared(problem), Inputs::Declared(inputs)) => {
+                Inputs::Declared(op.mutated(problem, inputs, seed))
             }
             _ => unreachable!("a problem or inputs of another op"),
         }

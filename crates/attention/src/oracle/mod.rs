@@ -4,8 +4,10 @@
 //! online and in tiles; a mistake in that cannot be repeated here.
 
 mod rows;
+mod weight_rounding;
 
 pub use rows::{Row, Rows};
+pub use weight_rounding::WeightRounding;
 
 use std::ops::Range;
 
@@ -13,6 +15,7 @@ use crate::inputs::Inputs;
 use crate::problem::{Dtype, Problem};
 use crate::tensor::Values;
 use op::cores;
+use weight_rounding::{WeightFormat, score_rounding, weight_rounding};
 
 /// The reference for some rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +33,7 @@ pub struct Reference {
     pub magnitude: Option<Vec<f64>>,
     /// Root mean square of V; errors are proportional to it.
     pub value_size: f64,
-    /// What the rounding of fp32 sums can change, per row.
+    /// What the rounding of scores and weights can change, per row.
     pub rounding: Vec<Rounding>,
     /// What the sums of FP8 tensor cores can change. Only for FP8 inputs.
     pub fp8_sums: Option<Fp8Sums>,
@@ -45,13 +48,19 @@ pub struct Fp8Sums {
     pub output: Vec<f64>,
 }
 
-/// What the rounding of a row's scores to fp32 can change (see the notes of [`crate::metrics`]).
+/// What the rounding of a row's scores and weights can change (see the notes of [`crate::metrics`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rounding {
-    /// Largest error of the row's log-sum-exp.
+    /// Largest error of the row's log-sum-exp, from scores in fp32.
     pub lse: f64,
-    /// Largest L2 norm of the error of the row's output.
+    /// Largest L2 norm of the error of the row's output, from scores in fp32.
     pub output: f64,
+    /// What weights in the 16-bit type of the output change.
+    pub half: WeightRounding,
+    /// What weights in E4M3 change. Only for FP8 inputs.
+    pub fp8: WeightRounding,
+    /// Root mean square of the error of an implementation whose scores and weights both have the 16-bit type.
+    pub unfused: f64,
 }
 
 /// Largest error of an fp32 sum of products, as a fraction of the product of the two vectors' norms. Sums over random
@@ -275,7 +284,8 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
     let add_products = |first: usize, values: &[f64], sums: &mut [f64]| {
         let weights = scratch.scores.chunks_exact(keys_needed);
         for ((row, weights), sums) in rows.iter().zip(weights).zip(sums.chunks_exact_mut(width)) {
-            // A hidden value is not even multiplied by 0: it may be an infinity.
+            // A hidden value is not even multiplied by 0: it may be an infinity. Kernels multiply it by 0 if another row
+            // of their tile sees its key, as every implementation does, so no kernel is judged on such inputs.
             let end = visible(row).min(first + values.len() / width);
             if first < end {
                 add_product(&weights[first..end], values, sums);
@@ -294,12 +304,23 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
     }
     // Rounding.
     let norms = (&scratch.key_norms[..], &scratch.value_norms[..]);
+    let half = if problem.dtype == Dtype::Bf16 { WeightFormat::BF16 } else { WeightFormat::FP16 };
     let weights = scratch.scores.chunks_exact(keys_needed);
     let queries = scratch.queries.chunks_exact(width);
+    scratch.tile.resize(width, 0.0);
     for (index, ((weights, query), rounding)) in weights.zip(queries).zip(rounding).enumerate() {
         let seen = &weights[..visible(&rows[index])];
+        let rounded = |format, scratch: &mut Vec<f64>| {
+            weight_rounding(format, seen, (&values, norms.1), &mut scratch[..width]).scaled(value_scale)
+        };
         *rounding = row_rounding(seen, norm(query), norms, &output[index * width..][..width]);
         rounding.output *= value_scale;
+        rounding.half = rounded(half, &mut scratch.tile);
+        if fp8_sums.is_some() {
+            rounding.fp8 = rounded(WeightFormat::E4M3, &mut scratch.tile);
+        }
+        let scores = value_scale * score_rounding(half, seen, lse[index], norms.1);
+        rounding.unfused = rounding.half.spread.hypot(scores);
     }
     if let Some((lse, sums)) = fp8_sums {
         for (index, row) in rows.iter().enumerate() {
@@ -374,6 +395,7 @@ fn row_rounding(weights: &[f64], query: f64, (keys, values): (&[f64], &[f64]), o
     Rounding {
         lse: deviation(average(keys, 1)),
         output: deviation(average(keys, 2).sqrt()) * variance.max(0.0).sqrt(),
+        ..Rounding::default()
     }
 }
 

@@ -2,11 +2,13 @@
 //! fail.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use gpu::launch::Random;
 use serde::Serialize;
 
 use crate::problem::Problem;
+use crate::tensor::Values;
 
 /// One query row of one head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -17,6 +19,13 @@ pub struct Row {
     pub head: usize,
     /// Index of the query in its sequence.
     pub query: usize,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Row { batch, head, query } = self;
+        write!(f, "batch {batch}, head {head}, query {query}")
+    }
 }
 
 impl Row {
@@ -32,6 +41,9 @@ pub struct Rows {
     list: Vec<Row>,
     sampled: bool,
 }
+
+/// Heads of which the rows with the largest and smallest queries are computed.
+const HEADS_WITH_EXTREMES: usize = 4;
 
 /// The heights of query tiles in all families.
 const TILES: [usize; 4] = [16, 32, 64, 128];
@@ -79,6 +91,29 @@ impl Rows {
         let affordable = (budget / per_row.max(1)).clamp(64, problem.query_shape().rows() as u64) as usize;
         let heads = affordable / 2 / edge_queries(problem.seq_q).len();
         Rows::sample(problem, affordable / 2, heads.max(1), seed)
+    }
+
+    /// Adds the rows with the largest and the smallest query of some heads of the sample. Their weights are the most and
+    /// the least equal.
+    #[must_use]
+    pub fn with_extremes(mut self, problem: &Problem, queries: &Values) -> Self {
+        if !self.sampled {
+            return self;
+        }
+        // The sample has its heads in a random choice; each of a few of them is read completely.
+        let mut heads: Vec<(usize, usize)> = self.list.iter().map(|row| (row.batch, row.head)).collect();
+        heads.dedup();
+        for (batch, head) in heads.into_iter().take(HEADS_WITH_EXTREMES) {
+            let size = |query: &[f32]| query.iter().map(|x| x * x).sum::<f32>();
+            let sizes: Vec<f32> =
+                queries.head(batch, head).chunks_exact(problem.head_dim).map(size).collect();
+            let by_size = |a: &usize, b: &usize| sizes[*a].total_cmp(&sizes[*b]);
+            let extremes = [(0..sizes.len()).max_by(by_size), (0..sizes.len()).min_by(by_size)];
+            self.list.extend(extremes.into_iter().flatten().map(|query| Row { batch, head, query }));
+        }
+        self.list.sort_unstable();
+        self.list.dedup();
+        self
     }
 
     /// The rows.

@@ -41,8 +41,14 @@ pub(crate) fn tolerance(name: &str, dtype: Dtype) -> Tolerance {
     }
     let fp8 = Tolerance::new(dtype, Weights::Fp8);
     let rounding = 2.0_f64.powi(-4);
-    Tolerance { rtol: fp8.rtol + rounding, weight: fp8.weight + 3.0 * rounding, l2: 3.0 * fp8.l2, ..fp8 }
-        .with_fp8_sums()
+    Tolerance {
+        rtol: fp8.rtol + rounding,
+        weight: fp8.weight + 3.0 * rounding,
+        l2: 3.0 * fp8.l2,
+        row: 3.0 * fp8.row,
+        ..fp8
+    }
+    .with_fp8_sums()
 }
 
 /// The problem in the form of the script. PyTorch has no attention for E4M3, so peers get the decoded numbers in fp16.

@@ -484,7 +484,7 @@ fn equal_inputs_give_equal_bits_and_other_inputs_do_not() {
     let first = answer(&inputs);
     assert_eq!(first, answer(&inputs));
     for which in Input::ALL {
-        assert_ne!(first, answer(&inputs.redraw(&problem, Class::Normal, 2, which)), "{which}");
+        assert_ne!(first, answer(&inputs.redraw(&problem, Class::Normal, (1, 2), which)), "{which}");
     }
 }
 

@@ -6,6 +6,7 @@ mod families;
 mod forward;
 mod fp8_sums;
 mod numerics;
+mod mutants;
 mod plans;
 mod planted_faults;
 mod pytorch;

@@ -931,13 +931,15 @@ fn undetected(fault: &Fault) -> Option<String> {
         class: fault.class.to_owned(),
         seed: 5,
         depth: Depth::Full,
+        search: 0,
     };
     let groups = vec![CheckGroup { subjects: vec![subject], cases: vec![case] }];
     let chip = Chip::by_name(fault.chip).expect("a chip of the table");
     let plan = CheckPlan { device: Device::Virtual { chip }, groups };
     let stop = AtomicBool::new(false);
     let make = |_| Ok(Box::new(device(chip.id)) as Box<dyn CheckDevice>);
-    let bench = CheckEnvironment { compiler: compiler(), device: &make, threads: 1, stop: &stop };
+    let bench =
+        CheckEnvironment { compiler: compiler(), device: &make, threads: 1, searched: &|_| (), stop: &stop };
     let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
     let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };
     (!fault.detected.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))

@@ -383,6 +383,7 @@ fn a_case_reduced_from_several_problems_is_checked_with_all_their_picks() {
         class: "normal".to_owned(),
         seed: 1,
         depth: lab::check::Depth::Usual,
+        search: 0,
     };
     let subject = |preset: &str| CheckSubject { family, preset: Some(preset.to_owned()), knobs: Vec::new() };
     let extent = |preset: &str| {

@@ -19,17 +19,19 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Derives all draws of a problem from the run's secret.
-    pub fn new<O: Op>(op: &O, problem: &str, secret: u64) -> Self {
+    /// Derives all draws of a problem from the run's secret. `class` is the class of the timed inputs; `None` for
+    /// ordinary ones.
+    pub fn new<O: Op>(op: &O, problem: &str, secret: u64, class: Option<&str>) -> Self {
         let name = blake3::hash(problem.as_bytes());
         let number = name.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let seed = |purpose: u64| derive_seed(secret ^ number, purpose);
         let classes = op.classes();
         let any = (seed(1) % classes.len() as u64) as usize;
-        let fresh = InputDraw::new(classes[0], seed(2));
+        let timed = class.unwrap_or(classes[0]);
+        let fresh = InputDraw::new(timed, seed(2));
         let other = InputDraw::new(classes[any], seed(3));
         let [own, opposite] = usual_draws(op, seed(0));
-        let timed = [own, opposite, InputDraw::new(classes[0], seed(6))];
+        let timed = [InputDraw::new(timed, own.seed), opposite, InputDraw::new(timed, seed(6))];
         Draws { timed, fresh: [fresh, other], environments: seed(4), classes: seed(5) }
     }
 }

@@ -84,6 +84,12 @@ impl<'f> Subject<'f> {
         Subject { name, kind, is_baseline: true, is_candidate: false, check: SubjectCheck::Whole }
     }
 
+    /// Returns the subject with the class of its inputs in its name, so that its times are not taken for others.
+    #[must_use]
+    pub fn on_class(self, class: &str) -> Self {
+        Subject { name: format!("{} on {class}", self.name), ..self }
+    }
+
     /// Whether users may call the subject by this name: its full name, a kernel's family or preset, or a peer's name
     /// within its package.
     pub fn is_called(&self, name: &str) -> bool {
@@ -111,6 +117,8 @@ pub struct BenchPlan<'f, P> {
     /// processes do not show in the samples of one process. With two or more processes, a subject is its own A/A
     /// control.
     pub processes: usize,
+    /// The class of the timed inputs; `None` for ordinary inputs.
+    pub class: Option<String>,
     /// The timers. Targets are judged by the first.
     pub timers: Vec<Timer>,
     /// When to stop sampling, for each problem and timer.

@@ -279,7 +279,7 @@ impl<O: Op> Bench<'_, O> {
             self.keep_or_fail(&mut alive, participant, Stage::Build, sent)?;
         }
         // The references are computed while the workers compile.
-        let draws = Draws::new(self.op, &name, self.plan.secret);
+        let draws = Draws::new(self.op, &name, self.plan.secret, self.plan.class.as_deref());
         let answers = self.answers_for(problem, &draws.timed[..2])?;
         let is_tried = |it: &Participant| {
             it.build.is_some() && all_workers[it.index].subject.check != SubjectCheck::DoneBefore

@@ -140,6 +140,7 @@ mod tests {
             subjects: vec![super::super::Subject::peer("pytorch", "auto")],
             problems: Vec::new(),
             processes: 1,
+            class: None,
             timers: vec![Timer::GraphHot],
             stopping: Stopping::default(),
             ceilings: false,

@@ -4,6 +4,7 @@
 //! runs every case on every subject that supports it. It returns one [`CaseResult`] for each, in an order that does not
 //! depend on the number of threads.
 
+mod hard;
 mod one;
 mod plan;
 
@@ -18,6 +19,7 @@ use op::{CheckDevice, Op, Picture, Refusal};
 use rayon::prelude::*;
 use serde::Serialize;
 
+pub use hard::SearchRecord;
 pub use op::{Complaint, Judgement};
 pub use plan::{Case, CheckGroup, CheckPlan, CheckSubject, Depth, PlanSize, cut_to_size};
 
@@ -33,6 +35,8 @@ pub struct CheckEnvironment<'a> {
     pub device: &'a MakeDevice<'a>,
     /// Number of cases that run at the same time.
     pub threads: usize,
+    /// Called after each step of a search with the largest ratio of an error to its limit so far.
+    pub searched: &'a (dyn Fn(f64) + Sync),
     /// Set by the caller to stop after the cases in progress. A case that was aborted for this reason has no result.
     pub stop: &'a AtomicBool,
 }
@@ -82,6 +86,9 @@ pub struct CaseResult {
     /// Remarks for the reader of the result: an extra tolerance, or a kernel that reads a clock or an SM number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The search that found these inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchRecord>,
     /// A picture of the wrong elements, if the answer is wrong and the op can draw one.
     #[serde(skip)]
     pub picture: Option<Picture>,

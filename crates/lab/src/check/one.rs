@@ -6,7 +6,7 @@ use std::time::Instant;
 use chips::Target;
 use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
-use gpu::build::{BuildError, Diagnostic};
+use gpu::build::{Build, BuildError, Diagnostic};
 use op::{
     Addresses, Arrangement, Complaint, ExtraTolerance, Judgement, Kernel, Op, Picture, Refusal, RunError,
     TrialStep, derive_seed,
@@ -25,9 +25,9 @@ const ROWS: u64 = 16;
 
 /// A case with its inputs and references, which all kernels share.
 pub(super) struct CaseTrial<'a, O: Op> {
-    op: &'a O,
-    case: &'a Case<O::Problem>,
-    environment: &'a CheckEnvironment<'a>,
+    pub(super) op: &'a O,
+    pub(super) case: &'a Case<O::Problem>,
+    pub(super) environment: &'a CheckEnvironment<'a>,
     target: Target,
     steps: Vec<TrialStep>,
     /// In the order of [`TrialStep::inputs`]: the case's own inputs, inputs with the opposite signs, and one set for
@@ -53,13 +53,13 @@ enum TrialError {
 }
 
 /// Why a kernel could not be tried, with the compiler's errors if it does not compile.
-struct Broken {
+pub(super) struct Broken {
     reason: String,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Broken {
-    fn new(reason: &impl ToString) -> Self {
+    pub fn new(reason: &impl ToString) -> Self {
         Broken { reason: reason.to_string(), diagnostics: Vec::new() }
     }
 }
@@ -74,13 +74,20 @@ impl From<BuildError> for Broken {
 }
 
 /// The judged answer of a kernel, with findings and notes.
-struct CaseAnswer {
-    complaints: Vec<Complaint>,
-    judgement: Judgement,
-    launches: usize,
-    findings: Vec<vgpu::Finding>,
-    notes: Vec<String>,
-    picture: Option<Picture>,
+pub(super) struct CaseAnswer {
+    pub complaints: Vec<Complaint>,
+    pub judgement: Judgement,
+    pub launches: usize,
+    pub findings: Vec<vgpu::Finding>,
+    pub notes: Vec<String>,
+    pub picture: Option<Picture>,
+}
+
+/// A compiled kernel, the notes about it and the extra tolerance that it gets.
+pub(super) struct BuiltKernel {
+    pub build: Build,
+    pub notes: Vec<String>,
+    pub granted: Option<ExtraTolerance>,
 }
 
 impl<'a, O: Op> CaseTrial<'a, O> {
@@ -109,7 +116,16 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
         let (preset, knobs) = (candidate.preset.clone(), candidate.changes(subject.family));
-        let (outcome, launches, findings, notes, picture) = match self.answer(subject, candidate) {
+        let mut search = None;
+        let answer = if self.case.search > 0 {
+            self.search(subject, candidate).map(|(answer, record)| {
+                search = Some(record);
+                answer
+            })
+        } else {
+            self.answer(subject, candidate)
+        };
+        let (outcome, launches, findings, notes, picture) = match answer {
             Err(Broken { reason, diagnostics }) => {
                 (CaseOutcome::Broken { reason, diagnostics }, 0, Vec::new(), Vec::new(), None)
             }
@@ -130,9 +146,10 @@ impl<'a, O: Op> CaseTrial<'a, O> {
             knobs,
             problem: case.problem.to_string(),
             cut_from: case.cut_from.iter().map(ToString::to_string).collect(),
-            class: case.class.clone(),
+            class: search.as_ref().map_or(&case.class, |search| &search.class).clone(),
             seed: case.seed,
             depth: case.depth,
+            search,
             launches,
             outcome,
             findings,
@@ -142,16 +159,26 @@ impl<'a, O: Op> CaseTrial<'a, O> {
         }
     }
 
+    pub(super) fn build(
+        &self,
+        subject: &CheckSubject<'_>,
+        candidate: &Candidate,
+    ) -> Result<BuiltKernel, Broken> {
+        let family = subject.family;
+        let request = family.request(candidate, self.target).map_err(|error| Broken::new(&error))?;
+        let build = self.environment.compiler.build(&request).map_err(Broken::from)?.build;
+        let mut notes = kernel_notes(&build.ptx, &family.entry);
+        let granted = self.op.extra_tolerance(family, &self.case.problem, &build.ptx);
+        notes.extend(granted.iter().map(|granted| granted.note.clone()));
+        Ok(BuiltKernel { build, notes, granted })
+    }
+
     fn answer(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> Result<CaseAnswer, Broken> {
         let CaseTrial { op, case, environment, .. } = self;
         let family = subject.family;
         // CPU work is done before a device is taken.
-        let request = family.request(candidate, self.target).map_err(|error| Broken::new(&error))?;
-        let build = environment.compiler.build(&request).map_err(Broken::from)?.build;
-        let mut notes = kernel_notes(&build.ptx, &family.entry);
-        let granted = op.extra_tolerance(family, &case.problem, &build.ptx);
+        let BuiltKernel { build, notes, granted } = self.build(subject, candidate)?;
         let extra = granted.as_ref();
-        notes.extend(granted.iter().map(|granted| granted.note.clone()));
         let case_inputs = self
             .case_inputs
             .get_or_init(|| self.case_inputs())
@@ -209,10 +236,12 @@ impl<'a, O: Op> CaseTrial<'a, O> {
     fn case_inputs(&self) -> Result<Vec<CaseInputs<O>>, Refusal> {
         let CaseTrial { op, case, .. } = self;
         let own = op.inputs(&case.problem, &case.class, case.seed)?;
-        // A case with ordinary inputs gets a hard class for its second set of inputs.
+        // A case with ordinary inputs gets a hard class for its second set of inputs, each problem another one.
         let hard = op.hard_classes();
         let class = if case.class == op.classes()[0] {
-            hard[derive_seed(case.seed, HARD) as usize % hard.len()]
+            let name = case.problem.to_string();
+            let purpose = HARD + name.bytes().fold(0, |sum, byte| 31 * sum % (1 << 32) + u64::from(byte));
+            hard[derive_seed(case.seed, purpose) as usize % hard.len()]
         } else {
             case.class.as_str()
         };

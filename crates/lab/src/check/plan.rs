@@ -44,6 +44,8 @@ pub struct Case<P> {
     pub seed: u64,
     /// How many launches a kernel must pass.
     pub depth: Depth,
+    /// Steps of the search for the worst inputs, which replaces the launches on inputs of the class; 0 for none.
+    pub search: u64,
 }
 
 /// Kernels that are checked on the same cases.

@@ -217,6 +217,7 @@ impl<O: Op> Evaluator<'_, O> {
             // A search times hundreds of candidates and keeps gains of 3% or more. That is above the measured variation
             // between processes of one kernel, so one process is enough. `bench` measures the result in several.
             processes: 1,
+            class: None,
             timers: vec![self.plan.timer],
             stopping: self.plan.stopping,
             warmup: self.plan.warmup,

@@ -166,7 +166,7 @@ impl<O: Op> Evaluator<'_, O> {
     /// candidates get these inputs.
     fn full_size_cases(&self) -> Vec<TrialCase<O::Problem>> {
         let case = |problem: &O::Problem| {
-            let draws = Draws::new(self.op, &problem.to_string(), self.plan.secret);
+            let draws = Draws::new(self.op, &problem.to_string(), self.plan.secret, None);
             TrialCase {
                 problem: problem.clone(),
                 draws: draws.timed[..2].to_vec(),

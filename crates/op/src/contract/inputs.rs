@@ -38,6 +38,9 @@ pub trait OpInputs: OpProblems {
     /// The inputs with one of them drawn from another seed.
     fn redraw(&self, problem: &Self::Problem, inputs: &Self::Inputs, which: &str, seed: u64) -> Self::Inputs;
 
+    /// The inputs with a small random change, for a search of the inputs on which a kernel is worst.
+    fn mutated(&self, problem: &Self::Problem, inputs: &Self::Inputs, seed: u64) -> Self::Inputs;
+
     /// The buffers that a kernel of the family needs for these inputs.
     fn arrange(&self, family: &Family, problem: &Self::Problem, inputs: &Self::Inputs) -> Arrangement;
 

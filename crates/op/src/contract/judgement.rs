@@ -14,6 +14,17 @@ pub struct Complaint {
     pub message: String,
 }
 
+/// The relative L2 error of one row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JudgedRow {
+    /// The row in words: `batch 0, head 3, query 17`.
+    pub row: String,
+    /// Relative L2 error of the row.
+    pub error: f64,
+    /// Largest allowed value.
+    pub limit: f64,
+}
+
 /// The result of comparing an answer with the reference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
@@ -23,6 +34,10 @@ pub struct Judgement {
     pub limit: f64,
     /// The largest absolute error of an element.
     pub worst: f64,
+    /// The row with the largest error relative to its limit. `None` if the op has no rows, or the answer is not finite.
+    pub worst_row: Option<JudgedRow>,
+    /// Largest ratio of an error to its limit, over all limits of the op. More than 1 if the answer is wrong.
+    pub share: f64,
     /// Error from rounding the inputs to their format, relative to the original inputs. It is never part of `error`.
     pub quantisation: Option<f64>,
     /// How many elements were compared.

@@ -69,6 +69,12 @@ pub trait OpProblems: Sync {
     /// More problem names that `check` uses by default: shapes at which kernels have edge cases.
     fn edge_problems(&self) -> Vec<String>;
 
+    /// More problem names, on which `check` uses every hard class by default: large enough for these classes to show
+    /// their faults, small enough for the virtual GPU.
+    fn class_problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A random problem of the kind that finds faults. The same draw gives the same problem.
     fn fuzzed(&self, draw: u64) -> Self::Problem;
 

@@ -8,7 +8,7 @@ use lab::run::{FailureKind, RunState, Timer};
 use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
-use op::{OpPeers as _, OpProblems as _};
+use op::{OpInputs as _, OpPeers as _, OpProblems as _};
 
 use super::tuned;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
@@ -85,7 +85,11 @@ pub fn plan<'w>(
     let problems = workbench::problems(op, &names, suite.as_ref())?;
     let virtual_device = workbench.is_virtual();
     let wanted = suite.as_ref().map(|suite| suite.baselines.as_slice()).unwrap_or_default();
-    let subjects = subjects(options, workbench, wanted)?;
+    let mut subjects = subjects(options, workbench, wanted)?;
+    if let Some(class) = &options.class {
+        require_class(op, class)?;
+        subjects = subjects.into_iter().map(|subject| subject.on_class(class)).collect();
+    }
     let mut timers = vec![Timer::GraphHot];
     timers.extend(options.cold.then_some(Timer::GraphCold));
     timers.extend(options.eager.then_some(Timer::Eager));
@@ -103,6 +107,7 @@ pub fn plan<'w>(
         subjects,
         problems,
         processes: options.processes as usize,
+        class: options.class.clone(),
         timers,
         stopping,
         ceilings: true,
@@ -116,6 +121,16 @@ pub fn plan<'w>(
         secret: global.secret_seed(),
         targets: suite.map(|suite| suite.targets).unwrap_or_default(),
     })
+}
+
+/// Returns an error for a class of inputs that the op does not have.
+pub fn require_class(op: &AnyOp, name: &str) -> Result<(), CommandError> {
+    let all = op.classes();
+    if all.contains(&name) {
+        return Ok(());
+    }
+    let hint = format!("classes: {}", all.join(", "));
+    Err(CommandError::usage(format!("there is no class of inputs `{name}`")).hint(hint))
 }
 
 /// Resolves `tuned` and `best`, if the plan has them. The named problems must have a pick for `tuned`.

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chips::{Chip, Target};
@@ -11,6 +11,7 @@ use family::tuned::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
+use indicatif::ProgressBar;
 use lab::bench::CHOSEN;
 use lab::check::{
     self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckError, CheckGroup, CheckPlan, CheckSubject,
@@ -22,6 +23,7 @@ use op::{CheckDevice, OpInputs as _, OpProblems as _, Refusal};
 use serde::Serialize;
 use vgpu::Checks;
 
+use super::bench::require_class;
 use super::{lend_device, tuned, workbench};
 use crate::ci_output;
 use crate::cli::{CheckOptions, Global, KernelOptions, MAX_CASES};
@@ -43,6 +45,8 @@ const VIRTUAL_FLOPS: f64 = 5.5e8;
 const PLAIN_COST: f64 = 16.0;
 /// Problems up to this size are checked with every class of inputs and at full depth.
 const SMALL_FLOPS: f64 = 1.3e6;
+/// The largest problem of a search, which runs it hundreds of times: 16 queries of one head, with all their keys.
+const SEARCH_FLOPS: f64 = SMALL_FLOPS;
 /// The largest problem that a sweep checks at full depth; the headline suite is below it. For larger problems the
 /// references of the redrawn inputs would take longer than everything else, so they are checked at full depth only if
 /// they are named.
@@ -90,16 +94,40 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
             Err(CommandError::missing(reason))
         };
     }
-    let environment = CheckEnvironment { compiler: &compiler, device: &open_device, threads, stop: &stop };
+    // Of the cases, or of the steps of their searches. It is shown when the kernels are compiled.
+    let bar: OnceLock<ProgressBar> = OnceLock::new();
+    let largest = Mutex::new(0.0_f64);
+    let searched = |share: f64| {
+        let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
+        *largest = largest.max(share);
+        if let Some(bar) = bar.get() {
+            bar.set_message(format!("searching, at most {:.0}% of a limit so far", 100.0 * *largest));
+            bar.inc(1);
+        }
+    };
+    let environment = CheckEnvironment {
+        compiler: &compiler,
+        device: &open_device,
+        threads,
+        searched: &searched,
+        stop: &stop,
+    };
     let started = Instant::now();
     let requests = plan.requests(op, &compiler);
-    let bar = progress::counting(requests.len() as u64, "compiling");
-    check::compile(&requests, &environment, &|| bar.inc(1))
+    let compiling = progress::counting(requests.len() as u64, "compiling");
+    check::compile(&requests, &environment, &|| compiling.inc(1))
         .map_err(|error| CommandError::missing(error.to_string()))?;
-    bar.finish_and_clear();
-    let bar = progress::counting(extent.verdicts as u64, "checking");
+    compiling.finish_and_clear();
+    let verdicts = extent.verdicts as u64;
+    let bar = bar.get_or_init(|| match options.hard {
+        Some(steps) => progress::counting(verdicts * steps, "searching"),
+        None => progress::counting(verdicts, "checking"),
+    });
     let failed = AtomicUsize::new(0);
     let verdicts = check::run(op, &plan, &environment, &|verdict| {
+        if options.hard.is_some() {
+            return; // the steps are counted
+        }
         if !verdict.passed() {
             let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
             bar.set_message(format!("checking, {failed} failed"));
@@ -147,11 +175,8 @@ fn plan<'c>(
     catalog: &'c Catalog,
     device: &Device,
 ) -> Result<(CheckPlan<'c, Problem>, Vec<Problem>), CommandError> {
-    let all = op.classes();
-    let unknown = |name: &&String| *name != "all" && !all.contains(&name.as_str());
-    if let Some(name) = options.class.iter().find(unknown) {
-        let hint = format!("classes: {}, all", all.join(", "));
-        return Err(CommandError::usage(format!("there is no class of inputs `{name}`")).hint(hint));
+    for name in options.class.iter().filter(|name| *name != "all") {
+        require_class(op, name)?;
     }
     let selection = Selection::new(op, options, global)?;
     let (plain, fused): (Vec<_>, Vec<_>) =
@@ -169,7 +194,8 @@ fn plan<'c>(
         for problem in &selection.problems {
             let subject = chosen(op, options, catalog, (device, problem))?;
             let limit = limit(if subject.family.plain { PLAIN_COST } else { 1.0 });
-            let own = Selection { problems: vec![problem.clone()], edges: Vec::new(), is_sweep: false };
+            let (edges, classed) = (Vec::new(), Vec::new());
+            let own = Selection { problems: vec![problem.clone()], edges, classed, is_sweep: false };
             own.require_bounded(op, options)?;
             groups.push(CheckGroup { subjects: vec![subject], cases: own.cases(op, options, global, limit) });
         }
@@ -199,6 +225,8 @@ struct Selection {
     problems: Vec<Problem>,
     /// Edge-case shapes. The small ones are checked with every class of inputs.
     edges: Vec<Problem>,
+    /// Shapes that are checked with every hard class of inputs.
+    classed: Vec<Problem>,
     /// Whether the user named no problem and no suite.
     is_sweep: bool,
 }
@@ -210,8 +238,14 @@ impl Selection {
             Ok(problems?.into_iter().flatten().collect())
         };
         if options.problem.is_empty() && options.suite.is_empty() && options.fuzz.is_none() {
+            let classed = expand(&op.class_problems())?;
+            if options.hard.is_some() {
+                let small = || expand(&[op.small_problem()]);
+                let problems = if classed.is_empty() { small()? } else { classed };
+                return Ok(Selection { problems, edges: Vec::new(), classed: Vec::new(), is_sweep: false });
+            }
             let (problems, edges) = (expand(&op.default_problems())?, expand(&op.edge_problems())?);
-            return Ok(Selection { problems, edges, is_sweep: true });
+            return Ok(Selection { problems, edges, classed, is_sweep: true });
         }
         let mut problems = expand(&options.problem)?;
         for suite in &options.suite {
@@ -219,7 +253,7 @@ impl Selection {
         }
         let draws = 0..options.fuzz.unwrap_or(0);
         problems.extend(draws.map(|index| op.fuzzed(global.seed.wrapping_add(index))));
-        Ok(Selection { problems, edges: Vec::new(), is_sweep: false })
+        Ok(Selection { problems, edges: Vec::new(), classed: Vec::new(), is_sweep: false })
     }
 
     /// Returns an error for more cases than a check could finish, before they are allocated.
@@ -241,16 +275,36 @@ impl Selection {
     fn cases(&self, op: &AnyOp, options: &CheckOptions, global: &Global, limit: f64) -> Vec<Case<Problem>> {
         let all = op.classes();
         let mut cases = Vec::new();
+        if let Some(search) = options.hard {
+            let limit = if options.full_size { f64::INFINITY } else { SEARCH_FLOPS };
+            for (problem, cut_from) in cut_to_size(op, &self.problems, limit) {
+                for offset in 0..options.seeds {
+                    let (class, depth) = (all[0].to_owned(), Depth::Usual);
+                    let seed = global.secret_seed().wrapping_add(offset);
+                    let (problem, cut_from) = (problem.clone(), cut_from.clone());
+                    cases.push(Case { problem, cut_from, class, seed, depth, search });
+                }
+            }
+            return cases;
+        }
         // A sweep checks every class on its small shapes. For named problems, every class is checked on a small part.
         let parts: &[_] = if options.class.is_empty() && !self.is_sweep { &self.problems } else { &[] };
         let parts: Vec<_> = parts.iter().filter(|it| op.work(it).flops > SMALL_FLOPS).cloned().collect();
-        let sets = [(&self.problems, false, limit), (&self.edges, true, limit), (&parts, true, SMALL_FLOPS)];
+        let hard = op.hard_classes();
+        let classed: &[_] = if options.class.is_empty() { &self.classed } else { &[] };
+        let sets = [
+            (self.problems.as_slice(), false, limit),
+            (self.edges.as_slice(), true, limit),
+            (parts.as_slice(), true, SMALL_FLOPS),
+            (classed, true, limit),
+        ];
         for (problems, edges, limit) in sets {
             for (problem, cut_from) in cut_to_size(op, problems, limit) {
                 let flops = op.work(&problem).flops;
                 let small = flops <= SMALL_FLOPS;
                 let classes: Vec<&str> = match options.class.as_slice() {
-                    [] if edges && (small || limit <= SMALL_FLOPS) => all.clone(),
+                    [] if classed.contains(&problem) => hard.clone(),
+                    [] if small && (edges || !self.is_sweep) || edges && limit <= SMALL_FLOPS => all.clone(),
                     [] => vec![all[0]],
                     some if some.iter().any(|name| name == "all") => all.clone(),
                     some => some.iter().map(String::as_str).collect(),
@@ -266,7 +320,8 @@ impl Selection {
                         let seed = global.secret_seed().wrapping_add(offset);
                         let cut_from = cut_from.clone();
                         let problem = problem.clone();
-                        cases.push(Case { problem, cut_from, class: class.to_owned(), seed, depth });
+                        let class = class.to_owned();
+                        cases.push(Case { problem, cut_from, class, seed, depth, search: 0 });
                     }
                 }
             }
@@ -679,7 +734,11 @@ fn repeat(verdict: &CaseResult, options: &CheckOptions, global: &Global) -> Stri
     words.extend(verdict.preset.iter().map(|preset| quote::flag("--preset", preset)));
     words.extend(verdict.knobs.iter().map(|(name, value)| quote::flag("--set", format!("{name}={value}"))));
     words.push(quote::flag("--problem", &verdict.problem));
-    words.push(quote::flag("--class", &verdict.class));
+    words.push(match &verdict.search {
+        // A shorter search makes the same steps.
+        Some(search) => format!("--hard {}", search.worst_step),
+        None => quote::flag("--class", &verdict.class),
+    });
     words.push(format!("--input-seed {}", verdict.seed));
     if options.sanitize {
         words.push("--sanitize".to_owned());

@@ -36,7 +36,9 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
     };
     let path = &options.leaderboard;
     let mut board = Leaderboard::read(path).map_err(|error| leaderboard_error(&error))?;
-    let mut report = judge(&RunState::from_log(&log), &board, &GateRequest { problems, timer });
+    let state = RunState::from_log(&log);
+    refuse_class(&state)?;
+    let mut report = judge(&state, &board, &GateRequest { problems, timer });
     if options.update && update(&mut report, &mut board) > 0 {
         board.write(path).map_err(|error| leaderboard_error(&error))?;
     }
@@ -55,6 +57,17 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
         RunOutcome::MissingRequirement => Exit::MissingRequirement,
         RunOutcome::Incomplete => Exit::Incomplete,
     })
+}
+
+/// Returns an error for a run whose inputs were not ordinary: its times are not comparable with the leaderboard's.
+fn refuse_class(state: &RunState) -> Result<(), CommandError> {
+    let words = state.manifest.iter().flat_map(|manifest| &manifest.command_line);
+    let mut classes = words.filter(|word| *word == "--class" || word.starts_with("--class="));
+    match classes.next() {
+        None => Ok(()),
+        Some(_) => Err(CommandError::usage("this run timed inputs of a class of its own (--class)")
+            .hint("name a run on ordinary inputs with --run-dir")),
+    }
 }
 
 /// The latest bench in the default folder.

@@ -170,6 +170,7 @@ impl Scenario<'_> {
             ],
             problems: self.problems.iter().flat_map(|name| Attention.problems(name).unwrap()).collect(),
             processes,
+            class: None,
             timers: vec![Timer::GraphHot],
             stopping: Stopping { least: 24, most: Some(24), ..Stopping::default() },
             warmup: 1,

@@ -16,7 +16,7 @@ pub fn parts() -> BTreeMap<&'static str, String> {
     let model = read("crates/vgpu/src/model/mod.rs");
     let event = read("crates/lab/src/run/event.rs");
     let stage = read("crates/lab/src/run/stage.rs");
-    let metrics = read("crates/attention/src/metrics.rs");
+    let metrics = read("crates/attention/src/metrics/mismatch.rs");
     let record = read("crates/lab/src/record/profile.rs");
     let inputs = read("crates/op/src/values.rs");
     let manifest = read("crates/lab/src/run/manifest.rs");

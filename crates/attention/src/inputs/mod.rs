@@ -1,5 +1,8 @@
 //! Inputs: Q, K and V from a seed, by class. Each class reveals a fault that the others do not.
 
+mod mutation;
+mod related;
+
 use std::fmt;
 
 use gpu::launch::Random;
@@ -51,16 +54,16 @@ pub struct Inputs {
 
 impl Inputs {
     /// The inputs of a problem. They depend only on the class and the seed, not on the dtype, so that formats are
-    /// compared on the same numbers.
+    /// compared on the same numbers; except that the values of class `huge` reach the end of the type's range.
     pub fn generate(problem: &Problem, class: Class, seed: u64) -> Self {
-        let [q, k, v] = Input::ALL.map(|which| generate(problem, class, seed, which));
+        let [q, k, v] = Input::ALL.map(|which| generate(problem, class, (seed, seed), which));
         Inputs { q, k, v }
     }
 
-    /// The same inputs with one tensor drawn from another seed.
+    /// The same inputs, which were generated from the first seed, with one tensor drawn from the second.
     #[must_use]
-    pub fn redraw(&self, problem: &Problem, class: Class, seed: u64, which: Input) -> Self {
-        let other = generate(problem, class, seed, which);
+    pub fn redraw(&self, problem: &Problem, class: Class, (own, seed): (u64, u64), which: Input) -> Self {
+        let other = generate(problem, class, (own, seed), which);
         let Inputs { q, k, v } = self;
         match which {
             Input::Q => Inputs { q: other, k: k.clone(), v: v.clone() },
@@ -123,14 +126,26 @@ impl Encoded {
     }
 }
 
-fn generate(problem: &Problem, class: Class, seed: u64, which: Input) -> Values {
+/// One tensor. What it has in common with the others comes from the first seed, its own numbers from the second.
+fn generate(problem: &Problem, class: Class, (structure, seed): (u64, u64), which: Input) -> Values {
     // Each tensor has its own stream, so that a longer Q does not change K.
     let mut seeds = Random::new(seed).after(which as u64);
     let mut random = Random::new(seeds.bits());
+    let structure = Random::new(structure).after(Input::ALL.len() as u64).bits();
     let shape = if which == Input::Q { problem.query_shape() } else { problem.key_shape() };
     let mut data = vec![0.0; shape.elements()];
     let peak = if which == Input::V { 1.0 } else { 16.0 };
-    values::fill(&mut data, class, (shape.head_dim, peak), &mut random);
+    let own = if matches!(class, Class::MixedRows | Class::Drift) { Class::Normal } else { class };
+    values::fill(&mut data, own, (shape.head_dim, peak), &mut random);
+    match class {
+        Class::MixedRows if which == Input::Q => related::mix_rows(&mut data, shape.head_dim, random.bits()),
+        Class::PositiveV if which == Input::V => data.iter_mut().for_each(|x| *x = x.abs()),
+        Class::Huge => related::enlarge(&mut data, problem, which, structure),
+        Class::Drift | Class::Sink | Class::Spikes => {
+            related::relate(&mut data, problem, class, which, structure);
+        }
+        _ => {}
+    }
     Values { shape, data, scales: None }
 }
 
@@ -190,7 +205,7 @@ mod tests {
     fn redrawing_one_tensor_does_not_change_the_others() {
         let [first, second] = [1, 2].map(|seed| Inputs::generate(&problem(), Class::Normal, seed));
         for which in Input::ALL {
-            let redrawn = first.redraw(&problem(), Class::Normal, 2, which);
+            let redrawn = first.redraw(&problem(), Class::Normal, (1, 2), which);
             let expected = Inputs {
                 q: if which == Input::Q { second.q.clone() } else { first.q.clone() },
                 k: if which == Input::K { second.k.clone() } else { first.k.clone() },
