@@ -491,7 +491,7 @@ impl OpPeers for Attention {
         let problem = &inputs.problem;
         // A peer's output is in the layout by head, whatever layout the kernels use.
         let (output, _) = run::answer(problem, Layout::Bhsd, outputs);
-        judgement(problem, reference, &output, None, peers::tolerance(name, problem.dtype))
+        judgement(problem, reference, &output, None, peers::tolerance(name, problem))
     }
 }
 

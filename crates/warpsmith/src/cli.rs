@@ -240,8 +240,10 @@ a small part of each problem under all its checkers.
 
 Baselines of attention: auto, math, flash, mem_efficient, cudnn (PyTorch's \
 scaled_dot_product_attention), reference (our unfused kernel), none; if their packages are \
-installed, fa2 and fa3 (FlashAttention), xformers, flashinfer and cudnn_fp8 (cuDNN's frontend). The \
-exit code is 3 if a baseline named with --require cannot be measured.
+installed, fa2, fa3 and fa3_fp8 (FlashAttention), xformers, flashinfer and cudnn_fp8 (cuDNN's \
+frontend). The environment variable WARPSMITH_FA3 can name a library of FlashAttention-3, which \
+python/scripts/build_fa3.sh builds. The exit code is 3 if a baseline named with --require cannot be \
+measured.
 
 Examples:
   warpsmith bench

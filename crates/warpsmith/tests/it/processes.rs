@@ -223,6 +223,60 @@ fn the_script_of_the_peers_answers_requests() {
     }
 }
 
+/// A `torch` that answers everything, so that the script gets as far as the peer's own package.
+const FAKE_TORCH: &str = r#"
+import sys
+from unittest.mock import MagicMock
+
+torch = MagicMock(__version__="2.11.0")
+torch.cuda.OutOfMemoryError = MemoryError
+torch.cuda.get_device_capability.return_value = (9, 0)
+for name in ["torch.nn", "torch.nn.functional", "torch.nn.attention"]:
+    sys.modules[name] = MagicMock()
+sys.modules["torch"] = torch
+"#;
+
+/// What the script of a peer says to the first request, with this value of `WARPSMITH_FA3`.
+fn hello_of_fa3(library: &str) -> Result<WorkerReply, WorkerError> {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("peers.py");
+    fs::write(&script, Attention.peers().unwrap().script).unwrap();
+    fs::write(folder.path().join("torch.py"), FAKE_TORCH).unwrap();
+    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    command.arg(script).args(["0", "fa3"]).env("PYTHONPATH", folder.path()).env("WARPSMITH_FA3", library);
+    let timeout = Duration::from_mins(2);
+    let limits = Limits { build: timeout, answer: timeout, resident_bytes: 1 << 40 };
+    let mut worker = Worker::start(command, limits).unwrap();
+    worker.ask(&WorkerRequest::Hello, &AtomicBool::new(false))
+}
+
+#[test]
+fn a_missing_library_of_flash_attention_3_is_reported_with_the_way_to_build_it() {
+    for (library, words) in [("", "is missing"), ("/nowhere/fa3.so", "no file /nowhere/fa3.so")] {
+        match hello_of_fa3(library) {
+            Err(WorkerError::Failed { reason, .. }) => {
+                assert!(reason.contains(words) && reason.contains("build_fa3.sh"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Functions of the full library that were left out are undefined. The library must load nevertheless.
+#[test]
+fn a_library_of_flash_attention_3_tells_its_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("fa3.c"), folder.path().join("fa3.so"));
+    let text = "void left_out(void); void call(void) { left_out(); }\n\
+                const char *warpsmith_peer_version(void) { return \"flash-attention-3 3.0.0, commit 0251105a\"; }\n";
+    fs::write(&source, text).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(compiled.unwrap().success());
+    let reply = hello_of_fa3(library.to_str().unwrap());
+    let Ok(WorkerReply::Ready { version }) = reply else { panic!("{reply:?}") };
+    assert!(version.ends_with(", flash-attention-3 3.0.0, commit 0251105a"), "{version}");
+}
+
 fn manifest() -> Manifest {
     Manifest::new("bench", Vec::new(), 1)
 }
