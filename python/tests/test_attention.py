@@ -65,6 +65,16 @@ def test_fp8_with_scales():
     np.testing.assert_allclose(output, 3 * (9 * 2 + 8) / 17, rtol=0.03)
 
 
+def test_fp8_with_a_bf16_output():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    codes = np.full((1, 2, 17, 64), 0x38, np.uint8)  # 1.0
+    scale = np.full((1, 2), 1e6, np.float32)
+    output = warpsmith.attention(codes, codes, codes, v_scale=scale, out_dtype="bfloat16")
+    assert output.dtype == ml_dtypes.bfloat16
+    assert np.all(output == np.float32(1e6).astype(ml_dtypes.bfloat16))
+    assert np.all(np.isinf(warpsmith.attention(codes, codes, codes, v_scale=scale, out_dtype=np.float16)))
+
+
 def test_empty_arrays():
     q, k, v = tensors((1, 2, 5, 64), (1, 2, 0, 64), (1, 2, 0, 64))
     assert np.all(warpsmith.attention(q, k, v) == 0)
@@ -86,6 +96,8 @@ def test_empty_arrays():
         (dict(causal="left"), ValueError, "causal: 'left' is not"),
         (dict(layout="sbhd"), ValueError, "layout: 'sbhd' is not"),
         (dict(q_scale=np.ones((1, 2))), ValueError, "q_scale: only FP8 tensors have scales"),
+        (dict(out_dtype="bfloat16"), ValueError, "out_dtype: only FP8 tensors have a choice"),
+        (dict(out_dtype=np.int8), ValueError, "out_dtype: it is .*int8.*, but must be float16 or bfloat16"),
     ],
 )
 def test_wrong_arguments(change, error, message):

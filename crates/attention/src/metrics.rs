@@ -65,7 +65,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inputs::Input;
 use crate::oracle::{Fp8Sums, Reference, Row};
-use crate::problem::Dtype;
+use crate::problem::{Dtype, Problem};
 use crate::tensor::Tensor;
 
 /// How the kernel multiplies P by V. This decides how much rounding is acceptable.
@@ -115,6 +115,16 @@ impl Tolerance {
         };
         let weight = if (dtype, weights) == (Dtype::E4m3, Weights::Fp8) { 2.0_f64.powi(-4) } else { 0.0 };
         Tolerance { atol: 1e-2, rtol: 1e-2, weight, l2, fp8_sums: false }
+    }
+
+    /// The same for the output of a problem. The figures of [`Tolerance::new`] include the rounding of the usual output.
+    /// A bf16 output of FP8 inputs is off by up to 2^-9 of itself in addition.
+    #[must_use]
+    pub fn with_output_of(self, problem: &Problem) -> Self {
+        if problem.output == problem.dtype.output() {
+            return self;
+        }
+        Tolerance { l2: self.l2 + 2.0_f64.powi(-9), ..self }
     }
 
     /// The same for scores that are sums of FP8 tensor cores.
@@ -284,9 +294,9 @@ impl Comparison {
 }
 
 /// The smallest normal number of the output format, and the distance between its subnormal numbers.
-fn least_normal_and_step(dtype: Dtype) -> (f64, f64) {
+fn least_normal_and_step(output: Dtype) -> (f64, f64) {
     let power = |exponent: i32| 2.0_f64.powi(exponent);
-    match dtype.output() {
+    match output {
         Dtype::Fp16 | Dtype::E4m3 => (power(-14), power(-24)),
         Dtype::Bf16 => (power(-126), power(-133)),
     }
@@ -304,7 +314,7 @@ pub fn compare(
     let mut failures = missing_elements(reference, output, &decoded.data);
     let finite = failures.is_empty();
 
-    let (least_normal, step) = least_normal_and_step(problem.dtype);
+    let (least_normal, step) = least_normal_and_step(problem.output);
     let fp8_sums = tolerance.fp8_sums(reference);
     let (mut error_square, mut reference_square) = (0.0, 0.0);
     let mut uncovered_square = 0.0; // of the errors, without what FP8 sums can change
@@ -478,7 +488,7 @@ mod tests {
         let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
         let data = reference.output.iter().map(|&x| x as f32).collect();
         let values = Values { shape: problem.query_shape(), data, scales: None };
-        let output = Tensor::encode(&values, problem.dtype.output(), Layout::Bshd);
+        let output = Tensor::encode(&values, problem.output, Layout::Bshd);
         let lse = reference.lse.iter().map(|&x| x as f32).collect();
         (reference, output, lse)
     }
@@ -662,7 +672,7 @@ mod tests {
             data.extend(output.iter().map(|&x| x as f32));
         }
         let values = Values { shape: problem.query_shape(), data, scales: None };
-        Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd)
+        Tensor::encode(&values, problem.output, Layout::Bhsd)
     }
 
     /// As in a kernel that multiplies FP8 by FP8: the largest weight is 2^8.
@@ -793,7 +803,7 @@ mod tests {
             data.extend(output.iter().map(|x| x / sum));
         }
         let values = Values { shape: problem.query_shape(), data, scales: None };
-        (Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd), lse)
+        (Tensor::encode(&values, problem.output, Layout::Bhsd), lse)
     }
 
     /// Large inputs. If `ties`, every other key has the score of its neighbour, but other sums on the way to it.

@@ -153,6 +153,7 @@ Examples:
     #[command(after_help = "\
 A problem is written as b2h8kv2s2048d64-causal-e4m3: batch, heads, key-value heads (if fewer), \
 sequence length, head dimension, mask, dtype. Different numbers of queries and keys are sq and sk. \
+The output of e4m3 is fp16, or bf16 with -obf16 after it. \
 An alias such as `mission` means fp16 unless a dtype follows it.
 
 Examples:

@@ -51,7 +51,7 @@ const UNTIMED: &str = "E4M3 decoded to fp16 for those without FP8";
 /// FlashAttention-3 has one scale for all queries that share a head of keys. If several heads do, the queries are
 /// quantised again.
 pub(crate) fn tolerance(name: &str, problem: &Problem) -> Tolerance {
-    let fp8 = Tolerance::new(problem.dtype, Weights::Fp8);
+    let fp8 = Tolerance::new(problem.dtype, Weights::Fp8).with_output_of(problem);
     let rounding = 2.0_f64.powi(-4);
     let again = |times: f64| Tolerance {
         rtol: fp8.rtol + rounding,
@@ -63,7 +63,7 @@ pub(crate) fn tolerance(name: &str, problem: &Problem) -> Tolerance {
         CUDNN_FP8 => again(3.0).with_fp8_sums(),
         FA3_FP8 if problem.heads == problem.kv_heads => fp8.with_fp8_sums(),
         FA3_FP8 => again(2.0).with_fp8_sums(),
-        _ => Tolerance::new(problem.dtype, Weights::Half),
+        _ => Tolerance::new(problem.dtype, Weights::Half).with_output_of(problem),
     }
 }
 
@@ -78,6 +78,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
         "head_dim": problem.head_dim,
         "mask": problem.mask.name(),
         "dtype": problem.dtype.output().name(),
+        "output": problem.output.name(),
         "fp8": problem.dtype == Dtype::E4m3,
         "scale": problem.softmax_scale(),
     });

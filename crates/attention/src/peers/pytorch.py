@@ -244,7 +244,7 @@ class Problem:
 
     def __init__(self, name, fields, inputs):
         self.name = name
-        self.dtype = DTYPES[fields["dtype"]]
+        self.dtype, self.output = DTYPES[fields["dtype"]], DTYPES[fields["output"]]
         self.is_fp8, self.scale = fields["fp8"], fields["scale"]
         self.batch, self.heads, self.kv_heads = fields["batch"], fields["heads"], fields["kv_heads"]
         self.seq_q, self.seq_k, self.head_dim = fields["seq_q"], fields["seq_k"], fields["head_dim"]
@@ -287,8 +287,8 @@ class Problem:
         if self.name in BY_POSITION:
             shape = (self.batch, self.seq_q, self.heads, self.head_dim)
             result = result.reshape(shape).transpose(1, 2)
-        if result.dtype != self.dtype:
-            result = (result.float() * self.output_scale).to(self.dtype)
+        if result.dtype != self.output:
+            result = (result.float() * self.output_scale).to(self.output)
         return [result]
 
     def chosen(self):

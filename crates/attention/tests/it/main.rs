@@ -10,3 +10,4 @@ mod planted_faults;
 mod pytorch;
 mod quantised;
 mod tuned;
+mod wide_output;
