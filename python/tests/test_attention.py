@@ -1,11 +1,13 @@
 """``warpsmith.attention`` on NumPy arrays: on the virtual GPU, against float64."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 
 import warpsmith
+from warpsmith import _attention
 
 
 def reference(q, k, v, causal=False, scale=None):
@@ -65,14 +67,18 @@ def test_fp8_with_scales():
     np.testing.assert_allclose(output, 3 * (9 * 2 + 8) / 17, rtol=0.03)
 
 
-def test_fp8_with_a_bf16_output():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+def test_fp8_with_a_bf16_output(monkeypatch):
     codes = np.full((1, 2, 17, 64), 0x38, np.uint8)  # 1.0
     scale = np.full((1, 2), 1e6, np.float32)
-    output = warpsmith.attention(codes, codes, codes, v_scale=scale, out_dtype="bfloat16")
-    assert output.dtype == ml_dtypes.bfloat16
-    assert np.all(output == np.float32(1e6).astype(ml_dtypes.bfloat16))
+    shapes, contents = [codes.shape] * 3, [codes.tobytes()] * 3
+    output, _ = _attention.compute(["e4m3"] * 3, shapes, contents, [None, None, scale], "none", None, "bf16")
+    # The bits of bf16 are the first half of those of fp32.
+    numbers = (np.frombuffer(output, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(numbers, 1e6, rtol=2**-9)
     assert np.all(np.isinf(warpsmith.attention(codes, codes, codes, v_scale=scale, out_dtype=np.float16)))
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(warpsmith.UnsupportedError, match="^out_dtype: arrays in bfloat16 need the package ml_dtypes"):
+        warpsmith.attention(codes, codes, codes, out_dtype="bfloat16")
 
 
 def test_empty_arrays():

@@ -252,6 +252,7 @@ Examples:
   warpsmith bench mma --preset tuned --preset small --problem mission
   warpsmith bench --suite headline --require auto --processes 5
   warpsmith bench wmma --set BLOCK_N=64 --problem mission-e4m3 --baseline cudnn
+  warpsmith bench best --problem mission-e4m3 --baseline fa3_fp8 --baseline cudnn_fp8 --errors
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
     /// Show the errors and times of FP8 attention on fp16 or bf16 tensors
@@ -768,6 +769,9 @@ pub struct BenchOptions {
     /// Warm-up calls before timing (default: the suite's, or 10)
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
+    /// Also show the error of every subject, baselines included, on inputs of every class
+    #[arg(long)]
+    pub errors: bool,
     /// Also measure with the L2 cache flushed before every launch
     #[arg(long)]
     pub cold: bool,

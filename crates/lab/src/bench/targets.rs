@@ -148,6 +148,7 @@ mod tests {
             seed: 1,
             secret: 1,
             targets: Vec::new(),
+            errors: false,
         }
     }
 

@@ -115,6 +115,7 @@ pub fn plan<'w>(
         seed: global.seed,
         secret: global.secret_seed(),
         targets: suite.map(|suite| suite.targets).unwrap_or_default(),
+        errors: options.errors,
     })
 }
 

@@ -19,7 +19,7 @@ use lab::stats::{Stopping, Verdict};
 use lab::worker::WorkerCommands;
 use lab::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 use lab::{Session, StageError};
-use op::{OpPeers as _, OpProblems as _};
+use op::{OpInputs as _, OpPeers as _, OpProblems as _};
 use serde_json::Value;
 
 use crate::common::{target_tmp, warpsmith};
@@ -117,10 +117,11 @@ struct Scenario<'w> {
     peer: &'w str,
     reference: &'w str,
     wmma: &'w str,
+    errors: bool,
 }
 
 const NO_FAILURES: Scenario<'_> =
-    Scenario { problems: &[PROBLEM], peer: "[75.7]", reference: "[90]", wmma: "[50]" };
+    Scenario { problems: &[PROBLEM], peer: "[75.7]", reference: "[90]", wmma: "[50]", errors: false };
 
 /// The command of a subject's next process. Processes after the planned ones behave like the last planned one. Folders
 /// in `folder` count the processes.
@@ -182,6 +183,7 @@ impl Scenario<'_> {
             seed: 1,
             secret: 1,
             targets: Vec::new(),
+            errors: self.errors,
         };
         let start = WorkerCommands {
             kernel: Box::new(|name| {
@@ -325,6 +327,29 @@ fn a_subject_with_two_speeds_has_a_wide_interval_and_does_not_widen_others() {
     assert!(math.noise_floor.share() > 0.05 && reference.noise_floor.share() < 0.01);
     assert!(math.speedup.interval.contains(75.8 / 50.0) && math.speedup.interval.contains(82.0 / 50.0));
     assert!(reference.speedup.interval.half_width() < 0.03);
+}
+
+/// A subject that is wrong is not timed, but its errors are shown.
+#[test]
+fn errors_by_class_are_those_of_kernels_and_of_peers_on_the_same_inputs() {
+    let state = measured(&Scenario { peer: "[\"wrong\"]", errors: true, ..NO_FAILURES }, 1);
+    assert_eq!(state.failures.iter().map(|it| it.of.subject.as_str()).collect::<Vec<_>>(), ["pytorch math"]);
+    let errors = |subject: &str| -> Vec<(String, f64)> {
+        let found = state.class_errors.iter().find(|(of, _)| of.subject == subject);
+        let errors = &found.unwrap_or_else(|| panic!("{:?}", state.class_errors)).1;
+        errors.iter().map(|it| (it.class.clone(), it.error.unwrap())).collect()
+    };
+    let (wmma, math) = (errors("wmma stage-2"), errors("pytorch math"));
+    let classes = Attention.classes();
+    for ((of_wmma, of_math), class) in wmma.iter().zip(&math).zip(&classes) {
+        assert_eq!((of_wmma.0.as_str(), of_math.0.as_str()), (*class, *class));
+        // Zeros are the right answer for zeros only. Small outputs of fp16 have few bits.
+        let limit = if *class == "tiny" { 0.1 } else { 1e-2 };
+        assert!(of_wmma.1 < limit, "{of_wmma:?}");
+        assert_eq!(of_math.1, if *class == "zeros" { 0.0 } else { 1.0 }, "{of_math:?}");
+    }
+    assert_eq!((wmma.len(), math.len()), (classes.len(), classes.len()));
+    assert!(measured(&NO_FAILURES, 1).class_errors.is_empty());
 }
 
 #[test]
