@@ -252,7 +252,7 @@ Examples:
   warpsmith bench mma --preset tuned --preset small --problem mission
   warpsmith bench --suite headline --require auto --processes 5
   warpsmith bench wmma --set BLOCK_N=64 --problem mission-e4m3 --baseline cudnn
-  warpsmith bench best --problem mission-e4m3 --baseline fa3_fp8 --baseline cudnn_fp8 --errors
+  warpsmith bench best --problem mission-e4m3 --baseline fa3_fp8 --errors
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
     /// Show the errors and times of FP8 attention on fp16 or bf16 tensors
