@@ -285,12 +285,17 @@ __device__ float weights_from_scores(RowState& state, float scale, int visible) 
     return correction;
 }
 
+// Two fp32 numbers as a pair of elements.
+__device__ inline __half2 pair_of(float x, float y, const __half*) { return __floats2half2_rn(x, y); }
+__device__ inline __nv_bfloat162 pair_of(float x, float y, const __nv_bfloat16*) { return __floats2bfloat162_rn(x, y); }
+using OutputPair = decltype(pair_of(0.0f, 0.0f, static_cast<const OutputElement*>(nullptr)));
+
 // Eight fp32 outputs to eight consecutive elements of an output row.
 __device__ void store_output(OutputElement* to, const float (&x)[8]) {
-    alignas(16) OutputElement elements[8];
+    OutputPair pairs[4];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) from_float(elements[i], x[i]);
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(elements);
+    for (int i = 0; i < 4; ++i) pairs[i] = pair_of(x[2 * i], x[2 * i + 1], to);
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(pairs);
 }
 
 // ---- O = c O + P V, in fp32 arithmetic ----
