@@ -1,11 +1,13 @@
 """``warpsmith.attention`` on NumPy arrays: on the virtual GPU, against float64."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 
 import warpsmith
+from warpsmith import _attention
 
 
 def reference(q, k, v, causal=False, scale=None):
@@ -65,6 +67,20 @@ def test_fp8_with_scales():
     np.testing.assert_allclose(output, 3 * (9 * 2 + 8) / 17, rtol=0.03)
 
 
+def test_fp8_with_a_bf16_output(monkeypatch):
+    codes = np.full((1, 2, 17, 64), 0x38, np.uint8)  # 1.0
+    scale = np.full((1, 2), 1e6, np.float32)
+    shapes, contents = [codes.shape] * 3, [codes.tobytes()] * 3
+    output, _ = _attention.compute(["e4m3"] * 3, shapes, contents, [None, None, scale], "none", None, "bf16")
+    # The bits of bf16 are the first half of those of fp32.
+    numbers = (np.frombuffer(output, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(numbers, 1e6, rtol=2**-9)
+    assert np.all(np.isinf(warpsmith.attention(codes, codes, codes, v_scale=scale, out_dtype=np.float16)))
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(warpsmith.UnsupportedError, match="^out_dtype: arrays in bfloat16 need the package ml_dtypes"):
+        warpsmith.attention(codes, codes, codes, out_dtype="bfloat16")
+
+
 def test_empty_arrays():
     q, k, v = tensors((1, 2, 5, 64), (1, 2, 0, 64), (1, 2, 0, 64))
     assert np.all(warpsmith.attention(q, k, v) == 0)
@@ -86,6 +102,8 @@ def test_empty_arrays():
         (dict(causal="left"), ValueError, "causal: 'left' is not"),
         (dict(layout="sbhd"), ValueError, "layout: 'sbhd' is not"),
         (dict(q_scale=np.ones((1, 2))), ValueError, "q_scale: only FP8 tensors have scales"),
+        (dict(out_dtype="bfloat16"), ValueError, "out_dtype: only FP8 tensors have a choice"),
+        (dict(out_dtype=np.int8), ValueError, "out_dtype: it is .*int8.*, but must be float16 or bfloat16"),
     ],
 )
 def test_wrong_arguments(change, error, message):

@@ -174,6 +174,13 @@ def test_fp8_scales():
     output = warpsmith.attention(q, k, v, q_scale=scales[0], k_scale=scales[1], v_scale=scales[2])
     scaled = [it.float() * scale[..., None, None] for it, scale in zip((q, k, v), scales)]
     close(output, reference(*scaled)[0], torch.float8_e4m3fn)
+    wide = warpsmith.attention(
+        q, k, v, q_scale=scales[0], k_scale=scales[1], v_scale=scales[2], out_dtype=torch.bfloat16
+    )
+    assert (output.dtype, wide.dtype) == (torch.float16, torch.bfloat16)
+    close(wide, reference(*scaled)[0], torch.float8_e4m3fn)
+    compiled = torch.compile(lambda *it: warpsmith.attention(*it, out_dtype=torch.bfloat16))
+    assert torch.equal(compiled(q, k, v), warpsmith.attention(q, k, v, out_dtype=torch.bfloat16))
 
 
 @needs_gpu

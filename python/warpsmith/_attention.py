@@ -32,6 +32,7 @@ def attention(
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
+    out_dtype: Any = None,
 ) -> Any:
     """Computes attention.
 
@@ -47,8 +48,9 @@ def attention(
     ``scale`` is the factor of the scores, ``1 / sqrt(head_dim)`` by default. ``q_scale``, ``k_scale``, ``v_scale``:
     factors of FP8 tensors, fp32, one for each batch entry and head.
 
-    Returns the output, in the type of ``q`` (fp16 for FP8), or with ``return_lse=True`` the output and the natural
-    logarithm of the sum of the exponentials of each row's scores, fp32 ``[batch, heads, queries]``.
+    Returns the output, in the type of ``q``, or with ``return_lse=True`` the output and the natural logarithm of the
+    sum of the exponentials of each row's scores, fp32 ``[batch, heads, queries]``. For FP8 the output is fp16, or bf16
+    with ``out_dtype=torch.bfloat16`` (or ``"bfloat16"``): it has the range of fp32, while fp16 ends at 65504.
 
     Runs on the current stream of PyTorch; CUDA graphs and ``torch.compile`` can contain it. Call it once before a
     graph is captured, because the first call loads the kernel. Gradients are computed by PyTorch.
@@ -58,10 +60,10 @@ def attention(
         raise ValueError(f'causal: {causal!r} is not False, True, "bottom-right" or "top-left"')
     of_torch = _of_torch or _find_torch()
     if of_torch is not None and isinstance(q, of_torch[0]):
-        if q_scale is None and k_scale is None and v_scale is None:
+        if q_scale is None and k_scale is None and v_scale is None and out_dtype is None:
             return of_torch[1](q, k, v, mask, scale, return_lse, layout)
-        return of_torch[1](q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
-    return _on_host(q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale))
+        return of_torch[1](q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale), out_dtype)
+    return _on_host(q, k, v, mask, scale, return_lse, layout, (q_scale, k_scale, v_scale), out_dtype)
 
 
 _MASKS = {False: "none", True: "causal", "bottom-right": "causal", "top-left": "causal-tl"}
@@ -124,6 +126,25 @@ def device(name: str) -> _native.AttentionDevice:
     return opened
 
 
+#: Types of outputs by the names that PyTorch and NumPy give them.
+_OUTPUTS = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+def check_output(out_dtype: Any, dtype: str) -> str:
+    """The name of the output's type for inputs of the type ``dtype``."""
+    usual = "bf16" if dtype == "bf16" else "fp16"
+    if out_dtype is None:
+        return usual
+    # torch.bfloat16, numpy.float16 (a class), numpy.dtype("float16"), "bfloat16".
+    text = getattr(out_dtype, "name", None) or getattr(out_dtype, "__name__", None) or str(out_dtype)
+    name = _OUTPUTS.get(text.removeprefix("torch."))
+    if name is None:
+        raise ValueError(f"out_dtype: it is {out_dtype}, but must be float16 or bfloat16")
+    if dtype != "e4m3" and name != usual:
+        raise ValueError(f"out_dtype: only FP8 tensors have a choice; for inputs in {dtype} the output is {usual}")
+    return name
+
+
 def check_layout(layout: str) -> bool:
     """Whether the sequence comes before the heads."""
     if layout not in ("bhsd", "bshd"):
@@ -157,7 +178,15 @@ _DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "uint
 
 
 def _on_host(
-    q: Any, k: Any, v: Any, mask: str, scale: float | None, return_lse: bool, layout: str, scales: tuple[Any, Any, Any]
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: str,
+    scale: float | None,
+    return_lse: bool,
+    layout: str,
+    scales: tuple[Any, Any, Any],
+    out_dtype: Any,
 ) -> Any:
     """Computes attention of NumPy arrays on the virtual GPU."""
     import numpy
@@ -174,8 +203,11 @@ def _on_host(
     contents = [numpy.ascontiguousarray(array).tobytes() for array in arrays]
     shapes = [array.shape for array in arrays]
     factors = [None if value is None else numpy.ascontiguousarray(value, dtype=numpy.float32) for value in scales]
-    output, lse = compute(dtypes, shapes, contents, factors, mask, scale)
-    kind = arrays[0].dtype if dtypes[0] == "bf16" else numpy.float16
+    name = check_output(out_dtype, dtypes[0])
+    kind = numpy.dtype(numpy.float16) if name == "fp16" else arrays[0].dtype
+    if name == "bf16" and dtypes[0] != "bf16":
+        kind = _bfloat16()
+    output, lse = compute(dtypes, shapes, contents, factors, mask, scale, name)
     array = numpy.frombuffer(output, kind).reshape(shapes[0])
     if is_bshd:
         array = array.transpose(0, 2, 1, 3)
@@ -186,6 +218,17 @@ def _on_host(
     return array, numpy.frombuffer(lse, numpy.float32).reshape(shapes[0][:3]).copy()
 
 
+def _bfloat16() -> Any:
+    """The type of the package ml_dtypes. NumPy has none."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise _native.UnsupportedError("out_dtype: arrays in bfloat16 need the package ml_dtypes") from None
+    import numpy
+
+    return numpy.dtype(ml_dtypes.bfloat16)
+
+
 def compute(
     dtypes: list[str],
     shapes: list[tuple[int, ...]],
@@ -193,6 +236,7 @@ def compute(
     factors: list[Any],
     mask: str,
     scale: float | None,
+    output: str | None = None,
 ) -> tuple[bytes, bytes]:
     """Computes attention of contiguous tensors ``[batch, heads, seq, head_dim]`` on the virtual GPU."""
     for label, dtype in zip("kv", dtypes[1:]):
@@ -202,7 +246,7 @@ def compute(
         if factor is not None:
             check_factors(name, factor, dtypes[0], shape)
     data = [None if factor is None else factor.tobytes() for factor in factors]
-    return device(_VIRTUAL).compute(dtypes[0], shapes, contents, data, mask, scale)
+    return device(_VIRTUAL).compute(dtypes[0], shapes, contents, data, mask, scale, output)
 
 
 def check_factors(name: str, factor: Any, dtype: str, shape: tuple[int, ...]) -> None:

@@ -64,7 +64,15 @@ class AttentionDevice:
     def __init__(self, name: str, pack: str | PathLike[str] | None = None) -> None: ...
     def describe(self) -> str: ...
     def plan(
-        self, dtype: str, q: Described, k: Described, v: Described, o: Described, mask: str, scale: float | None
+        self,
+        dtype: str,
+        q: Described,
+        k: Described,
+        v: Described,
+        o: Described,
+        mask: str,
+        scale: float | None,
+        output: str | None = None,
     ) -> AttentionPlan: ...
     def compute(
         self,
@@ -74,6 +82,7 @@ class AttentionDevice:
         scales: Sequence[bytes | None],
         mask: str,
         scale: float | None,
+        output: str | None = None,
     ) -> tuple[bytes, bytes]: ...
 
 class AttentionExchange:

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from ._attention import check_factors, check_layout, check_rank, check_scale, compute, device
+from ._attention import check_factors, check_layout, check_output, check_rank, check_scale, compute, device
 from ._native import AttentionDevice, AttentionExchange, AttentionPlan, UnsupportedError
 
 Scales = tuple[Any, Any, Any]
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float8_e4m3fn: "e4m3"}
 
-#: The type of the output for each type of the inputs.
-_OUTPUTS = {torch.float16: torch.float16, torch.bfloat16: torch.bfloat16, torch.float8_e4m3fn: torch.float16}
+#: Types of the output by name.
+_OUTPUTS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 #: Rows must start on this boundary, in bytes.
 _ALIGNMENT = 16
@@ -46,11 +46,13 @@ def attention(
     return_lse: bool,
     layout: str,
     scales: Scales = _NO_SCALES,
+    out_dtype: Any = None,
 ) -> Any:
     """See ``warpsmith.attention``."""
     is_operator = _is_compiling() or type(q) is not _tensor or _needs_gradient(q, k, v)
     if (
         not is_operator and _exchange is not None and scales is _NO_SCALES and q.is_cuda and not return_lse
+        and out_dtype is None
         and type(k) is _tensor and type(v) is _tensor and (layout == "bhsd" or layout == "bshd")
     ):  # fmt: skip
         output = _empty_like(q)
@@ -66,11 +68,12 @@ def attention(
         q, k, v = (it.transpose(1, 2) if isinstance(it, torch.Tensor) else it for it in (q, k, v))
     if is_operator:
         check(q, k, v, scales)
-        output, lse = torch.ops.warpsmith.attention(q, k, v, mask, scale, *scales)
+        wanted = None if out_dtype is None else _output(q, out_dtype)
+        output, lse = torch.ops.warpsmith.attention(q, k, v, mask, scale, *scales, wanted)
     elif q.is_cuda:
-        output, lse = _on_gpu(q, k, v, mask, scale, return_lse, scales)
+        output, lse = _on_gpu(q, k, v, mask, scale, return_lse, scales, out_dtype)
     else:
-        output, lse = _on_cpu(q, k, v, mask, scale, scales)
+        output, lse = _on_cpu(q, k, v, mask, scale, scales, out_dtype)
     if is_bshd:
         output = output.transpose(1, 2)
     return (output, lse) if return_lse else output
@@ -84,6 +87,11 @@ def _needs_gradient(q: Any, k: Any, v: Any) -> bool:
     except AttributeError:
         # Not tensors. The checks will say so.
         return False
+
+
+def _output(q: torch.Tensor, out_dtype: Any) -> torch.dtype:
+    """The type of the output. Inputs of other types than the supported ones are refused elsewhere."""
+    return _OUTPUTS[check_output(out_dtype, _DTYPES.get(q.dtype, ""))]
 
 
 def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scales: Scales) -> None:
@@ -135,18 +143,21 @@ class Planned:
 
     __slots__ = ("launch", "plan", "strides", "shape", "dtype", "lse_shape", "copies", "workspace")
 
-    def __init__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: str, scale: float | None) -> None:
+    def __init__(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: str, scale: float | None, out_dtype: Any
+    ) -> None:
         self.copies = tuple(not _is_usable(tensor) for tensor in (q, k, v))
         if any(self.copies):
             return
-        output = torch.empty_like(q, dtype=_OUTPUTS[q.dtype], device="meta")
+        name = check_output(out_dtype, _DTYPES[q.dtype])
+        output = torch.empty_like(q, dtype=_OUTPUTS[name], device="meta")
         if not _is_usable(output) or 0 in output.stride():
             output = torch.empty(q.shape, dtype=output.dtype, device="meta")
         self.shape, self.strides, self.dtype = output.shape, output.stride(), output.dtype
         self.lse_shape = q.shape[:3]
         of_q, of_k, of_v, of_o = ((tuple(it.shape), it.stride()[:3]) for it in (q, k, v, output))
         owner = _opened(q.get_device())
-        self.plan: AttentionPlan = owner.plan(_DTYPES[q.dtype], of_q, of_k, of_v, of_o, mask, scale)
+        self.plan: AttentionPlan = owner.plan(_DTYPES[q.dtype], of_q, of_k, of_v, of_o, mask, scale, name)
         self.launch, self.workspace = self.plan.launch, self.plan.workspace_bytes
 
 
@@ -177,11 +188,12 @@ def _on_gpu(
     scale: float | None,
     want_lse: bool,
     scales: Scales,
+    out_dtype: Any = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     try:
         key = (
             q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
-            q.get_device(), k.get_device(), v.get_device(), mask, scale,
+            q.get_device(), k.get_device(), v.get_device(), mask, scale, out_dtype,
         )  # fmt: skip
         planned = _plans.get(key)
     except AttributeError:
@@ -190,7 +202,7 @@ def _on_gpu(
     if planned is None or has_scales:
         check(q, k, v, scales)
     if planned is None:
-        planned = Planned(q, k, v, mask, scale)
+        planned = Planned(q, k, v, mask, scale, out_dtype)
         if len(_plans) >= _MOST_PLANS:
             _plans.clear()
         _plans[key] = planned
@@ -200,7 +212,7 @@ def _on_gpu(
         copies = tuple(copy or it.data_ptr() % _ALIGNMENT != 0 for copy, it in zip(copies, (q, k, v)))
     if True in copies:
         q, k, v = (_copied(it) if copy else it for copy, it in zip(copies, (q, k, v)))
-        return _on_gpu(q, k, v, mask, scale, want_lse, scales)
+        return _on_gpu(q, k, v, mask, scale, want_lse, scales, out_dtype)
     index = key[9]
     output = torch.empty_strided(planned.shape, planned.strides, dtype=planned.dtype, device=q.device)
     lse, lse_address = None, 0
@@ -233,16 +245,23 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 
 
 def _on_cpu(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: str, scale: float | None, scales: Scales
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: str,
+    scale: float | None,
+    scales: Scales,
+    out_dtype: Any = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     check(q, k, v, scales)
+    name = check_output(out_dtype, _DTYPES[q.dtype])
     tensors = (q, k, v)
     factors = [None if it is None else it.detach().contiguous().numpy() for it in scales]
     data = [_bytes(it) for it in tensors]
     output, lse = compute(
-        [_DTYPES[it.dtype] for it in tensors], [tuple(it.shape) for it in tensors], data, factors, mask, scale
+        [_DTYPES[it.dtype] for it in tensors], [tuple(it.shape) for it in tensors], data, factors, mask, scale, name
     )
-    result = torch.empty(q.shape, dtype=_OUTPUTS[q.dtype])
+    result = torch.empty(q.shape, dtype=_OUTPUTS[name])
     sums = torch.empty(q.shape[:3], dtype=torch.float32)
     if result.numel():
         result.view(-1).view(torch.uint8).copy_(torch.frombuffer(bytearray(output), dtype=torch.uint8))
@@ -254,24 +273,24 @@ def _on_cpu(
 
 torch.library.define(
     "warpsmith::attention",
-    "(Tensor q, Tensor k, Tensor v, str mask, float? scale, Tensor? q_scale, Tensor? k_scale, Tensor? v_scale)"
-    " -> (Tensor, Tensor)",
+    "(Tensor q, Tensor k, Tensor v, str mask, float? scale, Tensor? q_scale, Tensor? k_scale, Tensor? v_scale,"
+    " ScalarType? out_dtype=None) -> (Tensor, Tensor)",
 )
 
 
 @torch.library.impl("warpsmith::attention", "CUDA")
-def _cuda_op(q, k, v, mask, scale, q_scale, k_scale, v_scale):  # type: ignore[no-untyped-def]
-    return _on_gpu(q, k, v, mask, scale, True, (q_scale, k_scale, v_scale))
+def _cuda_op(q, k, v, mask, scale, q_scale, k_scale, v_scale, out_dtype=None):  # type: ignore[no-untyped-def]
+    return _on_gpu(q, k, v, mask, scale, True, (q_scale, k_scale, v_scale), out_dtype)
 
 
 @torch.library.impl("warpsmith::attention", "CPU")
-def _cpu_op(q, k, v, mask, scale, q_scale, k_scale, v_scale):  # type: ignore[no-untyped-def]
-    return _on_cpu(q, k, v, mask, scale, (q_scale, k_scale, v_scale))
+def _cpu_op(q, k, v, mask, scale, q_scale, k_scale, v_scale, out_dtype=None):  # type: ignore[no-untyped-def]
+    return _on_cpu(q, k, v, mask, scale, (q_scale, k_scale, v_scale), out_dtype)
 
 
 @torch.library.register_fake("warpsmith::attention")
-def _fake_op(q, k, v, mask, scale, q_scale, k_scale, v_scale):  # type: ignore[no-untyped-def]
-    dtype = _OUTPUTS.get(q.dtype, q.dtype)
+def _fake_op(q, k, v, mask, scale, q_scale, k_scale, v_scale, out_dtype=None):  # type: ignore[no-untyped-def]
+    dtype = _output(q, out_dtype) if q.dtype in _DTYPES else q.dtype
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if q.device.type == "cpu":
         return torch.empty(q.shape, dtype=dtype, device=q.device), lse
@@ -279,7 +298,7 @@ def _fake_op(q, k, v, mask, scale, q_scale, k_scale, v_scale):  # type: ignore[n
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    q, k, v, mask, scale, *scales = inputs
+    q, k, v, mask, scale, *scales, _ = inputs
     if any(it is not None for it in scales) or q.dtype == torch.float8_e4m3fn:
         raise UnsupportedError("q: there are no gradients of FP8 tensors")
     ctx.save_for_backward(q, k, v, *output)
@@ -300,7 +319,7 @@ def _backward(ctx: Any, gradient: torch.Tensor, _lse: Any) -> tuple[Any, ...]:
         )  # fmt: skip
     else:
         gradients = _gradients(q, k, v, gradient, ctx.mask, scale)
-    return (*gradients, None, None, None, None, None)
+    return (*gradients, None, None, None, None, None, None)
 
 
 def _gradients(

@@ -128,7 +128,7 @@ impl Noise {
         Noise {
             relative: TIMES * tolerance.l2,
             average: (square / reference.output.len().max(1) as f64).sqrt(),
-            step: match reference.problem.dtype.output() {
+            step: match reference.problem.output {
                 Dtype::Bf16 => 0.0,
                 Dtype::Fp16 | Dtype::E4m3 => 2.0_f64.powi(-24),
             },

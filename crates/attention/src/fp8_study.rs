@@ -169,7 +169,7 @@ impl<'d> Study<'d> {
 
     fn unquantised(&self) -> Result<StudyRow, ForwardError> {
         let plan = self.device.plan(&self.problem)?;
-        let memory = self.memory(self.problem.dtype.output(), plan.workspace_bytes())?;
+        let memory = self.memory(self.problem.output, plan.workspace_bytes())?;
         let attention = self.device.time(|stream| plan.launch(&memory.tensors, &memory.options(stream)))?;
         let (relative_l2, largest_error) = self.errors(memory)?;
         Ok(StudyRow {

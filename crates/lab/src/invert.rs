@@ -123,6 +123,7 @@ pub fn run<O: Op>(session: &Session<'_, O>, plan: &InvertPlan<'_, O::Problem>) -
             seed: plan.seed,
             secret: plan.secret,
             targets: Vec::new(),
+            errors: false,
             ceilings: true,
         };
         bench::run(session, &times)?;

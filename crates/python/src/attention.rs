@@ -55,6 +55,15 @@ fn dtype_named(name: &str) -> PyResult<Dtype> {
     known.ok_or_else(|| PyValueError::new_err(format!("q: the type {name} is not supported")))
 }
 
+/// The type of the output. Without a name it is the usual one for the type of the inputs.
+fn output_named(name: Option<&str>, dtype: Dtype) -> PyResult<Dtype> {
+    let Some(name) = name else { return Ok(dtype.output()) };
+    let known = dtype.outputs().iter().copied().find(|output| output.name() == name);
+    known.ok_or_else(|| {
+        PyValueError::new_err(format!("out_dtype: for inputs in {dtype} the output cannot be {name}"))
+    })
+}
+
 fn view(dtype: Dtype, ([batch, heads, seq, head_dim], [by_batch, head, sequence]): Described) -> View {
     let shape = Shape { batch, heads, seq, head_dim };
     View { address: 0, dtype, shape, strides: Strides { batch: by_batch, head, sequence } }
@@ -89,8 +98,9 @@ impl AttentionDevice {
         self.device.describe()
     }
 
-    /// Selects, compiles and loads the kernel for tensors of these shapes and strides.
-    #[pyo3(signature = (dtype, q, k, v, o, mask, scale))]
+    /// Selects, compiles and loads the kernel for tensors of these shapes and strides. `output` is the type of the output,
+    /// if it is not the usual one for `dtype`.
+    #[pyo3(signature = (dtype, q, k, v, o, mask, scale, output=None))]
     #[allow(clippy::too_many_arguments, reason = "the arguments of a Python function")]
     fn plan(
         &self,
@@ -102,17 +112,18 @@ impl AttentionDevice {
         o: Described,
         mask: &str,
         scale: Option<f32>,
+        output: Option<&str>,
     ) -> PyResult<AttentionPlan> {
         let (dtype, mask) = (dtype_named(dtype)?, mask_named(mask)?);
         let [q, k, v] = [q, k, v].map(|tensor| view(dtype, tensor));
-        let tensors = Tensors { q, k, v, o: view(dtype.output(), o) };
+        let tensors = Tensors { q, k, v, o: view(output_named(output, dtype)?, o) };
         let plan = py.detach(|| self.device.plan_for(&tensors, mask)).map_err(|error| raised(&error))?;
         Ok(AttentionPlan { plan, tensors, mask, scale })
     }
 
     /// Computes attention on the virtual GPU from the bytes of contiguous tensors `[batch, heads, seq, head_dim]`.
-    /// Returns the bytes of the output and of the log-sum-exp.
-    #[pyo3(signature = (dtype, shapes, tensors, scales, mask, scale))]
+    /// Returns the bytes of the output and of the log-sum-exp. `output` is as in `plan`.
+    #[pyo3(signature = (dtype, shapes, tensors, scales, mask, scale, output=None))]
     #[allow(clippy::too_many_arguments, reason = "the arguments of a Python function")]
     fn compute<'py>(
         &self,
@@ -123,9 +134,11 @@ impl AttentionDevice {
         scales: [Option<PyBackedBytes>; 3],
         mask: &str,
         scale: Option<f32>,
+        output: Option<&str>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let (dtype, mask) = (dtype_named(dtype)?, mask_named(mask)?);
-        let job = Job { dtype, shapes, tensors, scales, mask, scale };
+        let output = output_named(output, dtype)?;
+        let job = Job { dtype, output, shapes, tensors, scales, mask, scale };
         let work = || self.compute_bytes(&job);
         let done = py.detach(|| interruptible(work, &self.stop));
         if done.is_err() {
@@ -140,6 +153,7 @@ impl AttentionDevice {
 /// Attention of contiguous tensors in the memory of the host.
 struct Job {
     dtype: Dtype,
+    output: Dtype,
     shapes: [[usize; 4]; 3],
     tensors: [PyBackedBytes; 3],
     scales: [Option<PyBackedBytes>; 3],
@@ -159,8 +173,8 @@ impl AttentionDevice {
 
     /// Adds every buffer that it allocates to `buffers`.
     fn compute_in(&self, buffers: &mut Vec<Buffer>, job: &Job) -> Result<(Vec<u8>, Vec<u8>), ForwardError> {
-        let Job { dtype, shapes, tensors: contents, scales, mask, scale } = job;
-        let dtype = *dtype;
+        let Job { dtype, output: output_dtype, shapes, tensors: contents, scales, mask, scale } = job;
+        let (dtype, output_dtype) = (*dtype, *output_dtype);
         let mut upload = |label: &str, bytes: &[u8]| -> Result<u64, ForwardError> {
             let buffer = self.device.upload(label, bytes)?;
             buffers.push(buffer);
@@ -181,11 +195,11 @@ impl AttentionDevice {
             *address = bytes.as_ref().map(|bytes| upload(label, bytes)).transpose()?;
         }
         let [q, k, v] = [views[0], views[1], views[2]];
-        let output = self.device.allocate("o", (q.shape.elements() * dtype.output().bytes()) as u64)?;
+        let output = self.device.allocate("o", (q.shape.elements() * output_dtype.bytes()) as u64)?;
         buffers.push(output);
         let lse = self.device.allocate("lse", (q.shape.rows() * size_of::<f32>()) as u64)?;
         buffers.push(lse);
-        let o = View { address: output.address, dtype: dtype.output(), ..q };
+        let o = View { address: output.address, dtype: output_dtype, ..q };
         let [q_scale, k_scale, v_scale] = addresses;
         let scales = Scales { q: q_scale, k: k_scale, v: v_scale };
         let tensors = Tensors { q, k, v, o };

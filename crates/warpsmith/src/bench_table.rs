@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use indexmap::IndexMap;
 use lab::bench::BenchPlan;
-use lab::run::{FailureKind, MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
+use lab::run::{ClassError, FailureKind, MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
 use crate::ops::Problem;
@@ -16,11 +16,43 @@ pub fn text(plan: &BenchPlan<'_, Problem>, state: &RunState, every_baseline: boo
     let mut parts = Vec::new();
     parts.extend(measured(state, every_baseline));
     parts.extend(modelled(plan, state));
+    parts.extend(class_errors(state));
     parts.extend(failures(state));
     parts.extend(means(state, every_baseline));
     parts.extend(targets(state));
     parts.push(conditions(state));
     parts.join("\n\n")
+}
+
+/// A table per problem: the errors of every subject on inputs of every class.
+fn class_errors(state: &RunState) -> Vec<String> {
+    let mut problems: IndexMap<&str, Vec<(&str, &[ClassError])>> = IndexMap::new();
+    for (of, errors) in &state.class_errors {
+        problems.entry(&of.problem).or_default().push((&of.subject, errors));
+    }
+    let table = |(problem, subjects): (&str, Vec<(&str, &[ClassError])>)| {
+        let titles: Vec<&str> =
+            std::iter::once("class").chain(subjects.iter().map(|(subject, _)| *subject)).collect();
+        let mut table = Table::new(&titles, &titles[1..]);
+        let (_, first) = subjects[0];
+        for ClassError { class, .. } in first {
+            let mut cells = vec![class.clone()];
+            for (_, errors) in &subjects {
+                let found = errors.iter().find(|it| it.class == *class).map(|it| it.error);
+                cells.push(match found {
+                    Some(Some(error)) => format!("{error:.1e}"),
+                    Some(None) => "not finite".to_owned(),
+                    None => "n/a".to_owned(),
+                });
+            }
+            table.row(cells);
+        }
+        let title = styled(STRONG, format!("{problem}, relative L2 error by class of inputs"));
+        let part = first.first().map_or("", |it| it.part.as_str());
+        let about = styled(FAINT, format!("on {part}; shown, not judged"));
+        format!("{}\n{}", flat(&format!("{title}  {about}")), table.text())
+    };
+    problems.into_iter().map(table).collect()
 }
 
 /// Two tables per problem and timer: the times, and the speedup of each candidate over each baseline.

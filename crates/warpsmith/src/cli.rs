@@ -153,6 +153,7 @@ Examples:
     #[command(after_help = "\
 A problem is written as b2h8kv2s2048d64-causal-e4m3: batch, heads, key-value heads (if fewer), \
 sequence length, head dimension, mask, dtype. Different numbers of queries and keys are sq and sk. \
+The output of e4m3 is fp16, or bf16 with -obf16 after it. \
 An alias such as `mission` means fp16 unless a dtype follows it.
 
 Examples:
@@ -240,8 +241,10 @@ a small part of each problem under all its checkers.
 
 Baselines of attention: auto, math, flash, mem_efficient, cudnn (PyTorch's \
 scaled_dot_product_attention), reference (our unfused kernel), none; if their packages are \
-installed, fa2 and fa3 (FlashAttention), xformers, flashinfer and cudnn_fp8 (cuDNN's frontend). The \
-exit code is 3 if a baseline named with --require cannot be measured.
+installed, fa2, fa3 and fa3_fp8 (FlashAttention), xformers, flashinfer and cudnn_fp8 (cuDNN's \
+frontend). The environment variable WARPSMITH_FA3 can name a library of FlashAttention-3, which \
+python/scripts/build_fa3.sh builds. The exit code is 3 if a baseline named with --require cannot be \
+measured.
 
 Examples:
   warpsmith bench
@@ -249,6 +252,7 @@ Examples:
   warpsmith bench mma --preset tuned --preset small --problem mission
   warpsmith bench --suite headline --require auto --processes 5
   warpsmith bench wmma --set BLOCK_N=64 --problem mission-e4m3 --baseline cudnn
+  warpsmith bench best --problem mission-e4m3 --baseline fa3_fp8 --errors
   warpsmith bench --resume --run-dir warpsmith-runs/20261115T054710Z-bench-1f3a9c")]
     Bench(BenchOptions),
     /// Show the errors and times of FP8 attention on fp16 or bf16 tensors
@@ -772,6 +776,9 @@ pub struct BenchOptions {
     /// Warm-up calls before timing (default: the suite's, or 10)
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
+    /// Also show the error of every subject, baselines included, on inputs of every class
+    #[arg(long)]
+    pub errors: bool,
     /// Also measure with the L2 cache flushed before every launch
     #[arg(long)]
     pub cold: bool,

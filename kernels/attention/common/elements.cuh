@@ -14,12 +14,17 @@ __device__ inline float to_float(e4m3::Code x) { return __half2float(e4m3::decod
 __device__ inline void from_float(__half& to, float x) { to = __float2half_rn(x); }
 __device__ inline void from_float(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
 
-// The output type of a kernel: the type of its inputs, except that FP8 inputs give an fp16 output.
-template <typename Input>
+// The output type of a kernel: the type of its inputs. FP8 inputs give fp16, or bf16 if the caller wants it, which has the
+// range of fp32.
+template <typename Input, bool FP8_TO_BF16>
 struct OutputOf {
     using Type = Input;
 };
 template <>
-struct OutputOf<e4m3::Code> {
+struct OutputOf<e4m3::Code, false> {
     using Type = __half;
+};
+template <>
+struct OutputOf<e4m3::Code, true> {
+    using Type = __nv_bfloat16;
 };

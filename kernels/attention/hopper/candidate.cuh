@@ -32,7 +32,7 @@ struct ElementOf<axis::Dtype::e4m3> {
     using Type = e4m3::Code;
 };
 using Element = ElementOf<axis::dtype>::Type;
-using Output = OutputOf<Element>::Type;
+using Output = OutputOf<Element, axis::fp8_output == axis::Fp8Output::bf16>::Type;
 
 constexpr bool FP8 = axis::dtype == axis::Dtype::e4m3;
 constexpr int HEAD_DIM = axis::head_dim;

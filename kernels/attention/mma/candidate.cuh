@@ -41,7 +41,7 @@ struct Numbers<axis::Dtype::e4m3> {
 };
 using Number = Numbers<axis::dtype>;
 using Element = Number::Element;
-using Output = OutputOf<Element>::Type;
+using Output = OutputOf<Element, axis::fp8_output == axis::Fp8Output::bf16>::Type;
 
 constexpr bool FP8 = axis::dtype == axis::Dtype::e4m3;
 constexpr int HEAD_DIM = axis::head_dim;

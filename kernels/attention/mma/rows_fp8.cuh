@@ -78,7 +78,7 @@ struct RowsFp8 : RowState {
             if (has_refined_keys(step) && word < 2)
                 p[lost_of(step)][strip][word] = e4m3::encode4_lost(w.x, w.y, w8.x, w8.y, p[step][strip][word]);
         } else {
-            p[step][strip][word] = pack(w.x, w.y, static_cast<const Output*>(nullptr));
+            p[step][strip][word] = pack(w.x, w.y, static_cast<const __half*>(nullptr));
         }
     }
 

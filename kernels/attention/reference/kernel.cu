@@ -37,7 +37,7 @@ struct ElementOf<axis::Dtype::e4m3> {
 };
 
 using Element = ElementOf<axis::dtype>::Type;
-using Output = OutputOf<Element>::Type;
+using Output = OutputOf<Element, axis::fp8_output == axis::Fp8Output::bf16>::Type;
 
 constexpr int HEAD_DIM = axis::head_dim;
 constexpr int THREADS = knob::BLOCK_THREADS;

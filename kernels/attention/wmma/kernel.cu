@@ -42,6 +42,7 @@
 #include "generated.cuh"
 
 #include "common/arguments.cuh"
+#include "common/elements.cuh"
 #include "common/fragments.cuh"
 #include "common/ptx.cuh"
 #include "common/softmax.cuh"
@@ -66,6 +67,7 @@ struct ElementOf<axis::Dtype::e4m3> {
     using Type = e4m3::Code;
 };
 using Element = ElementOf<axis::dtype>::Type;
+using OutputElement = OutputOf<Element, axis::fp8_output == axis::Fp8Output::bf16>::Type;
 
 constexpr bool FP8 = axis::dtype == axis::Dtype::e4m3;
 constexpr int HEAD_DIM = axis::head_dim;
@@ -283,12 +285,17 @@ __device__ float weights_from_scores(RowState& state, float scale, int visible) 
     return correction;
 }
 
-// Eight fp32 outputs to eight consecutive halves of an output row.
-__device__ void store_output(__half* to, const float (&x)[8]) {
-    __half2 halves[4];
+// Two fp32 numbers as a pair of elements.
+__device__ inline __half2 pair_of(float x, float y, const __half*) { return __floats2half2_rn(x, y); }
+__device__ inline __nv_bfloat162 pair_of(float x, float y, const __nv_bfloat16*) { return __floats2bfloat162_rn(x, y); }
+using OutputPair = decltype(pair_of(0.0f, 0.0f, static_cast<const OutputElement*>(nullptr)));
+
+// Eight fp32 outputs to eight consecutive elements of an output row.
+__device__ void store_output(OutputElement* to, const float (&x)[8]) {
+    OutputPair pairs[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) halves[i] = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(halves);
+    for (int i = 0; i < 4; ++i) pairs[i] = pair_of(x[2 * i], x[2 * i + 1], to);
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(pairs);
 }
 
 // ---- O = c O + P V, in fp32 arithmetic ----
@@ -336,7 +343,7 @@ struct ScalarOutput {
         if constexpr (SPECIALISED) compute_sync();
     }
 
-    __device__ void store(float factor, __half* o, long long stride, int rows) {
+    __device__ void store(float factor, OutputElement* o, long long stride, int rows) {
         multiply(factor);
         if (own_row() >= rows) return;
 #pragma unroll
@@ -397,7 +404,7 @@ struct TensorOutput {
 
     // Block by block through the warp's patch: fragment -> patch [16 x 16] -> two lanes per row, eight
     // columns each.
-    __device__ void store(float factor, __half* o, long long stride, int rows) {
+    __device__ void store(float factor, OutputElement* o, long long stride, int rows) {
         if (own_part() == 0) row_normaliser()[own_row()] = factor;
         compute_sync();  // all warps are also done with the scores, which the patches overlay
         multiply(row_normaliser());
@@ -463,8 +470,9 @@ struct Attention {
         const float row_sum = group_sum<ROW_THREADS>(state.sum);
         const float v_scale = attention::head_scale(args.v_scale, args.kv_heads, work.batch, work.kv_head);
         const int rows = args.seq_q - work.first_query;
-        __half* o = attention::head_start(static_cast<__half*>(args.o), args.o_strides, work.batch, work.head) +
-                    static_cast<long long>(work.first_query) * args.o_strides.sequence;
+        OutputElement* o =
+            attention::head_start(static_cast<OutputElement*>(args.o), args.o_strides, work.batch, work.head) +
+            static_cast<long long>(work.first_query) * args.o_strides.sequence;
         output.store(normaliser(row_sum, v_scale), o, args.o_strides.sequence, rows);
         if (args.lse != nullptr && own_part() == 0 && own_row() < rows)
             args.lse[attention::row_index(args, work.batch, work.head, work.first_query + own_row())] =

@@ -309,7 +309,8 @@ fn representative_problems(catalog: &Catalog) -> Vec<Problem> {
                     // heads * seq_q * seq_k = 2^size, with as many keys as queries where possible.
                     let seq = 1_usize << (size / 2).min(14);
                     let heads = 1_usize << (size - 2 * (size / 2).min(14)).min(15);
-                    problems.push(Problem::new(1, heads, seq, head_dim, dtype).with_mask(mask));
+                    let problem = Problem::new(1, heads, seq, head_dim, dtype).with_mask(mask);
+                    problems.extend(dtype.outputs().iter().map(|&output| problem.with_output(output)));
                 }
             }
         }

@@ -30,7 +30,7 @@ pub struct Tensors {
     pub k: View,
     /// Of the shape of `k`.
     pub v: View,
-    /// The output, of the shape of `q`: fp16, or bf16 if the inputs are bf16.
+    /// The output, of the shape of `q`, in the type of the inputs. FP8 inputs give fp16 or bf16, as the caller likes.
     pub o: View,
 }
 
@@ -63,11 +63,12 @@ impl Tensors {
         if o.shape != q.shape {
             return Err(wrong("o", "its shape differs from that of q"));
         }
-        if o.dtype != q.dtype.output() {
-            let (dtype, wanted) = (o.dtype, q.dtype.output());
+        let outputs = q.dtype.outputs();
+        if !outputs.contains(&o.dtype) {
+            let wanted = outputs.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(" or ");
             return Err(wrong(
                 "o",
-                format!("its type is {dtype}, but for inputs in {} it is {wanted}", q.dtype),
+                format!("its type is {}, but for inputs in {} it is {wanted}", o.dtype, q.dtype),
             ));
         }
         if heads > 0 && (kv_heads == 0 || heads % kv_heads != 0) {
@@ -77,7 +78,7 @@ impl Tensors {
         if head_dim == 0 {
             return Err(wrong("q", "head_dim is 0"));
         }
-        Ok(Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype: q.dtype })
+        Ok(Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype: q.dtype, output: o.dtype })
     }
 
     fn check(&self) -> Result<(), ForwardError> {

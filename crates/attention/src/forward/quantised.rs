@@ -58,6 +58,9 @@ pub struct Quantisation {
     /// Whether queries and keys are multiplied by the same random rotation first. Their products stay the same, and an
     /// element that is much larger than the others is spread over the head dimension. That must be a power of two.
     pub rotate: bool,
+    /// The type of the output, fp16 or bf16. `None`: fp16, whose range ends at 65504.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Dtype>,
 }
 
 /// Kernels that quantise Q, K and V, and the attention kernel for the codes.
@@ -116,7 +119,12 @@ impl Device {
             let reason = format!("head_dim is {}, but a rotation needs a power of two", problem.head_dim);
             return Err(wrong("q", reason));
         }
-        let codes = Problem { dtype: Dtype::E4m3, ..*problem };
+        let codes = problem.with_dtype(Dtype::E4m3);
+        let output = quantisation.output.unwrap_or(codes.output);
+        if !Dtype::E4m3.outputs().contains(&output) {
+            return Err(wrong("o", format!("its type is {output}, but must be fp16 or bf16")));
+        }
+        let codes = codes.with_output(output);
         let (attention, key_block) = self.attention_plan(&codes, quantisation.scales)?;
         let blocks = match quantisation.scales {
             ScaledPart::Head => [0; 3],
@@ -215,8 +223,8 @@ impl QuantisedPlan {
         self.places.total
     }
 
-    /// Enqueues all kernels. Q, K and V must be contiguous, `[batch, heads, seq, head_dim]`. The output is fp16. See
-    /// [`super::forward`] for what the caller guarantees.
+    /// Enqueues all kernels. Q, K and V must be contiguous, `[batch, heads, seq, head_dim]`. The output has the type
+    /// of [`Quantisation::output`]. See [`super::forward`] for what the caller guarantees.
     pub fn launch(&self, tensors: &Tensors, options: &Options) -> Result<(), ForwardError> {
         self.quantise(tensors, options)?;
         self.attend(tensors, options)

@@ -117,9 +117,9 @@ impl Comparison {
 }
 
 /// The smallest normal number of the output format, and the distance between its subnormal numbers.
-fn least_normal_and_step(dtype: Dtype) -> (f64, f64) {
+fn least_normal_and_step(output: Dtype) -> (f64, f64) {
     let power = |exponent: i32| 2.0_f64.powi(exponent);
-    match dtype.output() {
+    match output {
         Dtype::Fp16 | Dtype::E4m3 => (power(-14), power(-24)),
         Dtype::Bf16 => (power(-126), power(-133)),
     }
@@ -137,7 +137,7 @@ pub fn compare(
     let mut failures = missing_elements(reference, output, &decoded.data);
     let finite = failures.is_empty();
 
-    let (least_normal, step) = least_normal_and_step(problem.dtype);
+    let (least_normal, step) = least_normal_and_step(problem.output);
     let fp8_sums = tolerance.fp8_sums(reference);
     let mut whole = Squares::default();
     let (mut spread_square, mut rounded_square) = (0.0, 0.0);

@@ -13,7 +13,7 @@ fn solved(problem: Problem, class: Class) -> (Reference, Tensor, Vec<f32>) {
     let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
     let data = reference.output.iter().map(|&x| x as f32).collect();
     let values = Values { shape: problem.query_shape(), data, scales: None };
-    let output = Tensor::encode(&values, problem.dtype.output(), Layout::Bshd);
+    let output = Tensor::encode(&values, problem.output, Layout::Bshd);
     let lse = reference.lse.iter().map(|&x| x as f32).collect();
     (reference, output, lse)
 }
@@ -226,7 +226,7 @@ fn output_with_weights(
         data.extend(output.iter().map(|&x| x as f32));
     }
     let values = Values { shape: problem.query_shape(), data, scales: None };
-    Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd)
+    Tensor::encode(&values, problem.output, Layout::Bhsd)
 }
 
 /// As in a kernel that multiplies FP8 by FP8: the largest weight is 2^8.
@@ -432,7 +432,7 @@ fn in_single_precision(
         data.extend(output.iter().map(|x| x / sum));
     }
     let values = Values { shape: problem.query_shape(), data, scales: None };
-    (Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd), lse)
+    (Tensor::encode(&values, problem.output, Layout::Bhsd), lse)
 }
 
 /// Large inputs. If `ties`, every other key has the score of its neighbour, but other sums on the way to it.

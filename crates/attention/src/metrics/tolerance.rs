@@ -4,7 +4,7 @@ use family::Family;
 use serde::{Deserialize, Serialize};
 
 use crate::oracle::{Fp8Sums, Reference, Rounding, WeightRounding};
-use crate::problem::Dtype;
+use crate::problem::{Dtype, Problem};
 
 /// How the kernel multiplies P by V. This decides how much rounding is acceptable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,17 @@ impl Tolerance {
         Tolerance { atol: 1e-2, rtol: 1e-2, weight, l2, row, weights, fp8_sums: false }
     }
 
+    /// The same for the output of a problem. The figures of [`Tolerance::new`] include the rounding of the usual output.
+    /// A bf16 output of FP8 inputs is off by up to 2^-9 of itself in addition.
+    #[must_use]
+    pub fn with_output_of(self, problem: &Problem) -> Self {
+        if problem.output == problem.dtype.output() {
+            return self;
+        }
+        let rounding = 2.0_f64.powi(-9);
+        Tolerance { l2: self.l2 + rounding, row: self.row + rounding, ..self }
+    }
+
     /// The same for scores that are sums of FP8 tensor cores.
     #[must_use]
     pub fn with_fp8_sums(self) -> Self {
@@ -106,7 +117,7 @@ impl Tolerance {
         let magnitude = reference.magnitude.as_ref().map_or(0.0, |magnitude| magnitude[element]);
         let by_weights = match self.weights {
             Weights::Half => {
-                let unit = unit_roundoff(reference.problem.dtype.output());
+                let unit = unit_roundoff(reference.problem.output);
                 usual.min(unit * size + 2.0 * (unit * wanted + largest(rounding.unfused)))
             }
             Weights::Fp8 => usual + self.weight * magnitude,

@@ -1,3 +1,5 @@
+import ctypes
+import hashlib
 import importlib.metadata
 
 import torch.nn.functional as F
@@ -13,14 +15,24 @@ BACKENDS = {
 DISTRIBUTIONS = {
     "fa2": ["flash-attn"],
     "fa3": ["flash-attn-3", "flashattn-hopper"],
+    "fa3_fp8": ["flash-attn-3", "flashattn-hopper"],
     "xformers": ["xformers"],
     "flashinfer": ["flashinfer-python"],
     "cudnn_fp8": ["nvidia-cudnn-frontend"],
 }
 
 
+# The path of FlashAttention-3's library.
+FA3_LIBRARY = os.environ.get("WARPSMITH_FA3", "")
+
+
 def version(name):
     """The version of the package of a peer; empty for PyTorch's own peers."""
+    if name in ("fa3", "fa3_fp8"):
+        # A library that is missing or does not load is reported before anything is measured.
+        fa3_function()
+        if FA3_LIBRARY:
+            return fa3_library_version()
     for distribution in DISTRIBUTIONS.get(name, []):
         try:
             return f"{distribution} {importlib.metadata.version(distribution)}"
@@ -50,21 +62,76 @@ def fa2(problem):
 
 
 def fa3(problem):
-    from flash_attn_interface import flash_attn_func
+    return flash_attention(problem, fa3_function())
 
-    return flash_attention(problem, flash_attn_func)
+
+def fa3_fp8(problem):
+    """FlashAttention-3 on E4M3 tensors. Its output is bf16."""
+    if not problem.is_fp8:
+        raise ValueError("fa3_fp8 needs an E4M3 problem")
+    (q, k, v), (q_scale, k_scale, v_scale) = problem.codes, problem.scales
+    group = problem.heads // problem.kv_heads
+    if group > 1:
+        # It has one scale for the queries that share keys, so the queries are quantised again, with the largest.
+        shared = q_scale.unflatten(1, (problem.kv_heads, group)).amax(2)
+        factors = q_scale / shared.repeat_interleave(group, 1)
+        q, q_scale = (q.float() * factors[:, :, None, None]).to(torch.float8_e4m3fn), shared
+    q, k, v = (each.transpose(1, 2).contiguous() for each in (q, k, v))
+    causal, function = problem.bottom_right(), fa3_function()
+    scales = {"q_descale": q_scale, "k_descale": k_scale, "v_descale": v_scale}
+    return lambda: first(function(q, k, v, softmax_scale=problem.scale, causal=causal, **scales))
+
+
+def fa3_function():
+    """`flash_attn_func` of FlashAttention-3: of the library that WARPSMITH_FA3 names, else of the installed package."""
+    if not FA3_LIBRARY:
+        try:
+            from flash_attn_interface import flash_attn_func
+        except ImportError as error:
+            raise ValueError(
+                f"FlashAttention-3 is missing ({error}); set WARPSMITH_FA3 to the library that"
+                " python/scripts/build_fa3.sh builds, or install flash-attn-3"
+            ) from None
+        return flash_attn_func
+    if torch.cuda.get_device_capability() != (9, 0):
+        raise ValueError("the library of FlashAttention-3 needs a GPU of compute capability 9.0")
+    fa3_library()
+
+    def call(q, k, v, softmax_scale, causal, **scales):
+        return torch.ops.flash_attn_3.fwd(
+            q, k, v, softmax_scale=softmax_scale, is_causal=causal, num_splits=1, **scales
+        )
+
+    return call
+
+
+def fa3_library():
+    if not os.path.isfile(FA3_LIBRARY):
+        raise ValueError(f"WARPSMITH_FA3: there is no file {FA3_LIBRARY}; python/scripts/build_fa3.sh builds it")
+    # Lazily: kernels that were left out of the library are undefined.
+    return ctypes.CDLL(FA3_LIBRARY, mode=os.RTLD_LAZY)
+
+
+def fa3_library_version():
+    """The version that build_fa3.sh put into the library, or a hash of the file."""
+    try:
+        text = fa3_library().warpsmith_peer_version
+    except AttributeError:
+        with open(FA3_LIBRARY, "rb") as file:
+            return f"flash-attention-3, library with SHA-256 {hashlib.sha256(file.read()).hexdigest()[:12]}"
+    text.restype = ctypes.c_char_p
+    return text().decode()
+
+
+def first(result):
+    """The output. Some versions return the log-sum-exp, too."""
+    return result[0] if isinstance(result, (list, tuple)) else result
 
 
 def flash_attention(problem, function):
     q, k, v = problem.by_position()
     causal = problem.bottom_right()
-
-    def call():
-        result = function(q, k, v, softmax_scale=problem.scale, causal=causal)
-        # Some versions return the log-sum-exp, too.
-        return result[0] if isinstance(result, tuple) else result
-
-    return call
+    return lambda: first(function(q, k, v, softmax_scale=problem.scale, causal=causal))
 
 
 def xformers(problem):
@@ -160,9 +227,16 @@ def cudnn_fp8(problem):
     return call
 
 
-OTHERS = {"fa2": fa2, "fa3": fa3, "xformers": xformers, "flashinfer": flashinfer, "cudnn_fp8": cudnn_fp8}
+OTHERS = {
+    "fa2": fa2,
+    "fa3": fa3,
+    "fa3_fp8": fa3_fp8,
+    "xformers": xformers,
+    "flashinfer": flashinfer,
+    "cudnn_fp8": cudnn_fp8,
+}
 # Peers whose tensors are [batch, position, head, dimension].
-BY_POSITION = {"fa2", "fa3", "xformers", "flashinfer"}
+BY_POSITION = {"fa2", "fa3", "fa3_fp8", "xformers", "flashinfer"}
 
 
 class Problem:
@@ -170,7 +244,7 @@ class Problem:
 
     def __init__(self, name, fields, inputs):
         self.name = name
-        self.dtype = DTYPES[fields["dtype"]]
+        self.dtype, self.output = DTYPES[fields["dtype"]], DTYPES[fields["output"]]
         self.is_fp8, self.scale = fields["fp8"], fields["scale"]
         self.batch, self.heads, self.kv_heads = fields["batch"], fields["heads"], fields["kv_heads"]
         self.seq_q, self.seq_k, self.head_dim = fields["seq_q"], fields["seq_k"], fields["head_dim"]
@@ -178,10 +252,20 @@ class Problem:
         if self.causal and self.seq_q == self.seq_k:
             self.causal = "top-left"
         query, key = (self.heads, self.seq_q), (self.kv_heads, self.seq_k)
-        self.tensors = [
-            tensor(inputs[each], self.dtype, (self.batch, *shape, self.head_dim))
-            for each, shape in zip("qkv", (query, key, key))
+        shapes = {"q": query, "k": key, "v": key}
+        given = [
+            tensor(inputs[each], DTYPES["e4m3"] if self.is_fp8 else self.dtype, (self.batch, *shape, self.head_dim))
+            for each, shape in shapes.items()
         ]
+        self.tensors = given
+        if self.is_fp8:
+            # Peers without FP8 get the decoded numbers.
+            self.codes = given
+            self.scales = [
+                tensor(inputs[f"{each}_scale"], torch.float32, (self.batch, shape[0])) for each, shape in shapes.items()
+            ]
+            decoded = [code.float() * scale[:, :, None, None] for code, scale in zip(self.codes, self.scales)]
+            self.tensors = [each.to(self.dtype) for each in decoded]
         self.backend = BACKENDS.get(name)
         self.output_scale = 1.0
         self.call = OTHERS.get(name, sdpa)(self)
@@ -203,8 +287,8 @@ class Problem:
         if self.name in BY_POSITION:
             shape = (self.batch, self.seq_q, self.heads, self.head_dim)
             result = result.reshape(shape).transpose(1, 2)
-        if result.dtype != self.dtype:
-            result = (result.float() * self.output_scale).to(self.dtype)
+        if result.dtype != self.output:
+            result = (result.float() * self.output_scale).to(self.output)
         return [result]
 
     def chosen(self):

@@ -44,12 +44,12 @@ pub fn expand(text: &str) -> Result<Vec<Problem>, NameError> {
         let nearest = family::nearest(alias, aliases().iter().map(String::as_str)).map(str::to_owned);
         return Err(NameError::Unknown { text: text.to_owned(), nearest });
     };
-    let dtype = match suffix {
-        None => Dtype::Fp16,
-        Some(word) => name::dtype(word)
+    let (dtype, output) = match suffix {
+        None => (Dtype::Fp16, Dtype::Fp16),
+        Some(word) => name::types(word)
             .ok_or_else(|| NameError::Suffix { text: text.to_owned(), suffix: word.to_owned() })?,
     };
-    Ok(problems.into_iter().map(|problem| problem.with_dtype(dtype)).collect())
+    Ok(problems.into_iter().map(|problem| problem.with_dtype(dtype).with_output(output)).collect())
 }
 
 fn of_alias(alias: &str) -> Option<Vec<Problem>> {

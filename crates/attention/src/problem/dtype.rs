@@ -37,13 +37,19 @@ impl Dtype {
         }
     }
 
-    /// The type of O for inputs of this type: FP8 inputs give an fp16 output.
-    #[must_use]
-    pub fn output(self) -> Dtype {
+    /// The types that O may have for inputs of this type. The first is the usual one.
+    pub const fn outputs(self) -> &'static [Dtype] {
         match self {
-            Dtype::Fp16 | Dtype::E4m3 => Dtype::Fp16,
-            Dtype::Bf16 => Dtype::Bf16,
+            Dtype::Fp16 => &[Dtype::Fp16],
+            Dtype::Bf16 => &[Dtype::Bf16],
+            Dtype::E4m3 => &[Dtype::Fp16, Dtype::Bf16],
         }
+    }
+
+    /// The usual type of O for inputs of this type: FP8 inputs give an fp16 output.
+    #[must_use]
+    pub const fn output(self) -> Dtype {
+        self.outputs()[0]
     }
 }
 

@@ -4,8 +4,8 @@ use op::Refusal;
 
 use super::{Mask, Problem};
 
-const FIELDS: [&str; 10] =
-    ["batch", "heads", "kv_heads", "seq", "seq_q", "seq_k", "head_dim", "causal", "mask", "dtype"];
+const FIELDS: [&str; 11] =
+    ["batch", "heads", "kv_heads", "seq", "seq_q", "seq_k", "head_dim", "causal", "mask", "dtype", "output"];
 
 /// Reads a table such as `batch = 1, heads = 8, seq = 512, head_dim = 64, causal = true, dtype = "fp16"`. The table
 /// is converted to a name and parsed, so that there is only one set of rules.
@@ -38,8 +38,10 @@ pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
     };
     let mask = text("mask", if causal { Mask::Causal.name() } else { Mask::None.name() })?;
     let mask = if mask == Mask::None.name() { String::new() } else { format!("-{mask}") };
+    let output = text("output", "")?;
+    let output = if output.is_empty() { output } else { format!("-o{output}") };
     let name = format!(
-        "b{}h{heads}kv{}sq{}sk{}d{}{mask}-{}",
+        "b{}h{heads}kv{}sq{}sk{}d{}{mask}-{}{output}",
         needed("batch")?,
         size("kv_heads")?.unwrap_or(heads),
         sequence("seq_q")?,
@@ -70,6 +72,10 @@ mod tests {
         assert_eq!(
             read("batch = 1\nheads = 8\nseq_q = 17\nseq_k = 65\nhead_dim = 64\nmask = 'causal-tl'"),
             Ok("b1h8sq17sk65d64-causal-tl-fp16".to_owned())
+        );
+        assert_eq!(
+            read("batch = 1\nheads = 8\nseq = 512\nhead_dim = 64\ndtype = 'e4m3'\noutput = 'bf16'"),
+            Ok("b1h8s512d64-e4m3-obf16".to_owned())
         );
     }
 

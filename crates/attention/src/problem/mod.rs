@@ -71,12 +71,24 @@ pub struct Problem {
     pub mask: Mask,
     /// Element type of Q, K and V.
     pub dtype: Dtype,
+    /// Element type of O: one of [`Dtype::outputs`].
+    pub output: Dtype,
 }
 
 impl Problem {
     /// Self-attention without a mask, with one KV head per query head.
     pub const fn new(batch: usize, heads: usize, seq: usize, head_dim: usize, dtype: Dtype) -> Self {
-        Problem { batch, heads, kv_heads: heads, seq_q: seq, seq_k: seq, head_dim, mask: Mask::None, dtype }
+        Problem {
+            batch,
+            heads,
+            kv_heads: heads,
+            seq_q: seq,
+            seq_k: seq,
+            head_dim,
+            mask: Mask::None,
+            dtype,
+            output: dtype.output(),
+        }
     }
 
     /// The problem in words: `1 sequence, 8 heads, 512 tokens, head dimension 64, causal mask, fp16`.
@@ -100,9 +112,10 @@ impl Problem {
             Mask::Causal => "causal mask",
             Mask::CausalTopLeft => "causal mask aligned to the first key",
         };
-        let Problem { head_dim, dtype, .. } = self;
+        let Problem { head_dim, dtype, output, .. } = self;
+        let output = if *output == dtype.output() { String::new() } else { format!(", output {output}") };
         format!(
-            "{}, {heads}, {length}, head dimension {head_dim}, {mask}, {dtype}",
+            "{}, {heads}, {length}, head dimension {head_dim}, {mask}, {dtype}{output}",
             plural(self.batch, "sequence", "sequences")
         )
     }
@@ -113,10 +126,16 @@ impl Problem {
         Problem { mask, ..self }
     }
 
-    /// The same problem with another type.
+    /// The same problem with another type, and the usual output of that type.
     #[must_use]
     pub const fn with_dtype(self, dtype: Dtype) -> Self {
-        Problem { dtype, ..self }
+        Problem { dtype, output: dtype.output(), ..self }
+    }
+
+    /// The same problem with another type of the output, which must be one of [`Dtype::outputs`].
+    #[must_use]
+    pub const fn with_output(self, output: Dtype) -> Self {
+        Problem { output, ..self }
     }
 
     /// The shape of Q and O.
@@ -198,7 +217,7 @@ impl Problem {
     pub fn minimal_bytes(&self) -> u64 {
         let (queries, keys) = (self.query_shape(), self.key_shape());
         let read = self.dtype.bytes() * (queries.elements() + 2 * keys.elements());
-        let written = self.dtype.output().bytes() * queries.elements();
+        let written = self.output.bytes() * queries.elements();
         let scales = match self.dtype {
             Dtype::E4m3 => size_of::<f32>() * self.batch * (self.heads + 2 * self.kv_heads),
             Dtype::Fp16 | Dtype::Bf16 => 0,

@@ -1,7 +1,8 @@
 //! Problem names such as `b2h8s2048d64-causal-e4m3`. They are printed in one form only and parsed strictly.
 //!
 //! `b` batch, `h` heads, `kv` KV heads if they differ from the heads, `s` sequence length, or `sq` and `sk` if they
-//! differ, `d` head dimension; then the mask, if there is one, and the dtype (fp16 if it is missing).
+//! differ, `d` head dimension; then the mask, if there is one, and the dtype (fp16 if it is missing). The output of
+//! e4m3 is fp16, or another type after an `o`: `e4m3-obf16`.
 
 use std::fmt;
 
@@ -108,9 +109,10 @@ impl NameError {
     pub fn hint(&self) -> Option<String> {
         match self {
             NameError::Unknown { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
-            NameError::Suffix { .. } => {
-                Some("masks: causal, causal-tl (leave it out for none); dtypes: fp16, bf16, e4m3".to_owned())
-            }
+            NameError::Suffix { .. } => Some(
+                "masks: causal, causal-tl (leave it out for none); dtypes: fp16, bf16, e4m3, e4m3-obf16"
+                    .to_owned(),
+            ),
             NameError::Groups { .. }
             | NameError::Heads { .. }
             | NameError::TooLarge { .. }
@@ -137,7 +139,8 @@ impl fmt::Display for Problem {
             Mask::None => {}
             Mask::Causal | Mask::CausalTopLeft => write!(f, "-{}", self.mask)?,
         }
-        write!(f, "-{}", self.dtype)
+        write!(f, "-{}", self.dtype)?;
+        if self.output == self.dtype.output() { Ok(()) } else { write!(f, "-o{}", self.output) }
     }
 }
 
@@ -167,8 +170,8 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     if heads % kv_heads != 0 {
         return Err(NameError::Groups { text: text.to_owned(), heads, kv_heads });
     }
-    let (mask, dtype) = suffixes(text, suffix)?;
-    let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype };
+    let (mask, (dtype, output)) = suffixes(text, suffix)?;
+    let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype, output };
     problem.limit().map_err(|limit| NameError::TooLarge { text: text.to_owned(), limit })?;
     if heads > MAX_HEADS {
         return Err(NameError::Heads { text: text.to_owned(), heads });
@@ -176,25 +179,36 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     Ok(problem)
 }
 
-/// A mask, a dtype, or both in this order: `causal-tl-e4m3`, `causal`, `bf16`.
-fn suffixes(text: &str, suffix: Option<&str>) -> Result<(Mask, Dtype), NameError> {
-    let Some(suffix) = suffix else { return Ok((Mask::None, Dtype::Fp16)) };
-    let (masked, dtype) = match suffix.rsplit_once('-') {
-        _ if dtype(suffix).is_some() => ("", dtype(suffix)),
-        Some((mask, last)) if dtype(last).is_some() => (mask, dtype(last)),
-        _ => (suffix, None),
+/// A mask, types, or both in this order: `causal-tl-e4m3`, `causal`, `bf16`, `e4m3-obf16`.
+fn suffixes(text: &str, suffix: Option<&str>) -> Result<(Mask, (Dtype, Dtype)), NameError> {
+    let usual = (Dtype::Fp16, Dtype::Fp16);
+    let Some(suffix) = suffix else { return Ok((Mask::None, usual)) };
+    // The types are the last word, or the last two.
+    let starts = suffix.rmatch_indices('-').take(2).map(|(dash, _)| dash);
+    let split = starts.filter_map(|dash| Some((&suffix[..dash], types(&suffix[dash + 1..])?)));
+    let (masked, types) = match types(suffix) {
+        Some(types) => ("", Some(types)),
+        None => split.last().map_or((suffix, None), |(mask, types)| (mask, Some(types))),
     };
     let mask = match masked {
-        "" if dtype.is_some() => Mask::None,
+        "" if types.is_some() => Mask::None,
         "causal" => Mask::Causal,
         "causal-tl" => Mask::CausalTopLeft,
         _ => return Err(NameError::Suffix { text: text.to_owned(), suffix: masked.to_owned() }),
     };
-    Ok((mask, dtype.unwrap_or(Dtype::Fp16)))
+    Ok((mask, types.unwrap_or(usual)))
 }
 
-pub(super) fn dtype(word: &str) -> Option<Dtype> {
-    Dtype::ALL.into_iter().find(|dtype| dtype.name() == word)
+/// The types of the inputs and of the output: `fp16`, `e4m3`, `e4m3-obf16`.
+pub(super) fn types(text: &str) -> Option<(Dtype, Dtype)> {
+    let named = |word: &str| Dtype::ALL.into_iter().find(|dtype| dtype.name() == word);
+    match text.split_once("-o") {
+        None => named(text).map(|dtype| (dtype, dtype.output())),
+        Some((dtype, output)) => {
+            let (dtype, output) = (named(dtype)?, named(output)?);
+            dtype.outputs().contains(&output).then_some((dtype, output))
+        }
+    }
 }
 
 /// Reads letters and numbers from the front of a text.
@@ -248,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    fn the_output_of_e4m3_has_a_type_of_its_own() {
+        let wide = named("b2h8s2048d64-causal-e4m3-obf16");
+        assert_eq!((wide.mask, wide.dtype, wide.output), (Mask::Causal, Dtype::E4m3, Dtype::Bf16));
+        assert_eq!(wide.to_string(), "b2h8s2048d64-causal-e4m3-obf16");
+        assert_eq!(wide.in_words().rsplit_once(", ").expect("words").1, "output bf16");
+        assert_eq!(named("mission-e4m3-obf16"), Problem { output: Dtype::Bf16, ..named("mission-e4m3") });
+        assert_eq!(named("b1h8s512d64-e4m3-ofp16").to_string(), "b1h8s512d64-e4m3");
+        assert_eq!(wide.with_dtype(Dtype::Bf16).with_dtype(Dtype::E4m3).output, Dtype::Fp16);
+    }
+
+    #[test]
     fn equal_dimensions_are_printed_once() {
         assert_eq!(named("b1h8kv8sq64sk64d64-fp16").to_string(), "b1h8s64d64-fp16");
     }
@@ -267,6 +292,9 @@ mod tests {
             ("b1h8s512d64-causal-int8", "`causal-int8` is neither a mask nor a dtype"),
             ("b1h8s512d64-", "`` is neither a mask nor a dtype"),
             ("b1h8s512d64-fp16-causal", "`fp16-causal` is neither"),
+            ("b1h8s512d64-fp16-obf16", "`fp16-obf16` is neither a mask nor a dtype"),
+            ("b1h8s512d64-e4m3-oe4m3", "`e4m3-oe4m3` is neither a mask nor a dtype"),
+            ("b1h8s512d64-obf16", "`obf16` is neither a mask nor a dtype"),
             ("b1h8kv3s512d64", "heads (8) must be a multiple of kv heads (3)"),
             ("b1000000h1000000s1d64", "more than 2^40 elements"),
             ("b1h64s1048576d64", "more than 2^32 - 1 elements per batch entry"),
@@ -283,11 +311,13 @@ mod tests {
         fn any_problem()(
             batch in 1_usize..64, kv_heads in 1_usize..32, group in 1_usize..8, seq_q in 1_usize..5000,
             seq_k in 1_usize..5000, same in any::<bool>(), head_dim in 1_usize..300, mask in 0_usize..3,
-            dtype in 0_usize..3,
+            dtype in 0_usize..3, output in 0_usize..2,
         ) -> Problem {
+            let dtype = Dtype::ALL[dtype];
+            let output = dtype.outputs()[output % dtype.outputs().len()];
             Problem {
                 batch, heads: kv_heads * group, kv_heads, seq_q, seq_k: if same { seq_q } else { seq_k }, head_dim,
-                mask: Mask::ALL[mask], dtype: Dtype::ALL[dtype],
+                mask: Mask::ALL[mask], dtype, output,
             }
         }
     }

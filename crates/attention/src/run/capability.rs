@@ -83,13 +83,22 @@ pub const MOST_KEYS_OF_ONE_LEVEL: usize = 2048;
 /// The knob of families with FP8 `wgmma`: the steps after which products are added to wider sums. 0 means never.
 const LEVELS_KNOB: &str = "SUM_STEPS";
 
+/// The axis of families whose FP8 kernels can have outputs of several types. Without it they have the usual one.
+const FP8_OUTPUT: &str = "fp8_output";
+
+/// The axes of a problem itself: the first of [`required_axes`].
+const OF_PROBLEM: usize = 4;
+
 /// The values that a problem requires, axis by axis, with the names of the manifests.
-fn required_axes(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str, Value); 6] {
+fn required_axes(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str, Value); 7] {
     let text = |word: &str| Value::Text(word.to_owned());
+    // 16-bit types leave no choice, so kernels for them are compiled for the usual output of FP8.
+    let fp8_output = if problem.dtype == Dtype::E4m3 { problem.output } else { Dtype::E4m3.output() };
     [
         ("dtype", text(problem.dtype.name())),
         ("head_dim", Value::Int(problem.head_dim as i64)),
         ("mask", text(problem.mask.name())),
+        (FP8_OUTPUT, text(fp8_output.name())),
         ("layout", text(layout.name())),
         ("gqa", Value::Bool(problem.is_grouped())),
         ("lse", Value::Bool(lse)),
@@ -98,27 +107,39 @@ fn required_axes(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str
 
 /// Refuses a problem that the family does not support and names the missing capability.
 pub fn check(family: &Family, problem: &Problem, layout: Layout, lse: bool) -> Result<(), Unsupported> {
-    let name = || family.name.clone();
     if family.op != "attention" {
-        return Err(Unsupported::Op { family: name(), op: family.op.clone() });
+        return Err(Unsupported::Op { family: family.name.clone(), op: family.op.clone() });
     }
     for (axis, value) in required_axes(problem, layout, lse) {
-        let wanted = value.to_string();
-        let Some(declared) = family.axis(axis) else {
-            return Err(Unsupported::Silent { family: name(), axis, wanted });
-        };
-        if !declared.values.contains(&value) {
-            let supported: Vec<String> = declared.values.iter().map(ToString::to_string).collect();
-            return Err(Unsupported::Value { family: name(), axis, wanted, supported: supported.join(", ") });
-        }
+        let declared = family.axis(axis).map(|declared| declared.values.as_slice());
+        check_axis(&family.name, axis, &value, declared)?;
     }
     Ok(())
+}
+
+/// Refuses a value of an axis that is not among those that the family declares.
+fn check_axis(
+    family: &str,
+    axis: &'static str,
+    value: &Value,
+    declared: Option<&[Value]>,
+) -> Result<(), Unsupported> {
+    let (family, wanted) = (family.to_owned(), value.to_string());
+    match declared {
+        Some(values) if values.contains(value) => Ok(()),
+        Some(values) => {
+            let supported: Vec<String> = values.iter().map(ToString::to_string).collect();
+            Err(Unsupported::Value { family, axis, wanted, supported: supported.join(", ") })
+        }
+        None if axis == FP8_OUTPUT && wanted == Dtype::E4m3.output().name() => Ok(()),
+        None => Err(Unsupported::Silent { family, axis, wanted }),
+    }
 }
 
 /// Refuses a problem that differs from the candidate's compile-time axes.
 pub fn check_candidate(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupported> {
     // Layout and LSE are not part of a problem; `check` covers families that specialise on them.
-    for (axis, value) in required_axes(problem, Layout::default(), false).into_iter().take(3) {
+    for (axis, value) in required_axes(problem, Layout::default(), false).into_iter().take(OF_PROBLEM) {
         if let Some(made_for) = candidate.axes.get(axis).filter(|made_for| **made_for != value) {
             let (made_for, wanted) = (made_for.to_string(), value.to_string());
             return Err(Unsupported::Specialised { axis, made_for, wanted });
@@ -155,7 +176,7 @@ pub fn check_keys(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupp
 /// The compile-time axes of a problem, as [`Family::candidate`] takes them. Call [`check`] first: its errors are
 /// clearer.
 pub fn axes(family: &Family, problem: &Problem) -> Vec<(String, String)> {
-    let of_problem = required_axes(problem, Layout::default(), false).into_iter().take(3);
+    let of_problem = required_axes(problem, Layout::default(), false).into_iter().take(OF_PROBLEM);
     let specialised = |name: &str| family.axis(name).is_some_and(|axis| axis.specialised);
     of_problem
         .filter(|(name, _)| specialised(name))
@@ -200,6 +221,21 @@ mod tests {
         );
         assert_eq!(refusal("wmma", "b1h8kv2sq3sk9d128-causal-tl-e4m3"), "");
         assert_eq!(refusal("reference", "b1h8s512d80-causal-bf16"), "");
+    }
+
+    #[test]
+    fn a_family_that_does_not_declare_it_has_the_usual_output_of_fp8() {
+        assert_eq!(refusal("wmma", "b1h8s512d64-e4m3-obf16"), "");
+        let checked = |output: &str, declared: Option<&[Value]>| {
+            let value = Value::Text(output.to_owned());
+            check_axis("old", FP8_OUTPUT, &value, declared).map_err(|error| error.to_string())
+        };
+        assert_eq!(checked("fp16", None), Ok(()));
+        let silent = "old does not declare fp8_output, so bf16 is not supported";
+        assert_eq!(checked("bf16", None), Err(silent.to_owned()));
+        let declared = [Value::Text("fp16".to_owned())];
+        let refused = "old does not support fp8_output bf16 (it supports fp16)";
+        assert_eq!(checked("bf16", Some(&declared)), Err(refused.to_owned()));
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
         Output { name: name.to_owned(), bytes, blank: POISON_WORD, sign_bits, initial: None }
     };
     let shape = problem.query_shape();
-    let mut outputs = vec![output("o", shape.elements(), problem.dtype.output().bytes())];
+    let mut outputs = vec![output("o", shape.elements(), problem.output.bytes())];
     if want_lse {
         outputs.push(output("lse", shape.rows(), size_of::<f32>()));
     }
@@ -142,7 +142,7 @@ pub(crate) fn tensor_shapes(problem: &Problem, strides: [Strides; 4]) -> Vec<Ten
         tensor("q", problem.query_shape(), problem.dtype, q),
         tensor("k", problem.key_shape(), problem.dtype, k),
         tensor("v", problem.key_shape(), problem.dtype, v),
-        tensor("o", problem.query_shape(), problem.dtype.output(), o),
+        tensor("o", problem.query_shape(), problem.output, o),
     ]
 }
 
@@ -166,7 +166,7 @@ pub fn parameters(problem: &Problem, layout: Layout, addresses: &Addresses) -> V
 
 /// Converts the outputs of an arrangement to tensors.
 pub fn answer(problem: &Problem, layout: Layout, outputs: Vec<Vec<u8>>) -> (Tensor, Option<Vec<f32>>) {
-    let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), layout);
+    let blank = Tensor::poisoned(problem.query_shape(), problem.output, layout);
     let mut outputs = outputs.into_iter();
     let output = Tensor { bytes: outputs.next().unwrap_or_default(), ..blank };
     (output, outputs.next().map(|bytes| floats(&bytes)))

@@ -70,7 +70,7 @@ pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run:
     let serious = report.findings.iter().filter(|finding| finding.severity != vgpu::Severity::Note);
     let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
     let weights = Weights::declared_by(kernel.family, problem.dtype);
-    let mut tolerance = Tolerance::new(problem.dtype, weights);
+    let mut tolerance = Tolerance::new(problem.dtype, weights).with_output_of(problem);
     tolerance.fp8_sums = weights == Weights::Fp8 && kernel.family.name == "hopper";
     let comparison = metrics::compare(&reference, &run.output, run.lse.as_deref(), tolerance);
     let tile = kernel.candidate.knobs.get("BLOCK_M").and_then(|height| height.to_string().parse().ok());

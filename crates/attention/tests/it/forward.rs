@@ -87,7 +87,7 @@ fn check(device: &Device, name: &str, arrange: Arrange, scale: Option<f32>) {
     let (_, q) = memory(device, "q", &encoded.q, arrange);
     let (_, k) = memory(device, "k", &encoded.k, arrange);
     let (_, v) = memory(device, "v", &encoded.v, arrange);
-    let blank = Tensor::poisoned(problem.query_shape(), problem.dtype.output(), Layout::Bhsd);
+    let blank = Tensor::poisoned(problem.query_shape(), problem.output, Layout::Bhsd);
     let (out, o) = memory(device, "o", &blank, arrange);
     let lse = device.allocate("lse", 4 * problem.query_shape().rows() as u64).unwrap();
     let upload = |label: &str, scales: &Option<Vec<f32>>| {
@@ -114,7 +114,7 @@ fn check(device: &Device, name: &str, arrange: Arrange, scale: Option<f32>) {
     if problem.dtype == Dtype::E4m3 {
         tolerance = Tolerance::new(problem.dtype, Weights::Fp8).with_fp8_sums();
     }
-    let comparison = compare(&reference, &output, Some(&lse), tolerance);
+    let comparison = compare(&reference, &output, Some(&lse), tolerance.with_output_of(&problem));
     assert!(comparison.passed(), "{name}: {comparison:?}");
 }
 
@@ -139,6 +139,7 @@ fn masks_types_and_scales_are_applied() {
     }
     check(&device, "b1h4kv2s65d64-causal-e4m3", gaps, None);
     check(&device, "b1h2s65d128-e4m3", bshd, None);
+    check(&device, "b1h4kv2s65d64-causal-e4m3-obf16", gaps, None);
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn views(device: &Device, problem: &Problem) -> Tensors {
         q: tensor("q", problem.query_shape(), problem.dtype),
         k: tensor("k", problem.key_shape(), problem.dtype),
         v: tensor("v", problem.key_shape(), problem.dtype),
-        o: tensor("o", problem.query_shape(), problem.dtype.output()),
+        o: tensor("o", problem.query_shape(), problem.output),
     }
 }
 

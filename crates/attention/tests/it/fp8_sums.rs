@@ -49,7 +49,7 @@ fn run(problem: &Problem, inputs: &Inputs, (score, weights): Change<'_>) -> (Ten
         data.extend(output.iter().map(|x| (x * inputs.v.scale(0, 0) / sum) as f32));
     }
     let values = Values { shape: problem.query_shape(), data, scales: None };
-    (Tensor::encode(&values, problem.dtype.output(), Layout::Bhsd), lse)
+    (Tensor::encode(&values, problem.output, Layout::Bhsd), lse)
 }
 
 const HONEST: Change<'static> = (&|score| score, &|_, _| ());

@@ -14,10 +14,10 @@ use warpsmith_attention::{Class, Dtype, Inputs, Layout, Problem, Shape, Tensor};
 use crate::common::{new_compiler, problem};
 
 const WAYS: [Quantisation; 4] = [
-    Quantisation { scales: ScaledPart::Head, rotate: false },
-    Quantisation { scales: ScaledPart::Head, rotate: true },
-    Quantisation { scales: ScaledPart::Block, rotate: false },
-    Quantisation { scales: ScaledPart::Block, rotate: true },
+    Quantisation { scales: ScaledPart::Head, rotate: false, output: None },
+    Quantisation { scales: ScaledPart::Head, rotate: true, output: None },
+    Quantisation { scales: ScaledPart::Block, rotate: false, output: None },
+    Quantisation { scales: ScaledPart::Block, rotate: true, output: None },
 ];
 
 fn device(chip: &str) -> Device {
@@ -56,7 +56,7 @@ fn every_way_to_quantise_gives_attention() {
 fn the_sums_of_many_keys_have_scales_per_block_too() {
     // 22 steps of 96 keys are added to the sums at a time.
     let problem = problem("b1h1sq16sk2500d128-fp16");
-    let block = Quantisation { scales: ScaledPart::Block, rotate: true };
+    let block = Quantisation { scales: ScaledPart::Block, rotate: true, output: None };
     for row in rows(&device("h200"), &problem, StudyClass::Outliers, &[block]) {
         assert!(row.relative_l2 < 0.3 && row.kernel.contains("BLOCK_SCALES=true"), "{row:?}");
     }

@@ -11,6 +11,7 @@
 //! compared.
 
 mod answers;
+mod class_errors;
 mod draws;
 mod floor;
 mod measure;

@@ -135,6 +135,8 @@ pub struct BenchPlan<'f, P> {
     pub secret: u64,
     /// The goals to compare the measurements with.
     pub targets: Vec<Target>,
+    /// Whether to measure the errors of all subjects on inputs of every class.
+    pub errors: bool,
 }
 
 impl<P> BenchPlan<'_, P> {

@@ -10,9 +10,10 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
-use op::{ExtraTolerance, Judgement, Op, TrialStep, tuned};
+use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, tuned};
 
 use super::answers::{AnswerCache, InputsWithAnswer};
+use super::class_errors::ErrorCase;
 use super::draws::Draws;
 use super::floor::implausible_reason;
 use super::plan::{BenchPlan, Subject, SubjectCheck, SubjectKind};
@@ -94,7 +95,7 @@ pub(super) struct Participant {
     pub(super) index: usize,
     pub(super) key: StageKey,
     /// The build request for a kernel's worker. A peer has nothing to build.
-    build: Option<WorkerRequest>,
+    pub(super) build: Option<WorkerRequest>,
     /// What the op grants its kernel. Known after the build.
     pub(super) extra_tolerance: Option<ExtraTolerance>,
 }
@@ -294,6 +295,7 @@ impl<O: Op> Bench<'_, O> {
         let has_peers =
             alive.iter().any(|it| matches!(all_workers[it.index].subject.kind, SubjectKind::Peer { .. }));
         let peer = if has_peers { Some(self.peer_files(problem, &answers[0].inputs)?) } else { None };
+        let errors: Option<ErrorCase<O>> = self.error_case(problem, draws.classes, has_peers)?;
         let given: ProblemInputs<'_, O> = ProblemInputs { problem, name, draws, answers, classes, peer };
 
         let alive = self.build(all_workers, alive)?;
@@ -301,7 +303,15 @@ impl<O: Op> Bench<'_, O> {
         for participant in alive {
             let workers = &mut all_workers[participant.index];
             let begins = self.runs_at_once(workers);
-            let tried = if begins { self.try_classes(workers, &participant, &given)? } else { Ok(()) };
+            // Errors are recorded first: those of a kernel that is wrong are of interest, too.
+            let measured = match &errors {
+                Some(case) => self.record_errors(workers, &participant, case)?,
+                None => Ok(()),
+            };
+            let tried = match measured {
+                Ok(()) if begins => self.try_classes(workers, &participant, &given)?,
+                other => other,
+            };
             let sent = tried.and_then(|()| if begins { self.begin_run(workers, &given) } else { Ok(()) });
             self.keep_or_fail(&mut begun, participant, Stage::Check, sent)?;
         }
@@ -489,14 +499,24 @@ impl<O: Op> Bench<'_, O> {
                 format!("peers on {problem}: {}; their times do not include this", peer.untimed_conversion);
             self.run.record(&Event::Note { text })?;
         }
+        let files = self.input_files(&peer, "")?;
+        Ok((peer.fields, files))
+    }
+
+    /// Writes inputs to files with this prefix.
+    pub(super) fn input_files(
+        &self,
+        peer: &PeerProblem,
+        prefix: &str,
+    ) -> Result<IndexMap<String, PathBuf>, StageError> {
         let mut files = IndexMap::new();
         for input in &peer.inputs {
-            let path = self.folder.join(format!("input-{}", input.name));
+            let path = self.folder.join(format!("input-{prefix}{}", input.name));
             fs::write(&path, input.bytes.as_slice())
                 .map_err(|error| StageError::Io { path: path.clone(), error })?;
             files.insert(input.name.clone(), path);
         }
-        Ok((peer.fields, files))
+        Ok(files)
     }
 
     /// Runs every process of a subject once, and compares each answer with the reference.
@@ -793,7 +813,7 @@ pub(crate) fn complaint_text(check: &CheckRecord) -> Option<String> {
     (!complaints.is_empty()).then(|| complaints.join("; "))
 }
 
-fn built(reply: WorkerReply) -> Result<BuildReply, WorkerError> {
+pub(super) fn built(reply: WorkerReply) -> Result<BuildReply, WorkerError> {
     match reply {
         WorkerReply::Built(built) => Ok(built),
         other => Err(unexpected_reply(&other)),

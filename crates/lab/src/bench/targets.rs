@@ -149,6 +149,7 @@ mod tests {
             seed: 1,
             secret: 1,
             targets: Vec::new(),
+            errors: false,
         }
     }
 

@@ -226,6 +226,7 @@ impl<O: Op> Evaluator<'_, O> {
             seed: self.plan.seed,
             secret: self.plan.secret,
             targets: Vec::new(),
+            errors: false,
         };
         let run = Run::in_memory(self.folder);
         let start = &self.commands_for(setting);

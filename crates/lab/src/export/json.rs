@@ -7,8 +7,8 @@ use serde::Serialize;
 use vgpu::model::ModelledMicros;
 
 use crate::run::{
-    Ceiling, Control, Exporter, Fact, FailureRecord, Manifest, MeanSpeedup, ResultId, Row, RunOutcome,
-    RunState, TargetVerdict, rows,
+    Ceiling, ClassError, Control, Exporter, Fact, FailureRecord, Manifest, MeanSpeedup, ResultId, Row,
+    RunOutcome, RunState, TargetVerdict, rows,
 };
 
 /// Writes `bench.json`.
@@ -24,6 +24,7 @@ struct File<'s> {
     baselines: &'s IndexMap<String, Fact<String>>,
     measured: Vec<Row>,
     modelled: Vec<ModelledRow<'s>>,
+    errors: Vec<ErrorRow<'s>>,
     means: Vec<MeanSpeedup>,
     controls: &'s [Control],
     ceilings: &'s [Ceiling],
@@ -42,6 +43,14 @@ struct ModelledRow<'s> {
     limiter: Option<&'s str>,
 }
 
+#[derive(Serialize)]
+struct ErrorRow<'s> {
+    #[serde(flatten)]
+    of: &'s ResultId,
+    #[serde(flatten)]
+    error: &'s ClassError,
+}
+
 impl Exporter for Json {
     fn file_name(&self) -> &'static str {
         "bench.json"
@@ -54,6 +63,8 @@ impl Exporter for Json {
             modelled_us: modelled.time_us,
             limiter: modelled.limiter.as_deref(),
         });
+        let errors = state.class_errors.iter();
+        let errors = errors.flat_map(|(of, errors)| errors.iter().map(move |error| ErrorRow { of, error }));
         let file = File {
             schema: "warpsmith.bench/1",
             manifest: &state.manifest,
@@ -62,6 +73,7 @@ impl Exporter for Json {
             baselines: &state.baselines,
             measured: rows(state),
             modelled: modelled.collect(),
+            errors: errors.collect(),
             means: state.means(),
             controls: &state.controls,
             ceilings: &state.ceilings,

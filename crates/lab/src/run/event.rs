@@ -55,6 +55,13 @@ pub enum Event {
         /// The result of the check.
         check: CheckRecord,
     },
+    /// The error of a subject on inputs of one class was measured.
+    ClassError {
+        /// The problem, subject and build.
+        of: ResultId,
+        /// The class and the error.
+        error: ClassError,
+    },
     /// A baseline and its version.
     Baseline {
         /// The subject's name: `pytorch flash`.
@@ -346,6 +353,28 @@ pub struct CheckRecord {
     /// Whether launches ran under all checkers of the virtual GPU, without a finding. `false` in old logs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sanitized: bool,
+}
+
+/// The error of a subject on inputs of one class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassError {
+    /// The class of the inputs: `outliers`.
+    pub class: String,
+    /// The part of the problem that was computed.
+    pub part: String,
+    /// The relative L2 error; `None` if an element is not finite or was not written.
+    pub error: Option<f64>,
+}
+
+impl ClassError {
+    /// An error that is not finite becomes `None`.
+    pub(crate) fn new(class: &str, part: &str, error: f64) -> Self {
+        ClassError {
+            class: class.to_owned(),
+            part: part.to_owned(),
+            error: error.is_finite().then_some(error),
+        }
+    }
 }
 
 /// The time of a launch with inputs that earlier launches had, and with new inputs.

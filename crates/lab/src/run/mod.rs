@@ -56,8 +56,8 @@ mod trial;
 pub use crate::record::Fact;
 pub use compare::{ComparedTime, RunComparison, SubjectTime, TimeChange, TrendPoint, compare, times, trend};
 pub use event::{
-    BuildRecord, Ceiling, CheckRecord, Event, LaunchCounts, Modelled, Repeats, ResultId, RunOutcome,
-    SampleSet, Speed, StageKey, StageOutcome, TargetVerdict, Telemetry, Timer,
+    BuildRecord, Ceiling, CheckRecord, ClassError, Event, LaunchCounts, Modelled, Repeats, ResultId,
+    RunOutcome, SampleSet, Speed, StageKey, StageOutcome, TargetVerdict, Telemetry, Timer,
 };
 pub use exporter::Exporter;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::log::Log;
 use super::{
-    BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, Modelled, ResultId,
-    RunOutcome, SampleSet, Search, Stage, StageKey, StageOutcome, TargetVerdict, Timer, Trial, Utc,
+    BuildRecord, Ceiling, CheckRecord, ClassError, Event, Exchange, Fact, FailureKind, Manifest, Modelled,
+    ResultId, RunOutcome, SampleSet, Search, Stage, StageKey, StageOutcome, TargetVerdict, Timer, Trial, Utc,
 };
 use crate::record::{Inversion, Profile};
 use crate::stats::{Comparison, NoiseFloor, Rating, Speedup, geometric_mean};
@@ -32,6 +32,8 @@ pub struct RunState {
     pub builds: IndexMap<ResultId, BuildRecord>,
     /// The check of every subject.
     pub checks: IndexMap<ResultId, CheckRecord>,
+    /// The errors of subjects on inputs of single classes.
+    pub class_errors: IndexMap<ResultId, Vec<ClassError>>,
     /// The baselines and their versions.
     pub baselines: IndexMap<String, Fact<String>>,
     /// Measurements of finished stages. Those of an unfinished stage are left out; a resumed run repeats them.
@@ -246,6 +248,12 @@ impl RunState {
                 }
                 Event::Checked { of, check } => {
                     state.checks.insert(of.clone(), check.clone());
+                }
+                Event::ClassError { of, error } => {
+                    let known = state.class_errors.entry(of.clone()).or_default();
+                    // A resumed run may measure the same error again.
+                    known.retain(|it| it.class != error.class);
+                    known.push(error.clone());
                 }
                 Event::Baseline { name, version } => {
                     state.baselines.insert(name.clone(), version.clone());

@@ -21,12 +21,25 @@ pub struct Peer {
     pub name: String,
     /// The Python distributions of which one must be installed in addition to PyTorch. Empty if PyTorch has it.
     pub distributions: Vec<String>,
+    /// The environment variable with the path of a library that can be used instead of a distribution.
+    pub library: Option<String>,
 }
 
 impl Peer {
     /// An implementation that is part of PyTorch, or a function on its tensors.
     pub fn of_pytorch(name: &str) -> Self {
-        Peer { package: "pytorch".to_owned(), name: name.to_owned(), distributions: Vec::new() }
+        Peer {
+            package: "pytorch".to_owned(),
+            name: name.to_owned(),
+            distributions: Vec::new(),
+            library: None,
+        }
+    }
+
+    /// Whether the environment names the library of the peer.
+    pub fn has_library(&self) -> bool {
+        let named = self.library.as_ref().and_then(std::env::var_os);
+        named.is_some_and(|path| !path.is_empty())
     }
 }
 

@@ -120,6 +120,7 @@ pub fn plan<'w>(
         seed: global.seed,
         secret: global.secret_seed(),
         targets: suite.map(|suite| suite.targets).unwrap_or_default(),
+        errors: options.errors,
     })
 }
 
@@ -160,8 +161,9 @@ fn subjects<'w>(
     let peers = workbench.op.peers();
     let peers = peers.map(|peers| peers.all).unwrap_or_default();
     // Without a choice, peers in packages that are not installed are left out.
-    let usual =
-        peers.iter().filter(|it| it.distributions.is_empty() || workbench.has_one_of(&it.distributions));
+    let usual = peers.iter().filter(|it| {
+        it.distributions.is_empty() || it.has_library() || workbench.has_one_of(&it.distributions)
+    });
     let usual: Vec<String> = usual.map(|peer| peer.name.clone()).collect();
     // The family that is written to be obvious is a baseline everywhere.
     let plain = workbench.op.plain_family(&workbench.catalog);

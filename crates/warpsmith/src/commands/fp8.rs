@@ -139,7 +139,7 @@ fn possible_ways(
     let (mut ways, mut not_run) = (vec![None], Vec::new());
     for scales in parts {
         for &rotate in &rotations {
-            let way = Quantisation { scales, rotate };
+            let way = Quantisation { scales, rotate, output: None };
             let reason = match gpu.quantised_plan(problem, way) {
                 Ok(_) => {
                     ways.push(Some(way));

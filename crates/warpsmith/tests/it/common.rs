@@ -23,6 +23,7 @@ pub fn warpsmith_by(program: &str) -> Command {
         "VIRTUAL_ENV",
         "CONDA_PREFIX",
         "WARPSMITH_PYTHON",
+        "WARPSMITH_FA3",
         "COLUMNS",
     ] {
         command.env_remove(name);

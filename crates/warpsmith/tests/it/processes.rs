@@ -19,7 +19,7 @@ use lab::stats::{Stopping, Verdict};
 use lab::worker::WorkerCommands;
 use lab::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 use lab::{Session, StageError};
-use op::{OpPeers as _, OpProblems as _};
+use op::{OpInputs as _, OpPeers as _, OpProblems as _};
 use serde_json::Value;
 
 use crate::common::{target_tmp, warpsmith};
@@ -117,10 +117,11 @@ struct Scenario<'w> {
     peer: &'w str,
     reference: &'w str,
     wmma: &'w str,
+    errors: bool,
 }
 
 const NO_FAILURES: Scenario<'_> =
-    Scenario { problems: &[PROBLEM], peer: "[75.7]", reference: "[90]", wmma: "[50]" };
+    Scenario { problems: &[PROBLEM], peer: "[75.7]", reference: "[90]", wmma: "[50]", errors: false };
 
 /// The command of a subject's next process. Processes after the planned ones behave like the last planned one. Folders
 /// in `folder` count the processes.
@@ -183,6 +184,7 @@ impl Scenario<'_> {
             seed: 1,
             secret: 1,
             targets: Vec::new(),
+            errors: self.errors,
         };
         let start = WorkerCommands {
             kernel: Box::new(|name| {
@@ -222,6 +224,60 @@ fn the_script_of_the_peers_answers_requests() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// A `torch` that answers everything, so that the script gets as far as the peer's own package.
+const FAKE_TORCH: &str = r#"
+import sys
+from unittest.mock import MagicMock
+
+torch = MagicMock(__version__="2.11.0")
+torch.cuda.OutOfMemoryError = MemoryError
+torch.cuda.get_device_capability.return_value = (9, 0)
+for name in ["torch.nn", "torch.nn.functional", "torch.nn.attention"]:
+    sys.modules[name] = MagicMock()
+sys.modules["torch"] = torch
+"#;
+
+/// What the script of a peer says to the first request, with this value of `WARPSMITH_FA3`.
+fn hello_of_fa3(library: &str) -> Result<WorkerReply, WorkerError> {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("peers.py");
+    fs::write(&script, Attention.peers().unwrap().script).unwrap();
+    fs::write(folder.path().join("torch.py"), FAKE_TORCH).unwrap();
+    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    command.arg(script).args(["0", "fa3"]).env("PYTHONPATH", folder.path()).env("WARPSMITH_FA3", library);
+    let timeout = Duration::from_mins(2);
+    let limits = Limits { build: timeout, answer: timeout, resident_bytes: 1 << 40 };
+    let mut worker = Worker::start(command, limits).unwrap();
+    worker.ask(&WorkerRequest::Hello, &AtomicBool::new(false))
+}
+
+#[test]
+fn a_missing_library_of_flash_attention_3_is_reported_with_the_way_to_build_it() {
+    for (library, words) in [("", "is missing"), ("/nowhere/fa3.so", "no file /nowhere/fa3.so")] {
+        match hello_of_fa3(library) {
+            Err(WorkerError::Failed { reason, .. }) => {
+                assert!(reason.contains(words) && reason.contains("build_fa3.sh"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Functions of the full library that were left out are undefined. The library must load nevertheless.
+#[test]
+fn a_library_of_flash_attention_3_tells_its_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("fa3.c"), folder.path().join("fa3.so"));
+    let text = "void left_out(void); void call(void) { left_out(); }\n\
+                const char *warpsmith_peer_version(void) { return \"flash-attention-3 3.0.0, commit 0251105a\"; }\n";
+    fs::write(&source, text).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(compiled.unwrap().success());
+    let reply = hello_of_fa3(library.to_str().unwrap());
+    let Ok(WorkerReply::Ready { version }) = reply else { panic!("{reply:?}") };
+    assert!(version.ends_with(", flash-attention-3 3.0.0, commit 0251105a"), "{version}");
 }
 
 fn manifest() -> Manifest {
@@ -272,6 +328,29 @@ fn a_subject_with_two_speeds_has_a_wide_interval_and_does_not_widen_others() {
     assert!(math.noise_floor.share() > 0.05 && reference.noise_floor.share() < 0.01);
     assert!(math.speedup.interval.contains(75.8 / 50.0) && math.speedup.interval.contains(82.0 / 50.0));
     assert!(reference.speedup.interval.half_width() < 0.03);
+}
+
+/// A subject that is wrong is not timed, but its errors are shown.
+#[test]
+fn errors_by_class_are_those_of_kernels_and_of_peers_on_the_same_inputs() {
+    let state = measured(&Scenario { peer: "[\"wrong\"]", errors: true, ..NO_FAILURES }, 1);
+    assert_eq!(state.failures.iter().map(|it| it.of.subject.as_str()).collect::<Vec<_>>(), ["pytorch math"]);
+    let errors = |subject: &str| -> Vec<(String, f64)> {
+        let found = state.class_errors.iter().find(|(of, _)| of.subject == subject);
+        let errors = &found.unwrap_or_else(|| panic!("{:?}", state.class_errors)).1;
+        errors.iter().map(|it| (it.class.clone(), it.error.unwrap())).collect()
+    };
+    let (wmma, math) = (errors("wmma stage-2"), errors("pytorch math"));
+    let classes = Attention.classes();
+    for ((of_wmma, of_math), class) in wmma.iter().zip(&math).zip(&classes) {
+        assert_eq!((of_wmma.0.as_str(), of_math.0.as_str()), (*class, *class));
+        // Zeros are the right answer for zeros only. Small outputs of fp16 have few bits.
+        let limit = if *class == "tiny" { 0.1 } else { 1e-2 };
+        assert!(of_wmma.1 < limit, "{of_wmma:?}");
+        assert_eq!(of_math.1, if *class == "zeros" { 0.0 } else { 1.0 }, "{of_math:?}");
+    }
+    assert_eq!((wmma.len(), math.len()), (classes.len(), classes.len()));
+    assert!(measured(&NO_FAILURES, 1).class_errors.is_empty());
 }
 
 #[test]
