@@ -178,9 +178,10 @@ struct ScoreRows {
     // keys are heavy, the origin moves down, and the weights become as large as the format allows. They then have less room
     // to grow. Rows of ordinary inputs keep theirs: their origins would move again.
     //
-    // Whether a sum is so small that few keys may be heavy. Then `raise_weights` looks closer.
+    // Whether the sums of a row are so small that few keys may be heavy. Then `raise_weights` looks closer.
     __device__ __forceinline__ bool may_raise_weights() const {
-        return __any_sync(0xffffffffu, fminf(own_sum(0), own_sum(1)) <= 2.5f * (1 << int(WEIGHT_SHIFT)));
+        const float most = fminf(group_max<4>(own_sum(0)), group_max<4>(own_sum(1)));
+        return __any_sync(0xffffffffu, most <= 2.25f * (1 << int(WEIGHT_SHIFT)));
     }
     __device__ __forceinline__ void raise_weights() {
         constexpr float LIGHT = WEIGHT_SHIFT > 7 ? 1 << int(WEIGHT_SHIFT - 7) : 1.0f / (1 << int(7 - WEIGHT_SHIFT));
