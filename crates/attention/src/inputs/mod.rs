@@ -241,6 +241,59 @@ mod tests {
         }
     }
 
+    /// The weights of a row, largest first.
+    fn weights(problem: &Problem, inputs: &Inputs, row: usize) -> Vec<f64> {
+        let width = problem.head_dim;
+        let query = &inputs.q.data[row * width..][..width];
+        let key_head = row / problem.seq_q / (problem.heads / problem.kv_heads);
+        let keys = &inputs.k.data[key_head * problem.seq_k * width..][..problem.seq_k * width];
+        let score = |key: &[f32]| {
+            let products = query.iter().zip(key).map(|(a, b)| f64::from(*a) * f64::from(*b));
+            f64::from(problem.softmax_scale()) * products.sum::<f64>()
+        };
+        let scores: Vec<f64> = keys.chunks_exact(width).map(score).collect();
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+        weights.sort_by(|a, b| b.total_cmp(a));
+        weights
+    }
+
+    #[test]
+    fn related_classes_keep_their_structure_in_every_format_and_with_opposite_signs() {
+        for dtype in Dtype::ALL {
+            let problem: Problem = format!("b1h4kv2sq3sk1024d64-{dtype}").parse().expect("a valid name");
+            for seed in 1..20 {
+                let sink = Inputs::generate(&problem, Class::Sink, seed);
+                let opposite = sink.opposite(Inputs::generate(&problem, Class::Sink, seed + 100));
+                for inputs in [&sink, &opposite] {
+                    let decoded = inputs.encode(dtype, Layout::Bhsd).decode();
+                    let decoded =
+                        Inputs { q: unscaled(&decoded.q), k: unscaled(&decoded.k), v: unscaled(&decoded.v) };
+                    for row in 0..12 {
+                        let weights = weights(&problem, &decoded, row);
+                        // At most 128 keys are dominant; the others are light, but not lost.
+                        let light = weights[200].log2();
+                        assert!((-26.0..-4.0).contains(&light), "{dtype} seed {seed} row {row}: 2^{light}");
+                    }
+                }
+                let drift = Inputs::generate(&problem, Class::Drift, seed);
+                assert!(weights(&problem, &drift, 5)[1000] < 1e-3);
+                let spikes = Inputs::generate(&problem, Class::Spikes, seed);
+                assert!(weights(&problem, &spikes, 5)[32] < 0.1);
+            }
+        }
+    }
+
+    fn unscaled(values: &Values) -> Values {
+        let mut values = values.clone();
+        let elements = values.shape.head_elements();
+        let scales: Vec<f64> = (0..values.shape.heads).map(|head| values.scale(0, head)).collect();
+        for (head, scale) in values.data.chunks_exact_mut(elements).zip(scales) {
+            head.iter_mut().for_each(|x| *x *= scale as f32);
+        }
+        values
+    }
+
     #[test]
     fn a_zero_keeps_its_sign_through_every_format() {
         let inputs = Inputs::generate(&problem(), Class::SignedZeros, 3);

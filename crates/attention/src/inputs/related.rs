@@ -66,7 +66,8 @@ struct ValueRoles {
 enum DominantValues {
     Plain,
     Zero,
-    Small,
+    /// Times this factor: about as much of the output as all light keys.
+    Small(f32),
     /// Pairs of opposite values; without a partner, zero.
     Cancelling,
 }
@@ -83,7 +84,9 @@ impl HeadRoles {
                 let bits = 17.0 - 9.0 * random.uniform().powi(2);
                 let mut scores = vec![-bits * std::f64::consts::LN_2; keys];
                 dominant.iter().for_each(|&key| scores[key] = 0.0);
-                let roles = [DominantValues::Zero, DominantValues::Small, DominantValues::Cancelling];
+                let small = (keys as f64).sqrt() * (-bits).exp2();
+                let small = DominantValues::Small(small.min(1.0) as f32);
+                let roles = [DominantValues::Zero, DominantValues::Zero, small, DominantValues::Cancelling];
                 let value = ValueRoles { dominant: *pick(random, &roles), positive: random.uniform() < 0.5 };
                 HeadRoles { scores, dominant, value }
             }
@@ -148,9 +151,9 @@ impl ValueRoles {
             DominantValues::Zero => {
                 dominant.iter().for_each(|key| values[key * width..][..width].fill(0.0));
             }
-            DominantValues::Small => {
+            DominantValues::Small(factor) => {
                 for key in dominant {
-                    values[key * width..][..width].iter_mut().for_each(|x| *x /= 512.0);
+                    values[key * width..][..width].iter_mut().for_each(|x| *x *= factor);
                 }
             }
             DominantValues::Cancelling => {

@@ -311,6 +311,14 @@ fn kernels(family: &str, change: Option<&Mutant>, folder: &Path) -> Catalog {
 
 /// The results of a kernel on the classes of a default check, up to the first that fails.
 fn check(place: &Place, change: Option<&Mutant>) -> Vec<CaseResult> {
+    let mut classes = Attention.classes();
+    let hard = Attention.hard_classes();
+    classes.sort_by_key(|class| !hard.contains(class));
+    check_classes(place, change, &classes, 0)
+}
+
+/// The results on some classes, up to the first that fails. With `search`, the steps of a search from all classes.
+fn check_classes(place: &Place, change: Option<&Mutant>, classes: &[&str], search: u64) -> Vec<CaseResult> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let catalog = kernels(place.family, change, folder.path());
     let family = catalog.family(place.family).expect("the family");
@@ -321,19 +329,16 @@ fn check(place: &Place, change: Option<&Mutant>) -> Vec<CaseResult> {
     let make = |_| Ok(Box::new(device(chip.id)) as Box<dyn CheckDevice>);
     let environment =
         CheckEnvironment { compiler: compiler(), device: &make, threads: 1, searched: &|_| (), stop: &stop };
-    let mut classes = Attention.classes();
-    let hard = Attention.hard_classes();
-    classes.sort_by_key(|class| !hard.contains(class));
     let mut results: Vec<CaseResult> = Vec::new();
     for class in classes {
         let subject = CheckSubject { family, preset: Some(place.preset.to_owned()), knobs: knobs.clone() };
         let case = Case {
             problem: problem(place.problem),
             cut_from: Vec::new(),
-            class: class.to_owned(),
+            class: (*class).to_owned(),
             seed: 11,
             depth: Depth::Usual,
-            search: 0,
+            search,
         };
         let groups = vec![CheckGroup { subjects: vec![subject], cases: vec![case] }];
         let plan = CheckPlan { device: Device::Virtual { chip }, groups };
@@ -384,4 +389,24 @@ fn the_kernels_of_the_mutants_pass_without_a_change() {
         Some(format!("{family} {preset} on {problem}, {}: {:?}", last.class, last.outcome))
     });
     assert!(refused.is_empty(), "refused:\n{}", refused.join("\n"));
+}
+
+#[test]
+fn a_search_finds_a_mutant_that_ordinary_inputs_miss_and_can_be_repeated() {
+    let name = "mma: a tile is skipped if its weights are light";
+    let mutant = MUTANTS.iter().find(|mutant| mutant.name == name).expect("the mutant");
+    let place = Place { problem: "b1h1sq8sk96d64-fp16", ..MMA };
+    assert!(check_classes(&place, Some(mutant), &["uniform"], 0)[0].passed());
+    let search = |change, steps| {
+        let [result] = check_classes(&place, change, &["normal"], steps).try_into().expect("one result");
+        let CaseResult { search, .. } = &result;
+        (result.passed(), search.clone().expect("a search"))
+    };
+    let (passed, found) = search(Some(mutant), 40);
+    assert!(!passed && found.share.is_some_and(|share| share > 1.0), "{found:?}");
+    // The same steps again, and no more than are needed.
+    let (_, again) = search(Some(mutant), found.worst_step);
+    assert_eq!((again.share, &again.changes, &again.class), (found.share, &found.changes, &found.class));
+    let (passed, right) = search(None, 40);
+    assert!(passed && right.share.is_some_and(|share| share > 0.0 && share <= 1.0), "{right:?}");
 }

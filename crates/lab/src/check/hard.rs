@@ -1,6 +1,6 @@
 //! The search of `check --hard`: looks for the inputs on which a kernel is nearest to a limit, or beyond it.
 //!
-//! It is hill climbing. The search first tries inputs of every class and keeps the worst few of them. It then changes
+//! It is hill climbing. The search first tries inputs of every class and keeps those of the hard classes. It then changes
 //! them in turns ([`op::OpInputs::mutated`]); a changed input replaces its parent if the kernel is at least as near to a
 //! limit on it. Every step is one launch that is judged in full. All numbers come from the seed of the case, and a
 //! shorter search makes the same steps, so the worst inputs can be found again.
@@ -16,8 +16,6 @@ use super::one::{Broken, CaseAnswer, CaseTrial};
 use super::plan::CheckSubject;
 use crate::trial::{self, JudgedTrial, TrialLaunch};
 
-/// Number of inputs that are changed in turns.
-const PARENTS: usize = 4;
 /// Purpose numbers of the seeds that are derived from the seed of a case.
 const STEPS: u64 = 1 << 20;
 const LAUNCHES: u64 = 2 << 20;
@@ -107,9 +105,10 @@ impl<O: Op> CaseTrial<'_, O> {
             }
             (self.environment.searched)(worst.as_ref().map_or(0.0, |(share, ..)| *share));
             if start.is_some() {
-                parents.push(tried);
-                parents.sort_by(|a, b| b.share.total_cmp(&a.share));
-                parents.truncate(PARENTS);
+                // The other classes are near their limits because of the format, and changes make them no worse.
+                if hard.contains(&tried.class.as_str()) {
+                    parents.push(tried);
+                }
             } else if tried.share >= parents[parent].share {
                 parents[parent] = tried;
             }
