@@ -13,7 +13,6 @@ use indexmap::IndexMap;
 use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, tuned};
 
 use super::answers::{AnswerCache, InputsWithAnswer};
-use super::class_errors::ErrorCase;
 use super::draws::Draws;
 use super::floor::implausible_reason;
 use super::plan::{BenchPlan, Subject, SubjectCheck, SubjectKind};
@@ -295,7 +294,7 @@ impl<O: Op> Bench<'_, O> {
         let has_peers =
             alive.iter().any(|it| matches!(all_workers[it.index].subject.kind, SubjectKind::Peer { .. }));
         let peer = if has_peers { Some(self.peer_files(problem, &answers[0].inputs)?) } else { None };
-        let errors: Option<ErrorCase<O>> = self.error_case(problem, draws.classes, has_peers)?;
+        let errors = self.error_case(problem, draws.classes, has_peers)?;
         let given: ProblemInputs<'_, O> = ProblemInputs { problem, name, draws, answers, classes, peer };
 
         let alive = self.build(all_workers, alive)?;
