@@ -17,6 +17,7 @@ pub use trace::{CopyKind, Phase};
 
 use crate::isa::decode::Pipe;
 use crate::isa::op::Op;
+pub use crate::isa::properties::InstructionClass as Class;
 use crate::num::tile::Elem;
 use crate::program::{Kernel, SourceFrame, SourceMap};
 
@@ -218,87 +219,6 @@ pub struct TensorWork {
     pub by_warpgroup: bool,
 }
 
-/// The class of an instruction, as far as classes are counted separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// Integer and floating-point arithmetic outside the tensor cores.
-    Arithmetic,
-    /// Conversion between types.
-    Conversion,
-    /// Move between registers.
-    Move,
-    /// Load from memory or from parameters.
-    Load,
-    /// Store to memory.
-    Store,
-    /// Atomic operation or reduction in memory.
-    Atomic,
-    /// Asynchronous copy, or the commit of a group of copies.
-    AsyncCopy,
-    /// Load of a matrix fragment.
-    MatrixLoad,
-    /// Store of a matrix fragment.
-    MatrixStore,
-    /// Matrix product on the tensor cores.
-    MatrixProduct,
-    /// Branch or exit.
-    Branch,
-    /// Call or return.
-    Call,
-    /// Barrier, or wait for asynchronous work.
-    Barrier,
-    /// Memory fence or proxy fence.
-    Fence,
-    /// Operation between the lanes of a warp.
-    WarpOp,
-    /// Any other instruction.
-    Other,
-}
-
-impl Class {
-    fn from_op(op: &Op, pipe: Pipe) -> Class {
-        match op {
-            Op::Load(_) | Op::LoadParam { .. } | Op::Texture(_) => Class::Load,
-            Op::Store(_) => Class::Store,
-            Op::Atom { .. } => Class::Atomic,
-            Op::CopyAsync { .. }
-            | Op::CopyBulk { .. }
-            | Op::StoreBulk { .. }
-            | Op::TensorLoad(_)
-            | Op::TensorStore(_)
-            | Op::BulkCommit
-            | Op::CopyCommit => Class::AsyncCopy,
-            Op::LoadMatrix { .. } | Op::WmmaLoad(_) => Class::MatrixLoad,
-            Op::StoreMatrix { .. } | Op::WmmaStore(_) => Class::MatrixStore,
-            Op::Mma(_) | Op::Wgmma(_) => Class::MatrixProduct,
-            Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Exit => Class::Branch,
-            Op::Call { .. } | Op::CallIndirect | Op::Return => Class::Call,
-            Op::Barrier { .. }
-            | Op::Mbarrier { .. }
-            | Op::CopyWait { .. }
-            | Op::BulkWait { .. }
-            | Op::WgmmaWait { .. }
-            | Op::CopyMbarrierArrive { .. } => Class::Barrier,
-            Op::Fence { .. } | Op::ProxyFence { .. } | Op::MapFence { .. } | Op::WgmmaFence => Class::Fence,
-            Op::WarpSync
-            | Op::Shuffle { .. }
-            | Op::Vote { .. }
-            | Op::Match { .. }
-            | Op::Redux { .. }
-            | Op::ActiveMask
-            | Op::Elect
-            | Op::MoveMatrix => Class::WarpOp,
-            _ => match pipe {
-                Pipe::Move => Class::Move,
-                Pipe::Conversion => Class::Conversion,
-                Pipe::Integer | Pipe::Fp32 | Pipe::Fp16 | Pipe::Fp64 | Pipe::Special => Class::Arithmetic,
-                _ => Class::Other,
-            },
-        }
-    }
-}
-
 impl Counters {
     fn add_tensor(&mut self, added: TensorWork) {
         self.tensor_flops += added.flops;
@@ -399,7 +319,7 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
             total.thread_instructions += c.lanes;
             let op = &f.insts[i].op;
             *total.by_pipe.entry(meta.pipe).or_default() += c.issued;
-            *total.by_class.entry(Class::from_op(op, meta.pipe)).or_default() += c.issued;
+            *total.by_class.entry(op.class(meta.pipe)).or_default() += c.issued;
             if matches!(op, Op::Branch { .. } | Op::BranchIndexed { .. }) {
                 total.branches += c.issued;
             }

@@ -305,7 +305,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     #[inline(never)]
     #[allow(clippy::too_many_lines)] // A table: one arm per operation.
     fn execute(&mut self, inst: &Inst, mask: u32) -> Step {
-        self.block.shared_writes += u64::from(inst.op.may_write_shared());
+        self.block.shared_writes += u64::from(inst.writes_shared);
         let next = match &inst.op {
             Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,
             Op::Load(access) => match self.load(inst, access, mask) {
@@ -333,10 +333,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.arithmetic(inst, mask);
                 Next::Continue
             }
-            Op::LocalAddress { offset, generic } => {
-                let base = u64::from(self.frag.local_base) + u64::from(*offset);
-                let value = if *generic { base + self.grid.windows.local } else { base };
-                self.set(inst.r(0), &[value; 32], mask);
+            Op::LocalAddress { offset } => {
+                let address = u64::from(self.frag.local_base) + u64::from(*offset);
+                self.set(inst.r(0), &[address; 32], mask);
                 self.define(inst, mask);
                 Next::Continue
             }
@@ -350,7 +349,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.define(inst, mask);
                 Next::Continue
             }
-            Op::Prefetch => Next::Continue,
+            Op::Nop => Next::Continue,
             Op::Texture(fetch) => self.texture_fetch(inst, *fetch, mask),
             Op::Fence { scope } => {
                 std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
