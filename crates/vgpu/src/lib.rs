@@ -33,7 +33,6 @@
 
 mod check;
 pub mod count;
-mod cpu;
 mod exec;
 mod isa;
 mod lanes;
