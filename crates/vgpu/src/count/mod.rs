@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use chain::{Chains, Waits};
+pub(crate) use chain::Chains;
+pub use chain::Waits;
 pub(crate) use polls::Polls;
-pub use timeline::{BlockTimeline, Product, Step, Timeline, Work};
-pub(crate) use trace::{BlockTrace, Event, Phases, TRACED_BLOCKS, WarpTrace};
-pub use trace::{CopyKind, Phase};
+pub(crate) use timeline::{BlockTimeline, Product, Step, Timeline, Work};
+pub(crate) use trace::{BlockTrace, CopyKind, Event, Phase, Phases, TRACED_BLOCKS, WarpTrace};
 
 use crate::isa::decode::Pipe;
 use crate::isa::op::Op;
@@ -23,7 +23,7 @@ use crate::program::{Kernel, SourceFrame, SourceMap};
 
 /// Counts of one instruction.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InstCount {
+pub(crate) struct InstCount {
     /// Number of warps that executed the instruction.
     pub issued: u64,
     /// Number of active lanes in those warps.
@@ -38,7 +38,7 @@ pub struct InstCount {
 
 /// The counts of one worker.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Counts by instruction.
     pub insts: Vec<InstCount>,
     /// Clocks of each basic block.
@@ -292,7 +292,7 @@ fn tensor_work(op: &Op, flops: u64) -> Option<TensorWork> {
 }
 
 /// Computes the counters of a launch from the summed counts of the workers.
-pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Counters {
+pub(crate) fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Counters {
     let mut total = Counters {
         divergent_branches: counts.divergent,
         barriers: counts.barriers,

@@ -217,7 +217,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                     Init::F32(x) => u64::from(*x),
                     Init::F64(x) if element == 4 => u64::from((f64::from_bits(*x) as f32).to_bits()),
                     Init::F64(x) => *x,
-                    Init::Address { name, offset, .. } => match index.get(name) {
+                    Init::Address { name, offset } => match index.get(name) {
                         Some(target) if element == 8 => {
                             relocations.push((init.len() as u64, *target, *offset));
                             0
@@ -490,7 +490,7 @@ impl<'a> BodyReader<'_, 'a> {
                 Ok(()) => self.fidelity.count(i, decoder.fidelity),
                 Err(e) => self.problems.push((i.pos, e.0, Some(mnemonic(i)), decoder.meta.loc)),
             },
-            Statement::BranchTargets(..) | Statement::CallPrototype(_) => {}
+            Statement::BranchTargets(..) => {}
         }
     }
 }
