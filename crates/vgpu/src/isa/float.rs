@@ -152,7 +152,7 @@ fn modifiers(m: &mut Mods<'_>) -> Decoded<Modifiers> {
     Ok(Modifiers { approx, full, sat, ..rounding(m)? })
 }
 
-/// The modifiers that pairs of f32 have, too.
+/// The modifiers that pairs of f32 also have.
 fn rounding(m: &mut Mods<'_>) -> Decoded<Modifiers> {
     let ftz = m.take("ftz");
     let round = m.round().unwrap_or(Round::Nearest);

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use super::decode::{Decoded, Decoder, Mods, Pipe};
 use crate::ptx::ast;
 
-/// A PTX instruction.
+/// The declaration of a PTX instruction.
 #[derive(Debug)]
-pub struct Instruction {
+pub struct Declaration {
     opcodes: &'static [&'static str],
     pub pointers: Pointers,
     forms: &'static [Form],
@@ -86,14 +86,14 @@ pub enum Pointers {
 }
 
 /// Returns the declaration of an instruction.
-pub fn instruction(opcode: &str) -> Option<&'static Instruction> {
-    static BY_OPCODE: LazyLock<HashMap<&str, &Instruction>> = LazyLock::new(|| {
+pub fn instruction(opcode: &str) -> Option<&'static Declaration> {
+    static BY_OPCODE: LazyLock<HashMap<&str, &Declaration>> = LazyLock::new(|| {
         INSTRUCTIONS.iter().flat_map(|row| row.opcodes.iter().map(move |opcode| (*opcode, row))).collect()
     });
     BY_OPCODE.get(opcode).copied()
 }
 
-impl Instruction {
+impl Declaration {
     /// The first form whose types the modifiers name.
     pub fn form(&self, m: &Mods<'_>) -> Option<&'static Form> {
         self.forms.iter().find(|form| form.types.fit(m))
@@ -103,7 +103,7 @@ impl Instruction {
 /// Declares instructions: `opcodes, pointers: types pipe decoder, ..;`. A form has all types unless it names them.
 macro_rules! instructions {
     ($($($opcode:literal)+, $pointers:ident: $($([$types:ident])? $pipe:ident $decode:ident),+;)+) => {
-        &[$(Instruction {
+        &[$(Declaration {
             opcodes: &[$($opcode),+],
             pointers: Pointers::$pointers,
             forms: &[$(Form {
@@ -117,7 +117,7 @@ macro_rules! instructions {
     (@ $types:ident) => { Types::$types };
 }
 
-static INSTRUCTIONS: &[Instruction] = instructions! {
+static INSTRUCTIONS: &[Declaration] = instructions! {
     // Arithmetic
     "add", Keep: [Half] Fp16 half, [F32x2] Fp32 float_pairs, [F64] Fp64 float, [F32] Fp32 float, Integer add_sub;
     "sub", Subtract: [Half] Fp16 half, [F32x2] Fp32 float_pairs, [F64] Fp64 float, [F32] Fp32 float, Integer add_sub;

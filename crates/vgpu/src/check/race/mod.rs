@@ -46,7 +46,7 @@
 //! - The plain read with which a compare-and-swap loop starts is a note if the other access is an atomic: a wrong value
 //!   costs one more iteration.
 //! - A plain write after atomics of other threads is ordered after them only if the program makes it after it has seen
-//!   the result of an atomic (the last block resets a counter). Otherwise it is chance that they came first.
+//!   the result of an atomic (the last block resets a counter). Otherwise the order may be another one in another run.
 //! - Strong accesses of different sizes at one address count as strong to each other. `.cluster` counts as `.gpu`.
 //! - An exited thread counts as having reached every later barrier of the whole block, and every later barrier that the
 //!   rest of its warp reaches together.
