@@ -5,36 +5,25 @@ use super::lane::{LaneSpec, lane};
 use super::op::{Class, Flow, Op, Slot};
 use super::types::{Space, Ty};
 use crate::num::Round;
-use crate::num::cvt::{Cvt, Ty as CvtTy};
+use crate::num::cvt::Cvt;
 use crate::ptx::ast::Instruction;
 
-fn cvt_type(ty: Ty) -> Decoded<CvtTy> {
+/// The type as which a value is converted: bits count as an unsigned integer.
+fn converted_type(ty: Ty) -> Decoded<Ty> {
     Ok(match ty {
-        Ty::U8 | Ty::B8 => CvtTy::U8,
-        Ty::S8 => CvtTy::S8,
-        Ty::U16 | Ty::B16 => CvtTy::U16,
-        Ty::S16 => CvtTy::S16,
-        Ty::U32 | Ty::B32 => CvtTy::U32,
-        Ty::S32 => CvtTy::S32,
-        Ty::U64 | Ty::B64 => CvtTy::U64,
-        Ty::S64 => CvtTy::S64,
-        Ty::F16 => CvtTy::F16,
-        Ty::Bf16 => CvtTy::Bf16,
-        Ty::F32 => CvtTy::F32,
-        Ty::F64 => CvtTy::F64,
-        Ty::Tf32 => CvtTy::Tf32,
-        Ty::F16x2 => CvtTy::F16x2,
-        Ty::Bf16x2 => CvtTy::Bf16x2,
-        Ty::E4m3x2 => CvtTy::E4m3x2,
-        Ty::E5m2x2 => CvtTy::E5m2x2,
-        Ty::Ue8m0x2 => CvtTy::Ue8m0x2,
+        Ty::B8 => Ty::U8,
+        Ty::B16 => Ty::U16,
+        Ty::B32 => Ty::U32,
+        Ty::B64 => Ty::U64,
+        Ty::Ue8m0x2 => ty,
+        _ if ty.integer().is_some() || ty.format().is_some() => ty,
         _ => return reject("cvt does not know this type"),
     })
 }
 
 /// The lane function of a plain conversion between integers, or from an integer to f32. These are by far the most common
 /// conversions, and lane functions vectorise.
-fn plain(cvt: &Cvt, (to, d): (Ty, Slot), (from, a): (Ty, Slot)) -> Option<LaneSpec> {
+fn plain(cvt: Cvt, (to, d): (Ty, Slot), (from, a): (Ty, Slot)) -> Option<LaneSpec> {
     if cvt.sat || cvt.integral && to != Ty::F32 {
         return None;
     }
@@ -70,7 +59,7 @@ impl<'a> Decoder<'a, '_> {
         let (satfinite, relu) = (m.take("satfinite"), m.take("relu"));
         let (to, from) = (m.ty()?, m.ty()?);
         m.finish()?;
-        let mut cvt = Cvt::new(cvt_type(to)?, cvt_type(from)?);
+        let mut cvt = Cvt::new(converted_type(to)?, converted_type(from)?);
         cvt.round = integral.or(round).unwrap_or(Round::Nearest);
         cvt.integral = integral.is_some();
         cvt.ftz = ftz;
@@ -92,7 +81,7 @@ impl<'a> Decoder<'a, '_> {
                 if from.class() == Class::R64 && !a.is_wide() {
                     return reject("source register is too narrow");
                 }
-                if let Some(spec) = plain(&cvt, (to, d), (from, a)) {
+                if let Some(spec) = plain(cvt, (to, d), (from, a)) {
                     let flow = if from.is_signed() || to.is_float() { Flow::Any } else { Flow::Resize };
                     return self.lane(spec, flow, 0, d, &[a]);
                 }

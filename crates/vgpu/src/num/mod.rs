@@ -19,6 +19,7 @@
 //! | `half` | f16/bf16 arithmetic, packed or not, single rounding |
 //! | `int` | mul.hi, mul24, bfe, bfi, prmt, lop3, shf, brev, bfind, fns, dp4a, dp2a, sad, … |
 //! | [`approx`] | `.approx` functions and the table of their hardware error bounds |
+//! | `types` | the types of PTX |
 //! | `video` | vadd4, vabsdiff4 and other instructions on the parts of a register |
 //! | [`tile`] | mma, wmma, ldmatrix: fragment layouts and products |
 //! | `cpu`, `simd` | the instruction sets of this machine, and functions compiled for each of them |
@@ -52,6 +53,7 @@ pub(crate) mod half;
 pub(crate) mod int;
 pub(crate) mod simd;
 pub mod tile;
+pub(crate) mod types;
 pub(crate) mod video;
 
 /// A 32-bit register of a warp.
