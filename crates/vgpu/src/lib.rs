@@ -33,7 +33,6 @@
 
 mod check;
 pub mod count;
-mod cpu;
 mod exec;
 mod isa;
 mod lanes;
@@ -50,7 +49,7 @@ mod world;
 
 pub use check::{Finding, Kind, Place, Related, Severity};
 pub use count::Counters;
-pub use exec::{Checks, Dim3, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
+pub use exec::{Checks, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 pub use isa::decode::Pipe;
 pub use mem::{Buffer, Device, MemoryError};
 pub use notice::{Notice, notices_in_ptx};

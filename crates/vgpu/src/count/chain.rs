@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::isa::decode::Pipe;
-use crate::isa::op::{Inst, MbarrierOp, Op, Slot};
+use crate::isa::op::{Inst, Op, Slot};
+use crate::isa::properties::Latency;
 use crate::isa::types::Space;
 use crate::program::Function;
 
@@ -140,7 +141,8 @@ pub(super) fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -
             let guard = ready.iter().filter(|(slot, _)| is_guard(**slot, inst)).map(|(_, at)| *at);
             start = guard.fold(start, Moment::later);
         }
-        let (clocks, what) = latency(&inst.op, pipe);
+        let properties = inst.op.properties();
+        let (clocks, what) = latency(properties.latency, pipe);
         let mut done = start.after(clocks, what);
         match &inst.op {
             Op::CopyAsync { .. } | Op::CopyBulk { .. } | Op::TensorLoad(_) => {
@@ -149,7 +151,7 @@ pub(super) fn longest_chain<'i>(block: impl Iterator<Item = (&'i Inst, Pipe)>) -
             Op::CopyWait { keep: 0, .. } => done = done.later(copied),
             _ => {}
         }
-        if waits_for_others(&inst.op) {
+        if properties.waits {
             // All earlier instructions finish before later instructions start. The warp waits at the barrier from the
             // time when it had no instruction left to start.
             let stands = end.at - begun.at.min(end.at) + BARRIER_CLOCKS;
@@ -170,19 +172,8 @@ fn is_guard(slot: Slot, inst: &Inst) -> bool {
     slot.class() == crate::isa::op::Class::Pred && slot.index() == inst.guard.pred()
 }
 
-/// Whether a warp waits for others at this instruction.
-fn waits_for_others(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Barrier { .. }
-            | Op::CopyWait { .. }
-            | Op::BulkWait { .. }
-            | Op::Mbarrier { op: MbarrierOp::TestWait { .. }, .. }
-    )
-}
-
 /// Clocks until the results of an instruction are ready, and the kind of wait that they count as.
-fn latency(op: &Op, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
+fn latency(latency: Latency, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
     type What = fn(&mut Waits) -> &mut u64;
     const GLOBAL: What = |waits| &mut waits.global;
     const SHARED: What = |waits| &mut waits.shared;
@@ -196,23 +187,18 @@ fn latency(op: &Op, pipe: Pipe) -> (u64, fn(&mut Waits) -> &mut u64) {
         Space::Param => (4 + more, ARITHMETIC),
         _ => (L2_CLOCKS + more, GLOBAL),
     };
-    match op {
-        Op::Load(access) => memory(access.space, 0),
-        Op::Texture(_) => memory(Space::Global, 0),
-        Op::Atom { access, .. } => memory(access.space, SHARED_CLOCKS),
-        // No warp waits for a store. Code that must see a store waits at a barrier.
-        Op::Store(_) | Op::StoreMatrix { .. } | Op::WmmaStore(_) => (1, ARITHMETIC),
-        Op::LoadMatrix { .. } => (SHARED_CLOCKS + 8, SHARED),
-        // The pieces are loaded one after another.
-        Op::WmmaLoad(m) => memory(m.space, m.steps.len() as u64),
-        Op::Mma(_) => (33, ARITHMETIC),
-        Op::Shuffle { .. } | Op::Redux { .. } | Op::Match { .. } | Op::MoveMatrix => (24, SHARED),
-        Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Call { .. } | Op::CallIndirect | Op::Return => {
-            (BRANCH_CLOCKS, BRANCH)
-        }
-        Op::Barrier { .. } | Op::CopyWait { .. } | Op::Fence { .. } => (1, BARRIER),
-        Op::Mbarrier { .. } => (SHARED_CLOCKS, BARRIER),
-        _ => match pipe {
+    match latency {
+        Latency::Load(space) => memory(space, 0),
+        Latency::Atomic(space) => memory(space, SHARED_CLOCKS),
+        Latency::Loads(space, count) => memory(space, u64::from(count)),
+        Latency::Matrix => (SHARED_CLOCKS + 8, SHARED),
+        Latency::Store => (1, ARITHMETIC),
+        Latency::Product => (33, ARITHMETIC),
+        Latency::Exchange => (24, SHARED),
+        Latency::Branch => (BRANCH_CLOCKS, BRANCH),
+        Latency::Barrier => (1, BARRIER),
+        Latency::Mbarrier => (SHARED_CLOCKS, BARRIER),
+        Latency::Pipe => match pipe {
             Pipe::Move => (0, ARITHMETIC),
             Pipe::Fp64 => (16, ARITHMETIC),
             Pipe::Special => (18, ARITHMETIC),

@@ -9,20 +9,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use chain::{Chains, Waits};
+pub(crate) use chain::Chains;
+pub use chain::Waits;
 pub(crate) use polls::Polls;
-pub use timeline::{BlockTimeline, Product, Step, Timeline, Work};
-pub(crate) use trace::{BlockTrace, Event, Phases, TRACED_BLOCKS, WarpTrace};
-pub use trace::{CopyKind, Phase};
+pub(crate) use timeline::{BlockTimeline, Product, Step, Timeline, Work};
+pub(crate) use trace::{BlockTrace, CopyKind, Event, Phase, Phases, TRACED_BLOCKS, WarpTrace};
 
 use crate::isa::decode::Pipe;
 use crate::isa::op::Op;
+pub use crate::isa::properties::InstructionClass as Class;
 use crate::num::tile::Elem;
 use crate::program::{Kernel, SourceFrame, SourceMap};
 
 /// Counts of one instruction.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InstCount {
+pub(crate) struct InstCount {
     /// Number of warps that executed the instruction.
     pub issued: u64,
     /// Number of active lanes in those warps.
@@ -37,7 +38,7 @@ pub struct InstCount {
 
 /// The counts of one worker.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Counts by instruction.
     pub insts: Vec<InstCount>,
     /// Clocks of each basic block.
@@ -218,87 +219,6 @@ pub struct TensorWork {
     pub by_warpgroup: bool,
 }
 
-/// The class of an instruction, as far as classes are counted separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// Integer and floating-point arithmetic outside the tensor cores.
-    Arithmetic,
-    /// Conversion between types.
-    Conversion,
-    /// Move between registers.
-    Move,
-    /// Load from memory or from parameters.
-    Load,
-    /// Store to memory.
-    Store,
-    /// Atomic operation or reduction in memory.
-    Atomic,
-    /// Asynchronous copy, or the commit of a group of copies.
-    AsyncCopy,
-    /// Load of a matrix fragment.
-    MatrixLoad,
-    /// Store of a matrix fragment.
-    MatrixStore,
-    /// Matrix product on the tensor cores.
-    MatrixProduct,
-    /// Branch or exit.
-    Branch,
-    /// Call or return.
-    Call,
-    /// Barrier, or wait for asynchronous work.
-    Barrier,
-    /// Memory fence or proxy fence.
-    Fence,
-    /// Operation between the lanes of a warp.
-    WarpOp,
-    /// Any other instruction.
-    Other,
-}
-
-impl Class {
-    fn from_op(op: &Op, pipe: Pipe) -> Class {
-        match op {
-            Op::Load(_) | Op::LoadParam { .. } | Op::Texture(_) => Class::Load,
-            Op::Store(_) => Class::Store,
-            Op::Atom { .. } => Class::Atomic,
-            Op::CopyAsync { .. }
-            | Op::CopyBulk { .. }
-            | Op::StoreBulk { .. }
-            | Op::TensorLoad(_)
-            | Op::TensorStore(_)
-            | Op::BulkCommit
-            | Op::CopyCommit => Class::AsyncCopy,
-            Op::LoadMatrix { .. } | Op::WmmaLoad(_) => Class::MatrixLoad,
-            Op::StoreMatrix { .. } | Op::WmmaStore(_) => Class::MatrixStore,
-            Op::Mma(_) | Op::Wgmma(_) => Class::MatrixProduct,
-            Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Exit => Class::Branch,
-            Op::Call { .. } | Op::CallIndirect | Op::Return => Class::Call,
-            Op::Barrier { .. }
-            | Op::Mbarrier { .. }
-            | Op::CopyWait { .. }
-            | Op::BulkWait { .. }
-            | Op::WgmmaWait { .. }
-            | Op::CopyMbarrierArrive { .. } => Class::Barrier,
-            Op::Fence { .. } | Op::ProxyFence { .. } | Op::MapFence { .. } | Op::WgmmaFence => Class::Fence,
-            Op::WarpSync
-            | Op::Shuffle { .. }
-            | Op::Vote { .. }
-            | Op::Match { .. }
-            | Op::Redux { .. }
-            | Op::ActiveMask
-            | Op::Elect
-            | Op::MoveMatrix => Class::WarpOp,
-            _ => match pipe {
-                Pipe::Move => Class::Move,
-                Pipe::Conversion => Class::Conversion,
-                Pipe::Integer | Pipe::Fp32 | Pipe::Fp16 | Pipe::Fp64 | Pipe::Special => Class::Arithmetic,
-                _ => Class::Other,
-            },
-        }
-    }
-}
-
 impl Counters {
     fn add_tensor(&mut self, added: TensorWork) {
         self.tensor_flops += added.flops;
@@ -372,7 +292,7 @@ fn tensor_work(op: &Op, flops: u64) -> Option<TensorWork> {
 }
 
 /// Computes the counters of a launch from the summed counts of the workers.
-pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Counters {
+pub(crate) fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Counters {
     let mut total = Counters {
         divergent_branches: counts.divergent,
         barriers: counts.barriers,
@@ -399,7 +319,7 @@ pub fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Count
             total.thread_instructions += c.lanes;
             let op = &f.insts[i].op;
             *total.by_pipe.entry(meta.pipe).or_default() += c.issued;
-            *total.by_class.entry(Class::from_op(op, meta.pipe)).or_default() += c.issued;
+            *total.by_class.entry(op.class(meta.pipe)).or_default() += c.issued;
             if matches!(op, Op::Branch { .. } | Op::BranchIndexed { .. }) {
                 total.branches += c.issued;
             }

@@ -62,9 +62,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let predicate = match mode {
             BarMode::RedPopc | BarMode::RedAnd | BarMode::RedOr => {
                 let p = sources[sources.len() - 1];
-                if P::CHECK && self.w.tracking {
-                    self.check_use(p, mask, "is reduced over a barrier");
-                }
+                self.check_use(p, mask, "is reduced over a barrier");
                 self.pred(p) ^ if negate { u32::MAX } else { 0 }
             }
             _ => 0,

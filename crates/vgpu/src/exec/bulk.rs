@@ -251,9 +251,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         ends: [&Addresses; 2],
         mask: u32,
     ) -> Option<(u32, [u32; 32])> {
-        if P::CHECK && self.w.tracking {
-            self.check_use(slot, mask, "is the size of a copy");
-        }
+        self.check_use(slot, mask, "is the size of a copy");
         let sizes = *self.r32(slot);
         let mut good = mask;
         for l in lanes(mask) {
@@ -411,7 +409,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    pub fn bulk_commit(&mut self, mask: u32) {
+    pub fn bulk_commit(&mut self, mask: u32) -> Next {
         self.w.bulk.commit(mask);
         self.trace(Event::CommitCopies { kind: CopyKind::BulkStore });
         if P::CHECK {
@@ -419,9 +417,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.block.races.agent_commit(agent, self.w.id, mask);
             }
         }
+        Next::Continue
     }
 
-    pub fn bulk_wait(&mut self, keep: u32, read: bool, mask: u32) {
+    pub fn bulk_wait(&mut self, keep: u32, read: bool, mask: u32) -> Next {
         self.w.bulk.wait(keep, mask);
         self.trace(Event::AwaitCopies { kind: CopyKind::BulkStore, keep });
         if P::CHECK {
@@ -430,6 +429,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.block.races.agent_wait(Agent::StoreWrite, self.w.id, mask, keep);
             }
         }
+        Next::Continue
     }
 
     /// Reports lanes that exit before their bulk stores have read shared memory. The shared memory is freed when the

@@ -34,7 +34,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.block.membership.as_ref().map_or(0, |m| m.rank)
     }
 
-    pub fn map_address(&mut self, inst: &Inst, generic: bool, mask: u32) {
+    pub fn map_address(&mut self, inst: &Inst, generic: bool, mask: u32) -> Next {
         let window = if generic { self.grid.windows.shared } else { 0 };
         let (at, ranks) = (self.wide(inst.r(1)), *self.r32(inst.r(2)));
         let (own, count) = (self.rank(), self.grid.cluster.iter().product::<u32>());
@@ -53,9 +53,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         self.set(inst.r(0), &out, mask);
         self.flow_any(inst, mask);
+        Next::Continue
     }
 
-    pub fn block_of_address(&mut self, inst: &Inst, generic: bool, mask: u32) {
+    pub fn block_of_address(&mut self, inst: &Inst, generic: bool, mask: u32) -> Next {
         let window = if generic { self.grid.windows.shared } else { 0 };
         let at = self.wide(inst.r(1));
         let own = self.rank();
@@ -65,6 +66,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         });
         self.set32(inst.r(0), &out, mask);
         self.flow_any(inst, mask);
+        Next::Continue
     }
 
     /// Executes `barrier.cluster.arrive` and `barrier.cluster.wait`.

@@ -130,7 +130,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         spans
     }
 
-    pub fn copy_commit(&mut self, mask: u32) {
+    pub fn copy_commit(&mut self, mask: u32) -> Next {
         for l in lanes(mask) {
             self.w.committed[l] += 1;
         }
@@ -138,6 +138,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if P::CHECK {
             self.block.races.agent_commit(Agent::Copy, self.w.id, mask);
         }
+        Next::Continue
     }
 
     pub fn copy_wait(&mut self, keep: u32, all: bool, mask: u32) -> Next {

@@ -9,11 +9,9 @@ use crate::mem::FreeError;
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// `malloc`. The words of the size are the sources, and those of the pointer the results. Null if the heap is full.
-    pub fn malloc(&mut self, inst: &Inst, mask: u32) {
+    pub fn malloc(&mut self, inst: &Inst, mask: u32) -> Next {
         let sources = inst.sources();
-        if P::CHECK && self.w.tracking {
-            self.check_use(sources[0], mask, "is the size of an allocation");
-        }
+        self.check_use(sources[0], mask, "is the size of an allocation");
         let (mut low, mut high) = ([0; 32], [0; 32]);
         for l in lanes(mask) {
             let bytes = self.pointer(sources, 0, l);
@@ -23,14 +21,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.set32(inst.r(0), &low, mask);
         self.set32(inst.r(1), &high, mask);
         self.define(inst, mask);
+        Next::Continue
     }
 
     /// `free`. A null pointer is allowed.
-    pub fn free(&mut self, inst: &Inst, mask: u32) {
+    pub fn free(&mut self, inst: &Inst, mask: u32) -> Next {
         let sources = inst.sources();
-        if P::CHECK && self.w.tracking {
-            self.check_use(sources[0], mask, "is the address of memory to free");
-        }
+        self.check_use(sources[0], mask, "is the address of memory to free");
         for l in lanes(mask) {
             let address = self.pointer(sources, 0, l);
             if address == 0 {
@@ -49,6 +46,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
             }
         }
+        Next::Continue
     }
 
     /// One half of the address of the grid's workspace. A kernel reads it to synchronise the whole grid, so all blocks

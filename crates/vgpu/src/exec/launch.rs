@@ -193,11 +193,7 @@ impl Device {
             limits: options.limits,
             windows: self.windows,
             world,
-            order: BlockOrder::new(
-                world.block_order,
-                blocks / per_cluster,
-                (resident_limit / per_cluster).max(1),
-            ),
+            order: BlockOrder::new(world.block_order, clusters, (resident_limit / per_cluster).max(1)),
             sm_order: world::sm_order(world.sm_order, options.limits.sms.max(1)),
             began: (
                 // The clock runs at about 2 GHz.
@@ -218,13 +214,13 @@ impl Device {
             changes: AtomicU64::new(0),
             stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         };
-        let states = match (checked, options.counters) {
-            (false, false) => run_workers::<Plain>(&grid, workers),
-            (false, true) => run_workers::<Counted>(&grid, workers),
-            (true, false) => run_workers::<Checked>(&grid, workers),
-            (true, true) => run_workers::<CheckedCounted>(&grid, workers),
+        let run = match (checked, options.counters) {
+            (false, false) => run_workers::<Plain>,
+            (false, true) => run_workers::<Counted>,
+            (true, false) => run_workers::<Checked>,
+            (true, true) => run_workers::<CheckedCounted>,
         };
-        let mut report = report(&grid, launch.module, options, states);
+        let mut report = report(&grid, launch.module, options, run(&grid, workers));
         if grid.stored_undefined.into_inner() {
             self.has_undefined_values();
         }

@@ -26,9 +26,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn addresses(&mut self, slot: Slot, offset: i32, mask: u32, size: u32) -> Addresses {
         let mut at = [0; 32];
         let survey = self.survey(slot, offset, mask, size, &mut at);
-        if P::CHECK && self.w.tracking {
-            self.check_use(slot, mask, "is used as an address");
-        }
+        self.check_use(slot, mask, "is used as an address");
         Addresses { at, survey }
     }
 
@@ -628,7 +626,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    pub fn load_param(&mut self, inst: &Inst, ty: MemType, vector: u8, offset: u32, mask: u32) {
+    pub fn load_param(&mut self, inst: &Inst, ty: MemType, vector: u8, offset: u32, mask: u32) -> Next {
         let bytes = ty.bytes as usize;
         for (e, d) in inst.results().iter().enumerate().take(vector as usize) {
             let at = offset as usize + e * bytes;
@@ -641,6 +639,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.set(*d, &[value; 32], mask);
         }
         self.define(inst, mask);
+        Next::Continue
     }
 
     // Stores

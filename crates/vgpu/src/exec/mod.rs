@@ -1,6 +1,7 @@
 //! Execution: worker threads run the blocks of a grid, a block runs its warps in turn, and a warp runs its fragments by
 //! priority.
 
+mod arithmetic;
 mod atomics;
 mod barrier;
 mod block;

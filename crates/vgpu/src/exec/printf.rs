@@ -1,7 +1,7 @@
 //! `printf` and `assert` of kernels.
 
 use super::Policy;
-use super::state::RunningWarp;
+use super::state::{Next, RunningWarp};
 use crate::isa::op::{Inst, Slot};
 use crate::isa::types::Space;
 use crate::lanes::lanes;
@@ -55,7 +55,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         u64::from(self.r32(words[n])[lane]) | u64::from(self.r32(words[n + 1])[lane]) << 32
     }
 
-    pub fn printf(&mut self, inst: &Inst, mask: u32) {
+    pub fn printf(&mut self, inst: &Inst, mask: u32) -> Next {
         let words = inst.sources();
         let mut output = Vec::new();
         let mut counts = [0u32; 32];
@@ -69,6 +69,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.set32(d, &counts, mask);
         }
         self.define(inst, mask);
+        Next::Continue
     }
 
     /// Formats one lane's line. Returns the number of arguments.

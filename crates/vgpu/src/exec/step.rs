@@ -4,11 +4,9 @@
 use super::Policy;
 use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
-use crate::check::race::ProxySpace;
-use crate::isa::op::{BoolOp, CarryKind, Class, Inst, Op, Order};
+use crate::isa::op::{Class, Inst, Op, Order};
 use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
-use crate::num::cvt;
 
 /// Why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,33 +127,52 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    #[allow(clippy::too_many_lines)] // The interpreter loop: its common cases are inline for speed.
+    /// Whether another fragment of the warp must run before the next block of this one.
+    #[inline(always)]
+    fn must_switch(&mut self, turn: &mut u32, fair: bool) -> Option<Outcome> {
+        if self.frag.state == State::Ready {
+            self.absorb();
+        }
+        if fair {
+            // This fragment has a turn regardless of its priority. After the turn, priority decides again.
+            *turn = turn.saturating_sub(1);
+            return (*turn == 0).then_some(Outcome::Switch);
+        }
+        if self.outranked() {
+            return Some(Outcome::Switch);
+        }
+        self.w.passed_over += 1;
+        if self.w.passed_over < FAIR_BLOCKS {
+            return None;
+        }
+        self.w.passed_over = 0;
+        Some(Outcome::Unfair)
+    }
+
+    /// The lanes that execute an instruction: those that its guard selects.
+    #[inline(always)]
+    fn guarded(&mut self, inst: &Inst) -> u32 {
+        if inst.guard.is_always() {
+            return self.frag.mask;
+        }
+        let p = self.w.preds[self.frag.pred_base as usize + inst.guard.pred()];
+        if P::CHECK && self.w.tracking {
+            self.check_guard(inst);
+        }
+        self.frag.mask & if inst.guard.negated() { !p } else { p }
+    }
+
+    /// The interpreter loop. Its common cases are inline for speed.
     fn run_fragment(&mut self, fuel: &mut u32, turn: &mut u32, fair: bool) -> Outcome {
         let kernel = self.grid.kernel;
         'blocks: loop {
             if self.frag.mask == 0 {
                 return Outcome::Switch;
             }
-            if !self.w.fragments.is_empty() {
-                if self.frag.state == State::Ready {
-                    self.absorb();
-                }
-                if fair {
-                    // This fragment has a turn regardless of its priority. After the turn, priority decides again.
-                    *turn = turn.saturating_sub(1);
-                    if *turn == 0 {
-                        return Outcome::Switch;
-                    }
-                } else {
-                    if self.outranked() {
-                        return Outcome::Switch;
-                    }
-                    self.w.passed_over += 1;
-                    if self.w.passed_over >= FAIR_BLOCKS {
-                        self.w.passed_over = 0;
-                        return Outcome::Unfair;
-                    }
-                }
+            if !self.w.fragments.is_empty()
+                && let Some(outcome) = self.must_switch(turn, fair)
+            {
+                return outcome;
             }
             let function = &kernel.functions[self.frag.function as usize];
             let block_number = function.block_of[self.frag.pc as usize];
@@ -181,17 +198,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             while self.frag.pc < end {
                 let inst = &function.insts[self.frag.pc as usize];
-                let mut mask = self.frag.mask;
-                if !inst.guard.is_always() {
-                    let p = self.w.preds[self.frag.pred_base as usize + inst.guard.pred()];
-                    mask &= if inst.guard.negated() { !p } else { p };
-                    if P::CHECK && self.w.tracking {
-                        self.check_guard(inst);
-                    }
-                    if mask == 0 {
-                        self.frag.pc += 1;
-                        continue;
-                    }
+                let mask = self.guarded(inst);
+                if mask == 0 {
+                    self.frag.pc += 1;
+                    continue;
                 }
                 if P::CHECK && self.w.flight.any {
                     self.check_flight(inst, mask);
@@ -213,23 +223,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                             self.flow_lane(inst, *flow, *imm, mask);
                         }
                     }
-                    Op::Test { f, combine, negate } => {
-                        let sources = inst.results as usize;
-                        // SAFETY: as above.
-                        let mut hit = unsafe { f(self.reg(inst.r(sources)), self.reg(inst.r(sources + 1))) };
-                        let mut miss = !hit;
-                        if let Some(op) = combine {
-                            let c = self.pred(inst.r(sources + 2)) ^ if *negate { u32::MAX } else { 0 };
-                            (hit, miss) = (op.apply(hit, c), op.apply(miss, c));
-                        }
-                        if P::CHECK && self.w.tracking {
-                            self.flow_test(inst, *combine, *negate, mask);
-                        }
-                        self.set_pred(inst.r(0), hit, mask);
-                        if sources == 2 {
-                            self.set_pred(inst.r(1), miss, mask);
-                        }
-                    }
+                    Op::Test { f, combine, negate } => self.test(inst, *f, *combine, *negate, mask),
                     Op::Branch { target } => {
                         let taken = function.blocks[*target as usize].start;
                         if mask == self.frag.mask {
@@ -303,9 +297,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Executes all instructions except the most common arithmetic and branches.
     #[inline(never)]
-    #[allow(clippy::too_many_lines)] // A table: one arm per operation.
     fn execute(&mut self, inst: &Inst, mask: u32) -> Step {
-        self.block.shared_writes += u64::from(inst.op.may_write_shared());
+        self.block.shared_writes += u64::from(inst.writes_shared);
         let next = match &inst.op {
             Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,
             Op::Load(access) => match self.load(inst, access, mask) {
@@ -316,49 +309,26 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 next => next,
             },
             Op::Store(access) => self.store(inst, access, mask),
-            Op::LoadParam { ty, vector, offset } => {
-                self.load_param(inst, *ty, *vector, *offset, mask);
-                Next::Continue
-            }
+            Op::LoadParam { ty, vector, offset } => self.load_param(inst, *ty, *vector, *offset, mask),
             Op::Atom { access, .. } => self.atom(inst, access, mask),
-            Op::Set { .. }
-            | Op::Select { .. }
-            | Op::PredLogic { .. }
-            | Op::PredMove { .. }
-            | Op::PredSet { .. }
-            | Op::Convert { .. }
-            | Op::Pack { .. }
-            | Op::Unpack { .. }
-            | Op::Carry { .. } => {
-                self.arithmetic(inst, mask);
-                Next::Continue
+            Op::Set { f, combine, negate, truth } => {
+                self.set_by_test(inst, *f, (*combine, *negate), *truth, mask)
             }
-            Op::LocalAddress { offset, generic } => {
-                let base = u64::from(self.frag.local_base) + u64::from(*offset);
-                let value = if *generic { base + self.grid.windows.local } else { base };
-                self.set(inst.r(0), &[value; 32], mask);
-                self.define(inst, mask);
-                Next::Continue
+            Op::Select { negate } => self.select(inst, *negate, mask),
+            Op::PredLogic { op, negate } => self.pred_logic(inst, *op, *negate, mask),
+            Op::PredMove { negate } => self.pred_move(inst, *negate, mask),
+            Op::PredSet { value } => self.pred_set(inst, *value, mask),
+            Op::Convert { cvt, pair } => self.convert(inst, *cvt, *pair, mask),
+            Op::Pack { bits } => self.pack(inst, u32::from(*bits), mask),
+            Op::Unpack { bits } => self.unpack(inst, u32::from(*bits), mask),
+            Op::Carry { kind, carry_in, carry_out, signed } => {
+                self.carry(inst, *kind, (*carry_in, *carry_out), *signed, mask)
             }
-            Op::IsSpace { space } => {
-                let a = self.r64(inst.r(1));
-                let mut hit = 0;
-                for l in 0..32 {
-                    hit |= u32::from(self.grid.windows.space_of(a[l]) == *space) << l;
-                }
-                self.set_pred(inst.r(0), hit, mask);
-                self.define(inst, mask);
-                Next::Continue
-            }
-            Op::Prefetch => Next::Continue,
+            Op::LocalAddress { offset } => self.local_address(inst, *offset, mask),
+            Op::IsSpace { space } => self.is_space(inst, *space, mask),
+            Op::Nop => Next::Continue,
             Op::Texture(fetch) => self.texture_fetch(inst, *fetch, mask),
-            Op::Fence { scope } => {
-                std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-                if P::CHECK {
-                    self.block.races.fence(self.w.id, mask, *scope);
-                }
-                Next::Continue
-            }
+            Op::Fence { scope } => self.fence(*scope, mask),
             Op::CopyAsync { .. } => self.copy_async(inst, mask),
             Op::CopyBulk { .. } => self.copy_bulk(inst, mask),
             Op::StoreBulk { .. } => self.store_bulk(inst, mask),
@@ -368,32 +338,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.replace_in_map(inst, *field, *space, *offset, mask)
             }
             Op::CopyMap { dst_offset, src_offset } => self.copy_map(inst, *dst_offset, *src_offset, mask),
-            Op::BulkCommit => {
-                self.bulk_commit(mask);
-                Next::Continue
-            }
-            Op::BulkWait { keep, read } => {
-                self.bulk_wait(*keep, *read, mask);
-                Next::Continue
-            }
-            Op::ProxyFence { space } => {
-                if P::CHECK {
-                    let space = space.map(|space| match space {
-                        Space::Global => ProxySpace::Global,
-                        _ => ProxySpace::Shared,
-                    });
-                    self.block.races.proxy_fence(self.w.id, mask, space);
-                }
-                Next::Continue
-            }
-            Op::MapFence { offset } => {
-                self.fence_map(inst, *offset, mask);
-                Next::Continue
-            }
-            Op::CopyCommit => {
-                self.copy_commit(mask);
-                Next::Continue
-            }
+            Op::BulkCommit => self.bulk_commit(mask),
+            Op::BulkWait { keep, read } => self.bulk_wait(*keep, *read, mask),
+            Op::ProxyFence { space } => self.proxy_fence(*space, mask),
+            Op::MapFence { offset } => self.fence_map(inst, *offset, mask),
+            Op::CopyCommit => self.copy_commit(mask),
             Op::CopyWait { keep, all } => self.copy_wait(*keep, *all, mask),
             Op::CopyMbarrierArrive { .. } => self.copy_mbarrier_arrive(inst, mask),
             Op::Mbarrier { .. } => self.mbarrier(inst, mask),
@@ -412,23 +361,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.halt(Kind::Trap, mask, || format!("the kernel executed `{what}`"));
                 Next::Halt
             }
-            Op::Printf => {
-                self.printf(inst, mask);
-                Next::Continue
-            }
+            Op::Printf => self.printf(inst, mask),
             Op::AssertFail => {
                 let text = self.assert_text(inst, mask);
                 self.halt(Kind::Trap, mask, || text);
                 Next::Halt
             }
-            Op::Malloc => {
-                self.malloc(inst, mask);
-                Next::Continue
-            }
-            Op::Free => {
-                self.free(inst, mask);
-                Next::Continue
-            }
+            Op::Malloc => self.malloc(inst, mask),
+            Op::Free => self.free(inst, mask),
             Op::GridWorkspace { high } => self.grid_workspace(inst, *high, mask),
             Op::Nanosleep => Next::YieldAfter,
             Op::Barrier { .. } => self.barrier(inst, mask),
@@ -436,14 +376,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             Op::ClusterBarrier { arrive, relaxed, aligned } => {
                 self.cluster_barrier(*arrive, *relaxed, *aligned, mask)
             }
-            Op::MapAddress { generic } => {
-                self.map_address(inst, *generic, mask);
-                Next::Continue
-            }
-            Op::BlockOfAddress { generic } => {
-                self.block_of_address(inst, *generic, mask);
-                Next::Continue
-            }
+            Op::MapAddress { generic } => self.map_address(inst, *generic, mask),
+            Op::BlockOfAddress { generic } => self.block_of_address(inst, *generic, mask),
             Op::Shuffle { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. } | Op::Elect => {
                 self.warp_op(inst, mask)
             }
@@ -456,32 +390,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             Op::Wgmma(w) => self.wgmma(inst, w, mask),
             Op::WgmmaFence | Op::WgmmaCommit | Op::WgmmaWait { .. } => self.wgmma_group(inst, mask),
             Op::SetMaxRegisters { count, increase } => self.set_max_registers(*count, *increase, mask),
-            Op::ActiveMask => {
-                self.set32(inst.r(0), &[mask; 32], mask);
-                self.define(inst, mask);
-                Next::Continue
-            }
-            Op::Clock { global, high } => {
-                // All instructions of a block are counted when the block begins.
-                let function = &self.grid.kernel.functions[self.frag.function as usize];
-                let block = &function.blocks[function.block_of[self.frag.pc as usize] as usize];
-                let rest = u64::from(block.end - self.frag.pc);
-                let time = self.worker.time(rest);
-                let now = if *global {
-                    self.grid.nanoseconds(time)
-                } else {
-                    self.grid.clocks(self.block.smid, time)
-                };
-                let d = inst.r(0);
-                if d.is_wide() {
-                    self.set64(d, &[now; 32], mask);
-                } else {
-                    self.set32(d, &[if *high { (now >> 32) as u32 } else { now as u32 }; 32], mask);
-                }
-                self.define(inst, mask);
-                Next::Continue
-            }
+            Op::ActiveMask => self.active_mask(inst, mask),
+            Op::Clock { global, high } => self.clock(inst, *global, *high, mask),
         };
+        self.step_after(next)
+    }
+
+    fn step_after(&mut self, next: Next) -> Step {
         match next {
             Next::Continue => Step::Next,
             Next::Park => Step::Stop(Outcome::Switch),
@@ -494,158 +409,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    fn arithmetic(&mut self, inst: &Inst, mask: u32) {
-        match &inst.op {
-            Op::Set { f, combine, negate, truth } => {
-                // SAFETY: the decoder has checked the widths.
-                let mut hit = unsafe { f(self.reg(inst.r(1)), self.reg(inst.r(2))) };
-                if let Some(op) = combine {
-                    hit = op.apply(hit, self.pred(inst.r(3)) ^ if *negate { u32::MAX } else { 0 });
-                }
-                let mut out = [0; 32];
-                for l in 0..32 {
-                    out[l] = if hit >> l & 1 == 1 { *truth } else { 0 };
-                }
-                self.set32(inst.r(0), &out, mask);
-                self.flow_any(inst, mask);
-            }
-            Op::Select { negate } => {
-                let p = self.pred(inst.r(3)) ^ if *negate { u32::MAX } else { 0 };
-                if P::CHECK && self.w.tracking {
-                    self.flow_select(inst, p, mask);
-                }
-                let (d, a, b) = (inst.r(0), inst.r(1), inst.r(2));
-                if d.is_wide() {
-                    self.set64(d, &select(self.r64(a), self.r64(b), p), mask);
-                } else {
-                    self.set32(d, &select(self.r32(a), self.r32(b), p), mask);
-                }
-            }
-            Op::PredLogic { op, negate } => {
-                let flip = |n: bool| if n { u32::MAX } else { 0 };
-                let (a, b) = (self.pred(inst.r(1)) ^ flip(negate[0]), self.pred(inst.r(2)) ^ flip(negate[1]));
-                if P::CHECK && self.w.tracking {
-                    self.flow_pred(inst, *op, a, b, mask);
-                }
-                self.set_pred(inst.r(0), op.apply(a, b), mask);
-            }
-            Op::PredMove { negate } => {
-                let a = self.pred(inst.r(1)) ^ if *negate { u32::MAX } else { 0 };
-                if P::CHECK && self.w.tracking {
-                    self.flow_pred(inst, BoolOp::Xor, a, 0, mask);
-                }
-                self.set_pred(inst.r(0), a, mask);
-            }
-            Op::PredSet { value } => {
-                self.set_pred(inst.r(0), if *value { u32::MAX } else { 0 }, mask);
-                self.define(inst, mask);
-            }
-            Op::Convert { cvt, pair } => {
-                self.convert(inst, *cvt, *pair, mask);
-                self.flow_any(inst, mask);
-            }
-            Op::Pack { bits } => {
-                let bits = u32::from(*bits);
-                let low = if bits == 32 { u64::from(u32::MAX) } else { (1 << bits) - 1 };
-                let mut out = [0u64; 32];
-                for (n, s) in inst.sources().iter().enumerate() {
-                    let part = self.r32(*s);
-                    for l in 0..32 {
-                        out[l] |= (u64::from(part[l]) & low) << (n as u32 * bits);
-                    }
-                }
-                if P::CHECK && self.w.tracking {
-                    self.flow_pack(inst, bits, mask);
-                }
-                self.set(inst.r(0), &out, mask);
-            }
-            Op::Unpack { bits } => {
-                let bits = u32::from(*bits);
-                let low = if bits == 32 { u64::from(u32::MAX) } else { (1 << bits) - 1 };
-                let source = self.wide(inst.sources()[0]);
-                if P::CHECK && self.w.tracking {
-                    self.flow_unpack(inst, bits, mask);
-                }
-                for (n, d) in inst.results().iter().enumerate() {
-                    let part = source.map(|v| (v >> (n as u32 * bits) & low) as u32);
-                    self.set32(*d, &part, mask);
-                }
-            }
-            Op::Carry { .. } => {
-                self.carry(inst, mask);
-                self.flow_any(inst, mask);
-            }
-            _ => {}
-        }
-    }
-
-    fn convert(&mut self, inst: &Inst, op: cvt::Cvt, pair: bool, mask: u32) {
-        let d = inst.r(0);
-        let mut narrow = [0u32; 32];
-        let mut wide = [0u64; 32];
-        if pair {
-            cvt::lanes_pair(op, self.r32(inst.r(1)), self.r32(inst.r(2)), &mut narrow);
-            self.set32(d, &narrow, mask);
-            return;
-        }
-        let a = inst.r(1);
-        match (a.is_wide(), d.is_wide()) {
-            (false, false) => cvt::lanes_32_32(op, self.r32(a), &mut narrow),
-            (false, true) => cvt::lanes_32_64(op, self.r32(a), &mut wide),
-            (true, false) => cvt::lanes_64_32(op, self.r64(a), &mut narrow),
-            (true, true) => cvt::lanes_64_64(op, self.r64(a), &mut wide),
-        }
-        if d.is_wide() {
-            self.set64(d, &wide, mask);
-        } else {
-            self.set32(d, &narrow, mask);
-        }
-    }
-
-    fn carry(&mut self, inst: &Inst, mask: u32) {
-        let Op::Carry { kind, carry_in, carry_out, signed } = inst.op else { return };
-        let sources = inst.sources();
-        let d = inst.r(0);
-        let bits = if d.is_wide() { 64 } else { 32 };
-        let full = if bits == 64 { u128::from(u64::MAX) } else { u128::from(u32::MAX) };
-        let flags = if carry_in { self.pred(sources[sources.len() - 1]) } else { 0 };
-        let (a, b) = (self.wide(sources[0]), self.wide(sources[1]));
-        let c =
-            if matches!(kind, CarryKind::MadLo | CarryKind::MadHi) { self.wide(sources[2]) } else { [0; 32] };
-        let mut out = [0u64; 32];
-        let mut flag = 0u32;
-        for l in 0..32 {
-            let carry = u128::from(flags >> l & 1);
-            let (x, y) = (u128::from(a[l]), u128::from(b[l]));
-            let sum = match kind {
-                CarryKind::Add => x + y + carry,
-                // Borrow: the flag is set when the difference is negative.
-                CarryKind::Sub => x.wrapping_sub(y).wrapping_sub(carry) & (full << 1 | 1),
-                CarryKind::MadLo => (x.wrapping_mul(y) & full) + u128::from(c[l]) + carry,
-                CarryKind::MadHi => {
-                    let product = match (signed, bits) {
-                        (false, _) => x.wrapping_mul(y),
-                        (true, 32) => {
-                            (i128::from(a[l] as u32 as i32) * i128::from(b[l] as u32 as i32)) as u128
-                        }
-                        (true, _) => (i128::from(a[l] as i64) * i128::from(b[l] as i64)) as u128,
-                    };
-                    (product >> bits & full) + u128::from(c[l]) + carry
-                }
-            };
-            out[l] = (sum & full) as u64;
-            flag |= u32::from(sum >> bits & 1 == 1) << l;
-        }
-        self.set(d, &out, mask);
-        if carry_out {
-            self.set_pred(inst.r(1), flag, mask);
-        }
-    }
-
     fn branch_indexed(&mut self, inst: &Inst, targets: &[u32], mask: u32) -> Step {
-        if P::CHECK && self.w.tracking {
-            self.check_use(inst.r(0), mask, "decides a branch");
-        }
+        self.check_use(inst.r(0), mask, "decides a branch");
         let index = *self.r32(inst.r(0));
         let pc = self.frag.pc;
         let lanes_out = lanes_where(mask, |l| index[l] as usize >= targets.len());
@@ -677,9 +442,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     /// fragments.
     fn call_indirect(&mut self, inst: &Inst, mask: u32) -> Step {
         let target = inst.sources()[0];
-        if P::CHECK && self.w.tracking {
-            self.check_use(target, mask, "is called as a function");
-        }
+        self.check_use(target, mask, "is called as a function");
         let pointers = *self.r64(target);
         let wanted = pointers[mask.trailing_zeros() as usize];
         let group = lanes_where(mask, |l| pointers[l] == wanted);
@@ -845,16 +608,6 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.block.committed[self.w.id as usize] = u32::MAX;
         }
     }
-}
-
-/// Returns the lanes of `a` where `choose` has a bit, and the lanes of `b` elsewhere.
-#[inline(always)]
-fn select<T: Copy>(a: &[T; 32], b: &[T; 32], choose: u32) -> [T; 32] {
-    let mut out = *b;
-    for l in 0..32 {
-        out[l] = if choose >> l & 1 == 1 { a[l] } else { b[l] };
-    }
-    out
 }
 
 enum Outcome {

@@ -3,9 +3,9 @@
 
 use std::sync::OnceLock;
 
-use crate::cpu::{Level, level};
 use crate::isa::op::{TileForm, WmmaMemory};
 use crate::lanes::lanes;
+use crate::num::simd::instance;
 use crate::num::tile::matrix;
 
 #[derive(Clone, Copy, Debug)]
@@ -47,25 +47,6 @@ pub struct SharedSurvey {
     pub contiguous: bool,
     pub uniform: bool,
 }
-
-/// Parameters: address register, whether it has 64 bits, offset, mask, and the resulting offsets. An inactive lane gets
-/// the offset of the first active lane.
-pub type SurveySharedFn = unsafe fn(*const u32, bool, i32, u32, &mut [u32; 32]) -> SharedSurvey;
-/// Stores words of a register to shared memory. Parameters: register, mask, offsets, memory.
-pub type ScatterSharedFn = unsafe fn(*const u32, u32, &[u32; 32], *mut u8);
-pub type SurveyFn = unsafe fn(*const u32, bool, i64, u32, u64, &mut [u64; 32]) -> Survey;
-pub type Gather4Fn = unsafe fn(*const u8, u64, &[u64; 32], *mut u32);
-pub type AllDefinedFn = unsafe fn(*const u8, usize) -> bool;
-/// A 4-byte load from shared memory under checks, with the shadow of the memory and the resulting offsets. Returns
-/// `None` without any effect if an address is misaligned or out of bounds, or if a byte is undefined.
-pub type LoadDefinedFn = unsafe fn(&SharedLoad, *const u8, &mut [u32; 32]) -> Option<SharedSurvey>;
-/// A 4-byte load from shared memory. Returns false without any effect if an address is misaligned or out of bounds.
-pub type LoadSharedFn = unsafe fn(&SharedLoad) -> bool;
-/// Loads a tile. The first parameters are its base in memory and the distance in bytes between rows.
-pub type LoadTileFn = unsafe fn(*const u8, usize, &WmmaMemory, &mut [[u32; 32]; 8]);
-pub type StoreTileFn = unsafe fn(*mut u8, usize, &WmmaMemory, &[*const u32]);
-/// Parameters: shadow of the tile's base, bytes between runs, number of runs, bytes of a run (a multiple of eight).
-pub type TileDefinedFn = unsafe fn(*const u8, usize, usize, usize) -> bool;
 
 /// Parameters of a load from shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -566,113 +547,46 @@ unsafe fn all_defined_body(shadow: *const u8, bytes: usize) -> bool {
     all & 1 == 1
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct LaneFunctions {
-    pub survey: SurveyFn,
-    pub gather4: Gather4Fn,
-    pub all_defined: AllDefinedFn,
-    pub load_shared: LoadSharedFn,
-    pub load_defined: LoadDefinedFn,
-    pub survey_shared: SurveySharedFn,
-    pub scatter_shared: ScatterSharedFn,
-    pub load_tile: LoadTileFn,
-    pub store_tile: StoreTileFn,
-    pub tile_defined: TileDefinedFn,
-}
+/// Declares the functions. A name after the parameters is a version that is written by hand for AVX-512.
+macro_rules! lane_functions {
+    ($($(#[$doc:meta])* $name:ident = $body:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $(; $v4:ident)?,)+) => {
+        /// The functions, compiled for this machine's instruction set.
+        #[derive(Clone, Copy, Debug)]
+        pub struct LaneFunctions {
+            $($(#[$doc])* pub $name: unsafe fn($($ty),*) $(-> $ret)?,)+
+        }
 
-/// Compiles the functions once in a module, with an attribute that selects an instruction set.
-macro_rules! compile {
-    (
-        $module:ident, $attribute:meta;
-        $($name:ident = $body:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)+
-    ) => {
-        mod $module {
-            use super::*;
-            $(
-                #[allow(dead_code, reason = "some functions are written by hand for AVX-512")]
-                #[$attribute]
-                pub unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
-                    // SAFETY: the caller guarantees what the called function requires.
-                    unsafe { $body($($arg),*) }
-                }
-            )+
+        pub fn lane_functions() -> &'static LaneFunctions {
+            static FUNCTIONS: OnceLock<LaneFunctions> = OnceLock::new();
+            FUNCTIONS.get_or_init(|| LaneFunctions {
+                $($name: instance!($body($($arg: $ty),*) $(-> $ret)? $(; $v4)?),)+
+            })
         }
     };
 }
 
-macro_rules! instances {
-    ($module:ident, $attribute:meta) => {
-        compile! {
-            $module, $attribute;
-            survey = survey_body(r: *const u32, w: bool, o: i64, m: u32, s: u64, ad: &mut [u64; 32]) -> Survey;
-            gather4 = gather4_body(b: *const u8, low: u64, ad: &[u64; 32], out: *mut u32);
-            all_defined = all_defined_body(s: *const u8, bytes: usize) -> bool;
-            load_shared = load_shared_body(q: &SharedLoad) -> bool;
-            load_defined = load_defined_body(q: &SharedLoad, s: *const u8, at: &mut [u32; 32]) -> Option<SharedSurvey>;
-            survey_shared = survey_shared_body(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey;
-            scatter_shared = scatter_shared_body(s: *const u32, m: u32, at: &[u32; 32], b: *mut u8);
-            load_tile = load_tile_body(b: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]);
-            store_tile = store_tile_body(b: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]);
-            tile_defined = tile_defined_body(s: *const u8, row: usize, runs: usize, run: usize) -> bool;
-        }
-    };
-}
-instances!(baseline, inline);
-#[cfg(target_arch = "x86_64")]
-instances!(avx2, target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"));
-#[cfg(target_arch = "x86_64")]
-instances!(
-    avx512,
-    target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")
-);
-
-/// Returns the functions compiled for this machine's instruction set.
-pub fn lane_functions() -> &'static LaneFunctions {
-    static KERNELS: OnceLock<LaneFunctions> = OnceLock::new();
-    KERNELS.get_or_init(|| {
-        #[cfg(target_arch = "x86_64")]
-        match level() {
-            Level::V4 => {
-                return LaneFunctions {
-                    survey: avx512::survey,
-                    gather4: gather4_avx512,
-                    all_defined: all_defined_avx512,
-                    load_shared: load_shared_avx512,
-                    load_defined: load_defined_avx512,
-                    survey_shared: survey_shared_avx512,
-                    scatter_shared: scatter_shared_avx512,
-                    load_tile: avx512::load_tile,
-                    store_tile: avx512::store_tile,
-                    tile_defined: avx512::tile_defined,
-                };
-            }
-            Level::V3 => {
-                return LaneFunctions {
-                    survey: avx2::survey,
-                    gather4: avx2::gather4,
-                    all_defined: avx2::all_defined,
-                    load_shared: avx2::load_shared,
-                    load_defined: avx2::load_defined,
-                    survey_shared: avx2::survey_shared,
-                    scatter_shared: avx2::scatter_shared,
-                    load_tile: avx2::load_tile,
-                    store_tile: avx2::store_tile,
-                    tile_defined: avx2::tile_defined,
-                };
-            }
-            Level::Baseline => {}
-        }
-        LaneFunctions {
-            survey: baseline::survey,
-            gather4: baseline::gather4,
-            all_defined: baseline::all_defined,
-            load_shared: baseline::load_shared,
-            load_defined: baseline::load_defined,
-            survey_shared: baseline::survey_shared,
-            scatter_shared: baseline::scatter_shared,
-            load_tile: baseline::load_tile,
-            store_tile: baseline::store_tile,
-            tile_defined: baseline::tile_defined,
-        }
-    })
+lane_functions! {
+    /// Parameters: address register, whether it has 64 bits, offset, mask, stride of the pattern, and the resulting
+    /// addresses.
+    survey = survey_body(r: *const u32, w: bool, o: i64, m: u32, s: u64, at: &mut [u64; 32]) -> Survey,
+    gather4 = gather4_body(base: *const u8, low: u64, at: &[u64; 32], out: *mut u32); gather4_avx512,
+    all_defined = all_defined_body(shadow: *const u8, bytes: usize) -> bool; all_defined_avx512,
+    /// A 4-byte load from shared memory. Returns false without any effect if an address is misaligned or out of bounds.
+    load_shared = load_shared_body(q: &SharedLoad) -> bool; load_shared_avx512,
+    /// A 4-byte load from shared memory under checks, with the shadow of the memory and the resulting offsets. Returns
+    /// `None` without any effect if an address is misaligned or out of bounds, or if a byte is undefined.
+    load_defined = load_defined_body(q: &SharedLoad, shadow: *const u8, at: &mut [u32; 32]) -> Option<SharedSurvey>;
+        load_defined_avx512,
+    /// Parameters: address register, whether it has 64 bits, offset, mask, and the resulting offsets. An inactive lane
+    /// gets the offset of the first active lane.
+    survey_shared = survey_shared_body(r: *const u32, w: bool, o: i32, m: u32, at: &mut [u32; 32]) -> SharedSurvey;
+        survey_shared_avx512,
+    /// Stores words of a register to shared memory. Parameters: register, mask, offsets, memory.
+    scatter_shared = scatter_shared_body(from: *const u32, m: u32, at: &[u32; 32], base: *mut u8);
+        scatter_shared_avx512,
+    /// Loads a tile. The first parameters are its base in memory and the distance in bytes between rows.
+    load_tile = load_tile_body(base: *const u8, row: usize, m: &WmmaMemory, out: &mut [[u32; 32]; 8]),
+    store_tile = store_tile_body(base: *mut u8, row: usize, m: &WmmaMemory, regs: &[*const u32]),
+    /// Parameters: shadow of the tile's base, bytes between runs, number of runs, bytes of a run (a multiple of eight).
+    tile_defined = tile_defined_body(shadow: *const u8, row: usize, runs: usize, run: usize) -> bool,
 }

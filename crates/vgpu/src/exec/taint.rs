@@ -239,6 +239,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     pub fn flow_select(&mut self, inst: &Inst, p: u32, mask: u32) {
+        if !P::CHECK || !self.w.tracking {
+            return;
+        }
         let (d, a, b, c) = (inst.r(0), inst.r(1), inst.r(2), inst.r(3));
         let ((la, ha), (lb, hb)) = (self.undef_of(a), self.undef_of(b));
         let by_pred = spread(self.undefined_lanes(c));
@@ -257,6 +260,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Predicate logic. `a` and `b` are the values after negation. A move is treated as a xor with false.
     pub fn flow_pred(&mut self, inst: &Inst, op: BoolOp, a: u32, b: u32, mask: u32) {
+        if !P::CHECK || !self.w.tracking {
+            return;
+        }
         let sources = inst.sources();
         let (_, origin) = self.undefined_among(sources);
         let ua = self.undefined_lanes(sources[0]);
@@ -270,6 +276,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     pub fn flow_pack(&mut self, inst: &Inst, bits: u32, mask: u32) {
+        if !P::CHECK || !self.w.tracking {
+            return;
+        }
         let (_, origin) = self.undefined_among(inst.sources());
         let (mut lo, mut hi) = (0u128, 0u128);
         let bytes = bits / 8;
@@ -287,6 +296,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     pub fn flow_unpack(&mut self, inst: &Inst, bits: u32, mask: u32) {
+        if !P::CHECK || !self.w.tracking {
+            return;
+        }
         let source = inst.sources()[0];
         let (_, origin) = self.undefined_among(&[source]);
         let (lo, hi) = self.undef_of(source);
@@ -314,8 +326,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Reports an undefined register that is used where its value matters.
-    #[inline(never)]
+    #[inline(always)]
     pub fn check_use(&mut self, slot: Slot, mask: u32, how: &str) {
+        if P::CHECK && self.w.tracking {
+            self.check_tracked(slot, mask, how);
+        }
+    }
+
+    #[inline(never)]
+    fn check_tracked(&mut self, slot: Slot, mask: u32, how: &str) {
         let lanes = self.undefined_lanes(slot) & mask;
         if lanes != 0 {
             let origin = self.origin_of(slot);

@@ -223,9 +223,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let mut at = [[0; MAX_RANK]; 32];
         let mut offsets = [[0; MAX_RANK - 2]; 32];
         for (number, slot) in slots.iter().enumerate() {
-            if P::CHECK && self.w.tracking {
-                self.check_use(*slot, mask, "is a coordinate of a tensor copy");
-            }
+            self.check_use(*slot, mask, "is a coordinate of a tensor copy");
             let register = self.r32(*slot);
             for l in lanes(mask) {
                 if number < rank {
@@ -544,7 +542,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     // Tensor maps that kernels create
 
     /// Executes `fence.proxy.tensormap::generic.acquire`. A fence of any thread counts for the whole block.
-    pub fn fence_map(&mut self, inst: &Inst, offset: i32, mask: u32) {
+    pub fn fence_map(&mut self, inst: &Inst, offset: i32, mask: u32) -> Next {
         if P::CHECK {
             let at = self.addresses(inst.sources()[0], offset, mask, 8);
             for l in lanes(mask) {
@@ -552,6 +550,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 self.block.fenced_maps.insert(at.at[l], changes);
             }
         }
+        Next::Continue
     }
 
     /// Reports a copy whose tensor map the launch has changed, unless a fence of the tensor map's proxy follows the
@@ -578,9 +577,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let sources = inst.sources();
         let at = self.addresses(sources[0], offset, mask, 8);
         let values = self.wide(sources[1]);
-        if P::CHECK && self.w.tracking {
-            self.check_use(sources[1], mask, "becomes part of a tensor map");
-        }
+        self.check_use(sources[1], mask, "becomes part of a tensor map");
         self.each_copy(mask, |cx, l| {
             let (space, one) = cx.map_place(space, &at, l)?;
             let map = cx.bulk_end(AccessKind::Store, space, &one, tensor_map::BYTES as u32, l)?;

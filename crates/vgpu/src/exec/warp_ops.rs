@@ -155,9 +155,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn warp_op(&mut self, inst: &Inst, mask: u32) -> Next {
         let sources = inst.sources();
         let masks = *self.r32(sources[sources.len() - 1]);
-        if P::CHECK && self.w.tracking {
-            self.check_use(sources[sources.len() - 1], mask, "is used as a lane mask");
-        }
+        self.check_use(sources[sources.len() - 1], mask, "is used as a lane mask");
         if !self.gathered(&masks, mask) {
             return Next::Park;
         }

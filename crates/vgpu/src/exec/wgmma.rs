@@ -264,7 +264,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let multiply = |rows: &Rows<'_>| {
             // SAFETY: the results are different registers of the frame, as the decoder has checked. A register of A can
             // be among them only if the program has an error. A is read before any result is written.
-            unsafe { warpgroup(&w.op, rows, decoded, d, *keep) };
+            unsafe { warpgroup(w.op, rows, decoded, d, *keep) };
         };
         match a {
             None => multiply(&Rows::Fragment(std::array::from_fn(|i| self.r32(a_slots[i])))),

@@ -1,24 +1,13 @@
 //! Decodes `cp.async` and `mbarrier`.
 
-use super::decode::{Decoded, Decoder, Mods, Pipe, reject};
+use super::decode::{Decoded, Decoder, Mods, constant_operand, reject};
 use super::memory::{SCOPES, ignore_cache_hints, take_space};
 use super::op::{MbarrierOp, Op};
 use super::types::{Space, Ty};
 use crate::ptx::ast::{Instruction, Operand};
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn async_copy(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        self.pipe = Pipe::Async;
-        match i.opcode {
-            "cp" => self.cp(i, m)?,
-            "mbarrier" => self.mbarrier(i, m)?,
-            "tensormap" => self.tensormap(i, m)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn cp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn cp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let reduce = m.take("reduce");
         if !m.take("async") || reduce && !m.has("bulk") {
             return reject("form of cp is not supported");
@@ -28,36 +17,28 @@ impl<'a> Decoder<'a, '_> {
         }
         if m.take("commit_group") {
             m.finish()?;
-            self.emit(Op::CopyCommit, &[], &[]);
-            return Ok(());
+            return self.emit(Op::CopyCommit, &[], &[]);
         }
         if m.take("wait_all") {
             m.finish()?;
-            self.emit(Op::CopyWait { keep: 0, all: true }, &[], &[]);
-            return Ok(());
+            return self.emit(Op::CopyWait { keep: 0, all: true }, &[], &[]);
         }
         if m.take("wait_group") {
             m.finish()?;
-            let [Operand::Int(keep)] = i.operands[..] else { return reject("takes one constant") };
-            self.emit(Op::CopyWait { keep: keep.min(1 << 30) as u32, all: false }, &[], &[]);
-            return Ok(());
+            let keep = constant_operand(i)?.min(1 << 30) as u32;
+            return self.emit(Op::CopyWait { keep, all: false }, &[], &[]);
         }
         if m.take("mbarrier") {
             m.take("arrive");
             let no_inc = m.take("noinc");
             let space = take_space(m);
-            m.ty()?;
-            m.finish()?;
+            m.last_ty()?;
             let [address] = &i.operands[..] else { return reject("takes one address") };
             let (a, offset, _) = self.address(address)?;
-            self.emit(Op::CopyMbarrierArrive { no_inc, space, offset }, &[], &[a]);
-            return Ok(());
+            return self.emit(Op::CopyMbarrierArrive { no_inc, space, offset }, &[], &[a]);
         }
         let cg = m.take("cg");
-        m.take("ca");
-        m.take("shared");
-        m.take("shared::cta");
-        m.take("global");
+        m.ignore(&["shared", "shared::cta", "global"]);
         ignore_cache_hints(m);
         m.finish()?;
         let [dst, src, Operand::Int(bytes), rest @ ..] = &i.operands[..] else {
@@ -81,85 +62,66 @@ impl<'a> Decoder<'a, '_> {
                 sources.push(self.src(extra, Ty::U32)?);
             }
         }
-        self.emit(Op::CopyAsync { bytes, has_size, ignore, negate, dst_offset, src_offset }, &[], &sources);
-        Ok(())
+        self.emit(Op::CopyAsync { bytes, has_size, ignore, negate, dst_offset, src_offset }, &[], &sources)
     }
 
-    fn mbarrier(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        self.pipe = Pipe::Sync;
+    pub(super) fn mbarrier(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let kind = m.take_of(&[
-            ("init", 0),
-            ("inval", 1),
-            ("arrive", 2),
-            ("arrive_drop", 3),
-            ("expect_tx", 4),
-            ("complete_tx", 5),
-            ("test_wait", 6),
-            ("try_wait", 7),
-            ("pending_count", 8),
+            ("init", MbarrierOp::Init),
+            ("inval", MbarrierOp::Inval),
+            ("arrive", MbarrierOp::Arrive { drop: false, no_complete: false, expect: false }),
+            ("arrive_drop", MbarrierOp::Arrive { drop: true, no_complete: false, expect: false }),
+            ("expect_tx", MbarrierOp::ExpectTx),
+            ("complete_tx", MbarrierOp::CompleteTx),
+            ("test_wait", MbarrierOp::TestWait { parity: false, try_wait: false }),
+            ("try_wait", MbarrierOp::TestWait { parity: false, try_wait: true }),
+            ("pending_count", MbarrierOp::PendingCount),
         ]);
-        let Some(kind) = kind else { return reject("operation is missing or unknown") };
-        let no_complete = m.take("noComplete");
-        let expect = kind != 4 && m.take("expect_tx");
-        let parity = m.take("parity");
+        let Some(mut op) = kind else { return reject("operation is missing or unknown") };
+        let incomplete = m.take("noComplete");
+        let expects = op != MbarrierOp::ExpectTx && m.take("expect_tx");
+        let by_parity = m.take("parity");
+        match &mut op {
+            MbarrierOp::Arrive { no_complete, expect, .. } => (*no_complete, *expect) = (incomplete, expects),
+            MbarrierOp::TestWait { parity, .. } => *parity = by_parity,
+            _ => {}
+        }
         m.ignore(&["release", "acquire"]);
         // Expecting or completing bytes orders no accesses.
-        let relaxed = m.take("relaxed") || matches!(kind, 4 | 5);
+        let relaxed = m.take("relaxed") || matches!(op, MbarrierOp::ExpectTx | MbarrierOp::CompleteTx);
         m.take_of(SCOPES);
         let space = take_space(m);
-        m.ty()?;
-        m.finish()?;
+        m.last_ty()?;
         if !matches!(space, Space::Shared | Space::Generic) {
             return reject("mbarrier objects live in shared memory");
         }
         let operands = &i.operands[..];
-        if kind == 8 {
+        if op == MbarrierOp::PendingCount {
             let [d, token] = operands else { return reject("takes 2 operands") };
-            let d = self.dst(d, Ty::U32)?;
-            let token = self.src(token, Ty::B64)?;
-            self.emit(
-                Op::Mbarrier { op: MbarrierOp::PendingCount, space, offset: 0, relaxed },
-                &[d],
-                &[token],
-            );
-            return Ok(());
+            let (d, token) = (self.dst(d, Ty::U32)?, self.src(token, Ty::B64)?);
+            return self.emit(Op::Mbarrier { op, space, offset: 0, relaxed }, &[d], &[token]);
         }
-        let mut results = Vec::new();
-        let mut rest = operands;
-        if matches!(kind, 2 | 3)
-            && let [first, tail @ ..] = operands
-            && !matches!(first, Operand::Address { .. })
-        {
-            results.push(self.dst(first, Ty::B64)?);
-            rest = tail;
-        }
-        if matches!(kind, 6 | 7) {
-            let [first, tail @ ..] = operands else { return reject("missing operands") };
-            results.push(self.pred_dst(first)?);
-            rest = tail;
-        }
+        let (results, rest) = match (op, operands) {
+            (MbarrierOp::Arrive { .. }, [first, rest @ ..]) if !matches!(first, Operand::Address { .. }) => {
+                (vec![self.dst(first, Ty::B64)?], rest)
+            }
+            (MbarrierOp::TestWait { .. }, [first, rest @ ..]) => (vec![self.pred_dst(first)?], rest),
+            (MbarrierOp::TestWait { .. }, []) => return reject("missing operands"),
+            _ => (Vec::new(), operands),
+        };
         let [address, tail @ ..] = rest else { return reject("missing address") };
         let (a, offset, _) = self.address(address)?;
         let mut sources = vec![a];
-        let op = match kind {
-            0 => MbarrierOp::Init,
-            1 => MbarrierOp::Inval,
-            2 | 3 => MbarrierOp::Arrive { drop: kind == 3, no_complete, expect },
-            4 => MbarrierOp::ExpectTx,
-            5 => MbarrierOp::CompleteTx,
-            _ => MbarrierOp::TestWait { parity, try_wait: kind == 7 },
-        };
         let wanted = match op {
-            MbarrierOp::Init
-            | MbarrierOp::ExpectTx
-            | MbarrierOp::CompleteTx
-            | MbarrierOp::TestWait { .. } => 1..=1,
-            MbarrierOp::Arrive { no_complete: true, .. } | MbarrierOp::Arrive { expect: true, .. } => 1..=1,
-            MbarrierOp::Arrive { .. } => 0..=1,
-            _ => 0..=0,
+            MbarrierOp::Arrive { no_complete: false, expect: false, .. } => 0..=1,
+            MbarrierOp::Inval | MbarrierOp::PendingCount => 0..=0,
+            _ => 1..=1,
         };
         // `try_wait` may have a time limit, which is only a hint and is ignored.
-        let tail = if kind == 7 && tail.len() == 2 { &tail[..1] } else { tail };
+        let tail = match (op, tail) {
+            (MbarrierOp::TestWait { try_wait: true, .. }, [value, _]) => std::slice::from_ref(value),
+            _ => tail,
+        };
         if !wanted.contains(&tail.len()) {
             return reject("wrong number of operands");
         }
@@ -167,7 +129,6 @@ impl<'a> Decoder<'a, '_> {
             let token = matches!(op, MbarrierOp::TestWait { parity: false, .. });
             sources.push(self.src(operand, if token { Ty::B64 } else { Ty::U32 })?);
         }
-        self.emit(Op::Mbarrier { op, space, offset, relaxed }, &results, &sources);
-        Ok(())
+        self.emit(Op::Mbarrier { op, space, offset, relaxed }, &results, &sources)
     }
 }

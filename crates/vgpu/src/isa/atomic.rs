@@ -1,6 +1,6 @@
 //! Decodes `atom` and `red`.
 
-use super::decode::{Decoded, Decoder, Mods, Pipe, reject};
+use super::decode::{Decoded, Decoder, Mods, reject};
 use super::memory::{SCOPES, ignore_cache_hints, take_space};
 use super::op::{Access, AtomOp, Class, Op, Order};
 use super::types::{MemType, Space, Ty};
@@ -45,14 +45,10 @@ pub(crate) fn allowed(op: AtomOp, ty: Ty) -> bool {
 }
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn atomic(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        if !matches!(i.opcode, "atom" | "red") {
-            return Ok(false);
-        }
+    pub(super) fn atomic(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if m.has("async") {
             return reject("asynchronous reductions are not supported");
         }
-        self.pipe = Pipe::Atomic;
         let order = m
             .take_of(&[
                 ("relaxed", Order::Relaxed),
@@ -70,8 +66,7 @@ impl<'a> Decoder<'a, '_> {
         ignore_cache_hints(m);
         let Some(op) = m.take_of(OPERATIONS) else { return reject("operation is missing or unknown") };
         let vector = m.take_of(&[("v2", 2u8), ("v4", 4), ("v8", 8)]).unwrap_or(1);
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         if !allowed(op, ty) {
             return reject("operation does not exist for this type");
         }
@@ -94,34 +89,28 @@ impl<'a> Decoder<'a, '_> {
             quick: false,
         };
         let mut results = Vec::new();
-        let mut sources = vec![address];
+        let mut values = &operands[at + 1..wanted];
         if vector > 1 {
-            let Operand::Vector(values) = &operands[at + 1] else { return reject("vector operand expected") };
-            if values.len() != vector as usize || !matches!(op, AtomOp::Add | AtomOp::Min | AtomOp::Max) {
+            let Operand::Vector(parts) = &operands[at + 1] else { return reject("vector operand expected") };
+            if parts.len() != vector as usize || !matches!(op, AtomOp::Add | AtomOp::Min | AtomOp::Max) {
                 return reject("vector form is not supported");
             }
-            for v in values {
-                sources.push(self.src(v, ty)?);
-            }
-            if atom {
-                let Operand::Vector(ds) = &operands[0] else { return reject("vector result expected") };
-                if ds.len() != vector as usize {
-                    return reject("vector has the wrong number of elements");
-                }
-                for d in ds {
-                    results.push(self.dst(d, ty)?);
-                }
-            }
-        } else {
-            if atom {
-                results.push(self.dst(&operands[0], ty)?);
-            }
-            for value in &operands[at + 1..wanted] {
-                sources.push(self.src(value, ty)?);
-            }
+            values = parts;
         }
+        if atom {
+            let ds = match &operands[0] {
+                Operand::Vector(ds) if vector > 1 => ds,
+                _ if vector > 1 => return reject("vector result expected"),
+                one => std::slice::from_ref(one),
+            };
+            if ds.len() != vector as usize {
+                return reject("vector has the wrong number of elements");
+            }
+            results = self.dsts(ds, ty)?;
+        }
+        let values = self.srcs(values, ty)?;
+        let sources = [&[address], &values[..]].concat();
         debug_assert!(sources.iter().all(|s| s.class() != Class::Pred));
-        self.emit(Op::Atom { op, access }, &results, &sources);
-        Ok(true)
+        self.emit(Op::Atom { op, access }, &results, &sources)
     }
 }

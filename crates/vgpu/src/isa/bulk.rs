@@ -1,7 +1,7 @@
 //! Decodes bulk copies: `cp.async.bulk`, `cp.async.bulk.tensor` and the `tensormap` instructions.
 
 use super::atomic::{OPERATIONS, allowed};
-use super::decode::{Decoded, Decoder, Mods, reject};
+use super::decode::{Decoded, Decoder, Mods, constant_operand, parts, reject};
 use super::memory::{SCOPES, ignore_cache_hints, take_space};
 use super::op::{AtomOp, Op, Slot, TensorAccess};
 use super::types::Ty;
@@ -44,20 +44,16 @@ impl<'a> Decoder<'a, '_> {
     pub(super) fn cp_bulk(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, reduce: bool) -> Decoded {
         if m.take("commit_group") {
             m.finish()?;
-            self.emit(Op::BulkCommit, &[], &[]);
-            return Ok(());
+            return self.emit(Op::BulkCommit, &[], &[]);
         }
         if m.take("wait_group") {
             let read = m.take("read");
             m.finish()?;
-            let [Operand::Int(keep)] = i.operands[..] else { return reject("takes one constant") };
-            self.emit(Op::BulkWait { keep: keep.min(1 << 30) as u32, read }, &[], &[]);
-            return Ok(());
+            let keep = constant_operand(i)?.min(1 << 30) as u32;
+            return self.emit(Op::BulkWait { keep, read }, &[], &[]);
         }
         if m.take("prefetch") {
-            // A prefetch into the L2 cache has no visible effect.
-            self.emit(Op::Prefetch, &[], &[]);
-            return Ok(());
+            return self.prefetch(i, m);
         }
         let tensor = m.take("tensor");
         let multicast = m.take("multicast::cluster");
@@ -107,16 +103,13 @@ impl<'a> Decoder<'a, '_> {
             (Way::Load | Way::Pass, [object, ..]) => {
                 let (b, barrier_offset, _) = self.address(object)?;
                 let from_shared = way == Way::Pass;
-                self.own_shared &= !from_shared;
+                self.meta.own_shared &= !from_shared;
                 let op = Op::CopyBulk { dst_offset, src_offset, barrier_offset, from_shared };
-                self.emit(op, &[], &[d, s, n, b]);
+                self.emit(op, &[], &[d, s, n, b])
             }
-            (Way::Load | Way::Pass, []) => return reject("the barrier object is missing"),
-            (Way::Store, _) => {
-                self.emit(Op::StoreBulk { dst_offset, src_offset, reduce }, &[], &[d, s, n]);
-            }
+            (Way::Load | Way::Pass, []) => reject("the barrier object is missing"),
+            (Way::Store, _) => self.emit(Op::StoreBulk { dst_offset, src_offset, reduce }, &[], &[d, s, n]),
         }
-        Ok(())
     }
 
     fn bulk_tensor(&mut self, i: &Instruction<'a>, dims: u8, way: Way, mut access: TensorAccess) -> Decoded {
@@ -149,36 +142,26 @@ impl<'a> Decoder<'a, '_> {
             if offsets.len() != usize::from(dims) - 2 {
                 return reject(format!("takes {} offsets, has {}", dims - 2, offsets.len()));
             }
-            for offset in offsets {
-                sources.push(self.src(offset, Ty::U16)?);
-            }
+            sources.extend(self.srcs(offsets, Ty::U16)?);
         }
         let op = if way == Way::Load { Op::TensorLoad(access) } else { Op::TensorStore(access) };
-        self.emit(op, &[], &sources);
-        Ok(())
+        self.emit(op, &[], &sources)
     }
 
     /// Decodes `[map, {c0, c1, ..}]`: the address of the tensor map, and the coordinates.
     fn tensor_operand(&mut self, operand: &Operand<'a>, dims: u8) -> Decoded<(Slot, Vec<Slot>)> {
-        let Operand::Address { parts, offset: 0 } = operand else {
+        let Operand::Address { parts: inside, offset: 0 } = operand else {
             return reject("takes a tensor map and coordinates in brackets");
         };
-        let [map, coordinates] = &parts[..] else {
+        let [map, coordinates] = &inside[..] else {
             return reject("takes a tensor map and coordinates in brackets");
         };
         let map = self.src(map, Ty::U64)?;
-        let coordinates = match coordinates {
-            Operand::Vector(parts) => &parts[..],
-            one => std::slice::from_ref(one),
-        };
+        let coordinates = parts(coordinates);
         if coordinates.len() != usize::from(dims) {
             return reject(format!("takes {dims} coordinates, has {}", coordinates.len()));
         }
-        let mut slots = Vec::new();
-        for c in coordinates {
-            slots.push(self.src(c, Ty::S32)?);
-        }
-        Ok((map, slots))
+        Ok((map, self.srcs(coordinates, Ty::S32)?))
     }
 
     /// Decodes `tensormap.replace` and `tensormap.cp_fenceproxy`.
@@ -192,49 +175,39 @@ impl<'a> Decoder<'a, '_> {
             };
             let (d, dst_offset, _) = self.address(dst)?;
             let (s, src_offset, _) = self.address(src)?;
-            self.emit(Op::CopyMap { dst_offset, src_offset }, &[], &[d, s]);
-            return Ok(());
+            return self.emit(Op::CopyMap { dst_offset, src_offset }, &[], &[d, s]);
         }
-        if !m.take("replace") || !m.take("tile") {
+        if !m.take_all(&["replace", "tile"]) {
             return reject("form of tensormap is not supported");
         }
+        // The fields of a dimension get its number below.
         let field = m.take_of(&[
-            ("global_address", 0),
-            ("rank", 1),
-            ("box_dim", 2),
-            ("global_dim", 3),
-            ("global_stride", 4),
-            ("element_stride", 5),
-            ("elemtype", 6),
-            ("interleave_layout", 7),
-            ("swizzle_mode", 8),
-            ("fill_mode", 9),
+            ("global_address", Field::Address),
+            ("rank", Field::Rank),
+            ("box_dim", Field::BoxDim(0)),
+            ("global_dim", Field::Dim(0)),
+            ("global_stride", Field::Stride(0)),
+            ("element_stride", Field::ElementStride(0)),
+            ("elemtype", Field::Element),
+            ("interleave_layout", Field::Interleave),
+            ("swizzle_mode", Field::Swizzle),
+            ("fill_mode", Field::Fill),
         ]);
         let space = take_space(m);
         m.take("b1024");
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         let (address, ordinal, value) = match &i.operands[..] {
             [address, value] => (address, 0, value),
             [address, Operand::Int(ordinal), value] => (address, (*ordinal).min(7) as u8, value),
             _ => return reject("takes an address, a dimension where there are several, and a value"),
         };
-        let field = match field {
-            Some(0) => Field::Address,
-            Some(1) => Field::Rank,
-            Some(2) => Field::BoxDim(ordinal),
-            Some(3) => Field::Dim(ordinal),
-            Some(4) => Field::Stride(ordinal),
-            Some(5) => Field::ElementStride(ordinal),
-            Some(6) => Field::Element,
-            Some(7) => Field::Interleave,
-            Some(8) => Field::Swizzle,
-            Some(9) => Field::Fill,
-            _ => return reject("field is missing or unknown"),
-        };
+        let Some(mut field) = field else { return reject("field is missing or unknown") };
+        if let Field::BoxDim(at) | Field::Dim(at) | Field::Stride(at) | Field::ElementStride(at) = &mut field
+        {
+            *at = ordinal;
+        }
         let (a, offset, _) = self.address(address)?;
         let value = self.src(value, ty)?;
-        self.emit(Op::ReplaceInMap { field, space, offset }, &[], &[a, value]);
-        Ok(())
+        self.emit(Op::ReplaceInMap { field, space, offset }, &[], &[a, value])
     }
 }

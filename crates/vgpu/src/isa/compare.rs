@@ -1,6 +1,6 @@
 //! Decodes `setp`, `set`, `slct` and `testp`.
 
-use super::decode::{Decoded, Decoder, Mods, Pipe, arity, reject};
+use super::decode::{Decoded, Decoder, Mods, arity, operands, reject};
 use super::lane::{TestSpec, lane, test};
 use super::op::{BoolOp, Class, Flow, Op, Slot};
 use super::types::Ty;
@@ -44,32 +44,17 @@ macro_rules! int_test {
 }
 
 macro_rules! float_test {
-    ($cmp:expr, $t:ty, |$x:ident| $read:expr) => {{
-        macro_rules! with {
-            ($op:expr) => {
-                test!(|a: $t, b| {
-                    let read = |$x: $t| $read;
-                    float::compare($op, read(a), read(b))
-                })
-            };
-        }
+    ($cmp:expr, $t:ty, |$x:ident| $read:expr) => {
+        float_test!(@ $cmp, $t, |$x| $read, Eq Ne Lt Le Gt Ge Equ Neu Ltu Leu Gtu Geu Num Nan)
+    };
+    (@ $cmp:expr, $t:ty, |$x:ident| $read:expr, $($op:ident)+) => {
         match $cmp {
-            FloatCmp::Eq => with!(FloatCmp::Eq),
-            FloatCmp::Ne => with!(FloatCmp::Ne),
-            FloatCmp::Lt => with!(FloatCmp::Lt),
-            FloatCmp::Le => with!(FloatCmp::Le),
-            FloatCmp::Gt => with!(FloatCmp::Gt),
-            FloatCmp::Ge => with!(FloatCmp::Ge),
-            FloatCmp::Equ => with!(FloatCmp::Equ),
-            FloatCmp::Neu => with!(FloatCmp::Neu),
-            FloatCmp::Ltu => with!(FloatCmp::Ltu),
-            FloatCmp::Leu => with!(FloatCmp::Leu),
-            FloatCmp::Gtu => with!(FloatCmp::Gtu),
-            FloatCmp::Geu => with!(FloatCmp::Geu),
-            FloatCmp::Num => with!(FloatCmp::Num),
-            FloatCmp::Nan => with!(FloatCmp::Nan),
+            $(FloatCmp::$op => test!(|a: $t, b| {
+                let read = |$x: $t| $read;
+                float::compare(FloatCmp::$op, read(a), read(b))
+            }),)+
         }
-    }};
+    };
 }
 
 fn test_of(cmp: FloatCmp, ty: Ty, ftz: bool) -> Decoded<TestSpec> {
@@ -91,16 +76,53 @@ fn test_of(cmp: FloatCmp, ty: Ty, ftz: bool) -> Decoded<TestSpec> {
 
 const BOOLEANS: &[(&str, BoolOp)] = &[("and", BoolOp::And), ("or", BoolOp::Or), ("xor", BoolOp::Xor)];
 
+/// The modifiers that `setp` and `set` share.
+struct Modifiers {
+    cmp: FloatCmp,
+    combine: Option<BoolOp>,
+    ftz: bool,
+}
+
+fn comparison_modifiers(m: &mut Mods<'_>) -> Decoded<Modifiers> {
+    let Some(cmp) = m.take_of(COMPARISONS) else { return reject("comparison is missing or unknown") };
+    Ok(Modifiers { cmp, combine: m.take_of(BOOLEANS), ftz: m.take("ftz") })
+}
+
+impl Modifiers {
+    /// The number of operands of the instruction.
+    fn operands(&self) -> usize {
+        if self.combine.is_some() { 4 } else { 3 }
+    }
+}
+
 /// A comparison with its operands.
 struct Comparison {
     ty: Ty,
-    cmp: FloatCmp,
-    combine: Option<BoolOp>,
+    modifiers: Modifiers,
     negate: bool,
     sources: Vec<Slot>,
 }
 
 impl Comparison {
+    /// The function that compares values of a type. It must fit the sources, and the results must be narrow.
+    fn test(&self, ty: Ty, results: &[Slot]) -> Decoded<TestSpec> {
+        let spec = test_of(self.modifiers.cmp, ty, self.modifiers.ftz)?;
+        if self.sources[..2].iter().any(|slot| slot.is_wide() != spec.wide)
+            || results.iter().any(|slot| slot.is_wide())
+        {
+            return reject("operand register has the wrong width");
+        }
+        Ok(spec)
+    }
+
+    fn op(&self, spec: TestSpec) -> Op {
+        Op::Test { f: spec.f, combine: self.modifiers.combine, negate: self.negate }
+    }
+
+    fn set(&self, spec: TestSpec, truth: u32) -> Op {
+        Op::Set { f: spec.f, combine: self.modifiers.combine, negate: self.negate, truth }
+    }
+
     /// The type of one half of a packed type.
     fn half_type(&self) -> Ty {
         if self.ty == Ty::F16x2 { Ty::F16 } else { Ty::Bf16 }
@@ -108,160 +130,113 @@ impl Comparison {
 }
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn compare(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        match i.opcode {
-            "setp" => self.setp(i, m)?,
-            "set" => self.set(i, m)?,
-            "slct" => {
-                m.take("ftz");
-                let (ty, by) = (m.ty()?, m.ty()?);
-                m.finish()?;
-                let spec = match (ty.bits(), by) {
-                    (16 | 32, Ty::S32) => {
-                        lane!(|a: u32, b: u32, c: i32| -> u32 { if c >= 0 { a } else { b } })
-                    }
-                    (64, Ty::S32) => lane!(|a: u64, b: u64, c: i32| -> u64 { if c >= 0 { a } else { b } }),
-                    (16 | 32, Ty::F32) => {
-                        lane!(|a: u32, b: u32, c: f32| -> u32 { if c >= 0.0 { a } else { b } })
-                    }
-                    (64, Ty::F32) => lane!(|a: u64, b: u64, c: f32| -> u64 { if c >= 0.0 { a } else { b } }),
-                    _ => return reject("slct selects by .s32 or .f32"),
-                };
-                self.typed(i, (ty, &[ty, ty, by]), spec, Flow::Any, 0)?;
-            }
-            "testp" => {
-                let class = m.take_of(&[
-                    ("finite", FloatClass::Finite),
-                    ("infinite", FloatClass::Infinite),
-                    ("number", FloatClass::Number),
-                    ("notanumber", FloatClass::NotANumber),
-                    ("normal", FloatClass::Normal),
-                    ("subnormal", FloatClass::Subnormal),
-                ]);
-                let ty = m.ty()?;
-                m.finish()?;
-                arity(i, 2)?;
-                macro_rules! with {
-                    ($c:expr) => {
-                        if ty == Ty::F64 {
-                            test!(|a: f64, _b| float::test_f64($c, a))
-                        } else {
-                            test!(|a: f32, _b| float::test_f32($c, a))
-                        }
-                    };
-                }
-                let spec = match class {
-                    Some(FloatClass::Finite) => with!(FloatClass::Finite),
-                    Some(FloatClass::Infinite) => with!(FloatClass::Infinite),
-                    Some(FloatClass::Number) => with!(FloatClass::Number),
-                    Some(FloatClass::NotANumber) => with!(FloatClass::NotANumber),
-                    Some(FloatClass::Normal) => with!(FloatClass::Normal),
-                    Some(FloatClass::Subnormal) => with!(FloatClass::Subnormal),
-                    None => return reject("testp needs a class"),
-                };
-                let p = self.pred_dst(&i.operands[0])?;
-                let a = self.src(&i.operands[1], ty)?;
-                if a.is_wide() != spec.wide {
-                    return reject("operand register has the wrong width");
-                }
-                self.emit(Op::Test { f: spec.f, combine: None, negate: false }, &[p], &[a, a]);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
+    pub(super) fn slct(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.take("ftz");
+        let (ty, by) = (m.ty()?, m.ty()?);
+        m.finish()?;
+        let spec = match (ty.bits(), by) {
+            (16 | 32, Ty::S32) => lane!(|a: u32, b: u32, c: i32| -> u32 { if c >= 0 { a } else { b } }),
+            (64, Ty::S32) => lane!(|a: u64, b: u64, c: i32| -> u64 { if c >= 0 { a } else { b } }),
+            (16 | 32, Ty::F32) => lane!(|a: u32, b: u32, c: f32| -> u32 { if c >= 0.0 { a } else { b } }),
+            (64, Ty::F32) => lane!(|a: u64, b: u64, c: f32| -> u64 { if c >= 0.0 { a } else { b } }),
+            _ => return reject("slct selects by .s32 or .f32"),
+        };
+        self.typed(i, (ty, &[ty, ty, by]), spec, Flow::Any, 0)
     }
 
-    fn setp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        let Some(cmp) = m.take_of(COMPARISONS) else { return reject("comparison is missing or unknown") };
-        let combine = m.take_of(BOOLEANS);
-        let ftz = m.take("ftz");
-        let ty = m.ty()?;
-        m.finish()?;
-        if ty.is_float() {
-            self.pipe = if ty == Ty::F64 { Pipe::Fp64 } else { Pipe::Fp32 };
+    pub(super) fn testp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        const CLASSES: [&str; 6] = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
+        let class = m.take_matching(|part| CLASSES.into_iter().find(|name| *name == part));
+        let ty = m.last_ty()?;
+        let [p, a] = operands(i)?;
+        macro_rules! test_class {
+            ($class:ident) => {
+                if ty == Ty::F64 {
+                    test!(|a: f64, _b| float::test_f64(FloatClass::$class, a))
+                } else {
+                    test!(|a: f32, _b| float::test_f32(FloatClass::$class, a))
+                }
+            };
         }
-        arity(i, if combine.is_some() { 4 } else { 3 })?;
+        let spec = match class {
+            Some("finite") => test_class!(Finite),
+            Some("infinite") => test_class!(Infinite),
+            Some("number") => test_class!(Number),
+            Some("notanumber") => test_class!(NotANumber),
+            Some("normal") => test_class!(Normal),
+            Some(_) => test_class!(Subnormal),
+            None => return reject("testp needs a class"),
+        };
+        let (p, a) = (self.pred_dst(p)?, self.src(a, ty)?);
+        if a.is_wide() != spec.wide {
+            return reject("operand register has the wrong width");
+        }
+        self.emit(Op::Test { f: spec.f, combine: None, negate: false }, &[p], &[a, a])
+    }
+
+    pub(super) fn setp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let modifiers = comparison_modifiers(m)?;
+        let ty = m.last_ty()?;
+        arity(i, modifiers.operands())?;
         let (p, q) = match &i.operands[0] {
             Operand::Pair(pair) => (&pair.0, Some(&pair.1)),
             one => (one, None),
         };
         let p = self.pred_dst(p)?;
-        let q = match q {
-            Some(q) => Some(self.pred_dst(q)?),
-            None => None,
-        };
-        let comparison = self.comparison(i, ty, cmp, combine)?;
+        let q = q.map(|q| self.pred_dst(q)).transpose()?;
+        let comparison = self.comparison(i, ty, modifiers)?;
         if matches!(ty, Ty::F16x2 | Ty::Bf16x2) {
             return self.setp_pair(&comparison, p, q);
         }
-        let spec = test_of(cmp, ty, ftz)?;
-        let Comparison { negate, sources, .. } = comparison;
-        if sources[..2].iter().any(|slot| slot.is_wide() != spec.wide) {
-            return reject("operand register has the wrong width");
-        }
-        let mut results = vec![p];
-        results.extend(q);
-        self.emit(Op::Test { f: spec.f, combine, negate }, &results, &sources);
-        Ok(())
+        let spec = comparison.test(ty, &[])?;
+        let results: Vec<Slot> = [p].into_iter().chain(q).collect();
+        self.emit(comparison.op(spec), &results, &comparison.sources)
     }
 
     /// Decodes the operands of a comparison: two values and, if there is one, the combining predicate.
-    fn comparison(
-        &mut self,
-        i: &Instruction<'a>,
-        ty: Ty,
-        cmp: FloatCmp,
-        combine: Option<BoolOp>,
-    ) -> Decoded<Comparison> {
-        let mut sources = vec![self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?];
+    fn comparison(&mut self, i: &Instruction<'a>, ty: Ty, modifiers: Modifiers) -> Decoded<Comparison> {
+        let mut sources = self.srcs(&i.operands[1..3], ty)?;
         let mut negate = false;
-        if combine.is_some() {
+        if modifiers.combine.is_some() {
             let (predicate, negated) = self.pred(&i.operands[3])?;
             negate = negated;
             sources.push(predicate);
         }
-        Ok(Comparison { ty, cmp, combine, negate, sources })
+        Ok(Comparison { ty, modifiers, negate, sources })
+    }
+
+    fn high_half(&mut self, pair: Slot) -> Decoded<Slot> {
+        self.intermediate(lane!(|a: u32| -> u32 { a >> 16 }), &[pair])
     }
 
     /// Decodes `setp.f16x2`: p is the result for the low halves, q for the high halves.
     fn setp_pair(&mut self, comparison: &Comparison, p: Slot, q: Option<Slot>) -> Decoded {
-        let &Comparison { cmp, combine, negate, ref sources, .. } = comparison;
-        let spec = test_of(cmp, comparison.half_type(), false)?;
+        let spec = comparison.test(comparison.half_type(), &[])?;
+        let sources = &comparison.sources;
         let (a, b, extra) = (sources[0], sources[1], &sources[2..]);
         let low = ([a, b], p);
         let mut tests = vec![low];
         if let Some(q) = q {
-            let (ha, hb) = (self.fresh(Class::R32), self.fresh(Class::R32));
-            for (d, s) in [(ha, a), (hb, b)] {
-                self.lane(lane!(|a: u32| -> u32 { a >> 16 }), Flow::Any, 0, d, &[s])?;
-            }
-            tests.push(([ha, hb], q));
+            tests.push(([self.high_half(a)?, self.high_half(b)?], q));
         }
         // Both tests read the combining predicate, so a result that overwrites it comes last.
         tests.sort_by_key(|(_, result)| extra.contains(result));
         for (sources, result) in tests {
-            self.emit(Op::Test { f: spec.f, combine, negate }, &[result], &[&sources, extra].concat());
+            self.emit(comparison.op(spec), &[result], &[&sources, extra].concat())?;
         }
         Ok(())
     }
 
-    fn set(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        let Some(cmp) = m.take_of(COMPARISONS) else { return reject("comparison is missing or unknown") };
-        let combine = m.take_of(BOOLEANS);
-        let ftz = m.take("ftz");
-        let (result, ty) = (m.ty()?, m.ty()?);
-        m.finish()?;
-        arity(i, if combine.is_some() { 4 } else { 3 })?;
+    pub(super) fn set(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let modifiers = comparison_modifiers(m)?;
+        let (result, ty) = (m.ty()?, m.last_ty()?);
+        arity(i, modifiers.operands())?;
         let d = self.dst(&i.operands[0], result)?;
-        let comparison = self.comparison(i, ty, cmp, combine)?;
+        let comparison = self.comparison(i, ty, modifiers)?;
         if matches!(ty, Ty::F16x2 | Ty::Bf16x2) {
             return self.set_pair(&comparison, result, d);
         }
-        let spec = test_of(cmp, ty, ftz)?;
-        let Comparison { negate, sources, .. } = comparison;
-        if sources[..2].iter().any(|slot| slot.is_wide() != spec.wide) || d.is_wide() {
-            return reject("operand register has the wrong width");
-        }
+        let spec = comparison.test(ty, &[d])?;
         let truth = match result {
             Ty::F32 => 1f32.to_bits(),
             Ty::F16 => 0x3c00,
@@ -269,14 +244,12 @@ impl<'a> Decoder<'a, '_> {
             Ty::U16 | Ty::S16 => 0xffff,
             _ => u32::MAX,
         };
-        self.emit(Op::Set { f: spec.f, combine, negate, truth }, &[d], &sources);
-        Ok(())
+        self.emit(comparison.set(spec, truth), &[d], &comparison.sources)
     }
 
     /// Decodes `set.f16x2`: one comparison for each half.
     fn set_pair(&mut self, comparison: &Comparison, result: Ty, d: Slot) -> Decoded {
-        let &Comparison { cmp, combine, negate, ref sources, .. } = comparison;
-        let spec = test_of(cmp, comparison.half_type(), false)?;
+        let spec = comparison.test(comparison.half_type(), &[])?;
         let truth = match result {
             Ty::F16x2 => 0x3c00,
             Ty::Bf16x2 => 0x3f80,
@@ -285,19 +258,16 @@ impl<'a> Decoder<'a, '_> {
         };
         let mut halves = Vec::new();
         for high in [false, true] {
-            let mut parts = sources.clone();
+            let mut parts = comparison.sources.clone();
             if high {
                 for part in &mut parts[..2] {
-                    let t = self.fresh(Class::R32);
-                    self.lane(lane!(|a: u32| -> u32 { a >> 16 }), Flow::Any, 0, t, &[*part])?;
-                    *part = t;
+                    *part = self.high_half(*part)?;
                 }
             }
             let t = self.fresh(Class::R32);
-            self.emit(Op::Set { f: spec.f, combine, negate, truth }, &[t], &parts);
+            self.emit(comparison.set(spec, truth), &[t], &parts)?;
             halves.push(t);
         }
-        self.emit(Op::Pack { bits: 16 }, &[d], &halves);
-        Ok(())
+        self.emit(Op::Pack { bits: 16 }, &[d], &halves)
     }
 }

@@ -1,75 +1,71 @@
 //! Decodes branches, calls, returns and traps.
 
-use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
+use super::decode::{Decoded, Decoder, Entity, Mods, operands, reject};
 use super::op::{Op, Slot};
 use super::types::Ty;
 use crate::ptx::ast::{Instruction, Operand};
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn control(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        self.pipe = Pipe::Control;
-        match i.opcode {
-            "bra" => {
-                m.take("uni");
-                m.finish()?;
-                arity(i, 1)?;
-                let Operand::Name { name, .. } = i.operands[0] else {
-                    return reject("branch target is not a label");
-                };
-                let at = self.emit(Op::Branch { target: 0 }, &[], &[]);
-                self.branch(at, vec![name], i.pos);
-            }
-            "brx" => {
-                m.take("idx");
-                m.take("uni");
-                m.finish()?;
-                arity(i, 2)?;
-                let index = self.src(&i.operands[0], Ty::U32)?;
-                let Operand::Name { name, .. } = i.operands[1] else {
-                    return reject("branch table is not a name");
-                };
-                let Some(targets) = self.branch_targets.get(name).cloned() else {
-                    return reject(format!("unknown branch table `{name}`"));
-                };
-                let at = self.emit(Op::BranchIndexed { targets: Box::default() }, &[], &[index]);
-                self.branch(at, targets, i.pos);
-            }
-            "call" => self.call(i, m)?,
-            "ret" => {
-                m.take("uni");
-                m.finish()?;
-                if self.entry {
-                    self.emit(Op::Exit, &[], &[]);
-                } else {
-                    let words = self.returns.clone();
-                    self.emit(Op::Return, &[], &words);
-                }
-            }
-            "exit" => {
-                m.finish()?;
-                self.emit(Op::Exit, &[], &[]);
-            }
-            "trap" => {
-                m.finish()?;
-                self.emit(Op::Trap { what: "trap" }, &[], &[]);
-            }
-            "brkpt" => {
-                m.finish()?;
-                self.emit(Op::Trap { what: "brkpt" }, &[], &[]);
-            }
-            "nanosleep" => {
-                m.ty()?;
-                m.finish()?;
-                self.emit(Op::Nanosleep, &[], &[]);
-            }
-            "pmevent" => {
-                m.take("mask");
-                m.finish()?;
-                self.emit(Op::Prefetch, &[], &[]);
-            }
-            _ => return Ok(false),
+    pub(super) fn branch_to(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.take("uni");
+        m.finish()?;
+        let [Operand::Name { name, .. }] = operands(i)? else {
+            return reject("branch target is not a label");
+        };
+        self.branch(vec![name], i.pos);
+        self.emit(Op::Branch { target: 0 }, &[], &[])
+    }
+
+    pub(super) fn branch_indexed(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.take("idx");
+        m.take("uni");
+        m.finish()?;
+        let [index, table] = operands(i)?;
+        let index = self.src(index, Ty::U32)?;
+        let Operand::Name { name, .. } = table else { return reject("branch table is not a name") };
+        let Some(targets) = self.branch_targets.get(name).cloned() else {
+            return reject(format!("unknown branch table `{name}`"));
+        };
+        self.branch(targets, i.pos);
+        self.emit(Op::BranchIndexed { targets: Box::default() }, &[], &[index])
+    }
+
+    pub(super) fn ret(&mut self, _: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.take("uni");
+        m.finish()?;
+        self.leave_function()
+    }
+
+    /// Emits the end of the function: an exit from a kernel, or a return.
+    pub fn leave_function(&mut self) -> Decoded {
+        if self.entry {
+            return self.emit(Op::Exit, &[], &[]);
         }
-        Ok(true)
+        let words = self.returns.clone();
+        self.emit(Op::Return, &[], &words)
+    }
+
+    pub(super) fn exit(&mut self, _: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.finish()?;
+        self.emit(Op::Exit, &[], &[])
+    }
+
+    pub(super) fn trap(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.finish()?;
+        let what = if i.opcode == "trap" { "trap" } else { "brkpt" };
+        self.emit(Op::Trap { what }, &[], &[])
+    }
+
+    pub(super) fn nanosleep(&mut self, _: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.last_ty()?;
+        self.emit(Op::Nanosleep, &[], &[])
+    }
+
+    /// Decodes `pmevent`, which triggers counters of a profiler.
+    pub(super) fn profiler_event(&mut self, _: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.take("mask");
+        m.finish()?;
+        self.emit(Op::Nop, &[], &[])
     }
 
     fn words_of(&self, operand: &Operand<'a>) -> Decoded<(Vec<Slot>, u32)> {
@@ -80,75 +76,51 @@ impl<'a> Decoder<'a, '_> {
         }
     }
 
-    fn call(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    /// Decodes the words of all parameters, and the bytes of each.
+    fn all_words(&self, operands: &[Operand<'a>]) -> Decoded<(Vec<Slot>, Vec<u32>)> {
+        let parameters = operands.iter().map(|it| self.words_of(it)).collect::<Decoded<Vec<_>>>()?;
+        let (words, bytes): (Vec<Vec<Slot>>, Vec<u32>) = parameters.into_iter().unzip();
+        Ok((words.concat(), bytes))
+    }
+
+    pub(super) fn call(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         m.take("uni");
         m.finish()?;
-        let mut operands = &i.operands[..];
-        let mut returns = &[][..];
-        if let [Operand::List(list), rest @ ..] = operands {
-            returns = list;
-            operands = rest;
-        }
+        let (returns, operands) = match &i.operands[..] {
+            [Operand::List(list), rest @ ..] => (&list[..], rest),
+            all => (&[][..], all),
+        };
         let (target, args): (&Operand<'a>, &[Operand<'a>]) = match operands {
             [target] => (target, &[]),
-            [target, Operand::List(args)] => (target, args),
             // The prototype or the list of targets is not needed: the virtual GPU checks the target at the call.
-            [target, Operand::List(args), Operand::Name { .. }] => (target, args),
+            [target, Operand::List(args)] | [target, Operand::List(args), Operand::Name { .. }] => {
+                (target, args)
+            }
             _ => return reject("malformed call"),
         };
         let Operand::Name { name, .. } = *target else { return reject("call target is not a function") };
-        let mut results = Vec::new();
-        let mut result_bytes = Vec::new();
-        for r in returns {
-            let (words, bytes) = self.words_of(r)?;
-            results.extend(words);
-            result_bytes.push(bytes);
-        }
-        let mut sources = Vec::new();
-        let mut arg_bytes = Vec::new();
-        for a in args {
-            let (words, bytes) = self.words_of(a)?;
-            sources.extend(words);
-            arg_bytes.push(bytes);
-        }
+        let (results, result_bytes) = self.all_words(returns)?;
+        let (sources, arg_bytes) = self.all_words(args)?;
+        let is_too_large = results.len() + sources.len() > 250;
         if let Some(Entity::Reg { slot, .. }) = self.lookup(name) {
             if !slot.is_wide() {
                 return reject("function pointers are 64 bits wide");
             }
-            if results.len() + sources.len() > 250 {
+            if is_too_large {
                 return reject("call passes more than 1000 bytes");
             }
             self.indirect = true;
             let sources = [&[slot], &sources[..]].concat();
-            self.emit(Op::CallIndirect, &results, &sources);
-            return Ok(());
+            return self.emit(Op::CallIndirect, &results, &sources);
         }
-        match name {
-            "vprintf" => {
-                if sources.len() != 4 || results.len() > 1 {
-                    return reject("vprintf takes two pointers");
-                }
-                self.emit(Op::Printf, &results, &sources);
-                return Ok(());
-            }
-            "__assertfail" => {
-                self.emit(Op::AssertFail, &[], &sources);
-                return Ok(());
-            }
-            "malloc" => {
-                if sources.len() != 2 || results.len() != 2 {
-                    return reject("malloc takes a size and returns a pointer");
-                }
-                self.emit(Op::Malloc, &results, &sources);
-                return Ok(());
-            }
-            "free" => {
-                if sources.len() != 2 || !results.is_empty() {
-                    return reject("free takes a pointer");
-                }
-                self.emit(Op::Free, &[], &sources);
-                return Ok(());
-            }
+        match (name, sources.len(), results.len()) {
+            ("vprintf", 4, 0 | 1) => return self.emit(Op::Printf, &results, &sources),
+            ("vprintf", ..) => return reject("vprintf takes two pointers"),
+            ("__assertfail", ..) => return self.emit(Op::AssertFail, &[], &sources),
+            ("malloc", 2, 2) => return self.emit(Op::Malloc, &results, &sources),
+            ("malloc", ..) => return reject("malloc takes a size and returns a pointer"),
+            ("free", 2, 0) => return self.emit(Op::Free, &[], &sources),
+            ("free", ..) => return reject("free takes a pointer"),
             _ => {}
         }
         let Some(callee) = (self.callees)(name) else {
@@ -157,10 +129,9 @@ impl<'a> Decoder<'a, '_> {
         if callee.params != arg_bytes || callee.returns != result_bytes {
             return reject(format!("call does not match the parameters of `{name}`"));
         }
-        if results.len() + sources.len() > 250 {
+        if is_too_large {
             return reject("call passes more than 1000 bytes");
         }
-        self.emit(Op::Call { function: callee.index }, &results, &sources);
-        Ok(())
+        self.emit(Op::Call { function: callee.index }, &results, &sources)
     }
 }

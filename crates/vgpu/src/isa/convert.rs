@@ -1,50 +1,50 @@
 //! Decodes `cvt`, `cvt.pack` and `cvta`.
 
-use super::decode::{Constant, Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
-use super::lane::lane;
-use super::op::{Class, Flow, Op};
+use super::decode::{Constant, Decoded, Decoder, Mods, operands, reject};
+use super::lane::{LaneSpec, lane};
+use super::op::{Class, Flow, Op, Slot};
 use super::types::{Space, Ty};
 use crate::num::Round;
-use crate::num::cvt::{Cvt, Ty as CvtTy};
+use crate::num::cvt::Cvt;
 use crate::ptx::ast::Instruction;
 
-fn cvt_type(ty: Ty) -> Decoded<CvtTy> {
+/// The type as which a value is converted: bits count as an unsigned integer.
+fn converted_type(ty: Ty) -> Decoded<Ty> {
     Ok(match ty {
-        Ty::U8 | Ty::B8 => CvtTy::U8,
-        Ty::S8 => CvtTy::S8,
-        Ty::U16 | Ty::B16 => CvtTy::U16,
-        Ty::S16 => CvtTy::S16,
-        Ty::U32 | Ty::B32 => CvtTy::U32,
-        Ty::S32 => CvtTy::S32,
-        Ty::U64 | Ty::B64 => CvtTy::U64,
-        Ty::S64 => CvtTy::S64,
-        Ty::F16 => CvtTy::F16,
-        Ty::Bf16 => CvtTy::Bf16,
-        Ty::F32 => CvtTy::F32,
-        Ty::F64 => CvtTy::F64,
-        Ty::Tf32 => CvtTy::Tf32,
-        Ty::F16x2 => CvtTy::F16x2,
-        Ty::Bf16x2 => CvtTy::Bf16x2,
-        Ty::E4m3x2 => CvtTy::E4m3x2,
-        Ty::E5m2x2 => CvtTy::E5m2x2,
-        Ty::Ue8m0x2 => CvtTy::Ue8m0x2,
+        Ty::B8 => Ty::U8,
+        Ty::B16 => Ty::U16,
+        Ty::B32 => Ty::U32,
+        Ty::B64 => Ty::U64,
+        Ty::Ue8m0x2 => ty,
+        _ if ty.integer().is_some() || ty.format().is_some() => ty,
         _ => return reject("cvt does not know this type"),
     })
 }
 
-impl<'a> Decoder<'a, '_> {
-    pub(super) fn convert(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        match i.opcode {
-            "cvt" => self.cvt(i, m)?,
-            "cvta" => self.cvta(i, m)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+/// The lane function of a plain conversion between integers, or from an integer to f32. These are by far the most common
+/// conversions, and lane functions vectorise.
+fn plain(cvt: Cvt, (to, d): (Ty, Slot), (from, a): (Ty, Slot)) -> Option<LaneSpec> {
+    if cvt.sat || cvt.integral && to != Ty::F32 {
+        return None;
     }
+    Some(match (to, from) {
+        (Ty::U64 | Ty::S64 | Ty::B64, Ty::U32) if !a.is_wide() => lane!(|a: u32| -> u64 { a as u64 }),
+        (Ty::U64 | Ty::S64 | Ty::B64, Ty::S32) if !a.is_wide() => lane!(|a: i32| -> i64 { a as i64 }),
+        (Ty::U32 | Ty::S32 | Ty::B32, Ty::U64 | Ty::S64) if !d.is_wide() => {
+            lane!(|a: u64| -> u32 { a as u32 })
+        }
+        (Ty::U32 | Ty::S32, Ty::U16) if !d.is_wide() && !a.is_wide() => lane!(|a: u16| -> u32 { a as u32 }),
+        (Ty::U16 | Ty::S16, Ty::U32 | Ty::S32) if !d.is_wide() && !a.is_wide() => {
+            lane!(|a: u32| -> u32 { a & 0xffff })
+        }
+        (Ty::F32, Ty::S32) if cvt.round == Round::Nearest => lane!(|a: i32| -> f32 { a as f32 }),
+        (Ty::F32, Ty::U32) if cvt.round == Round::Nearest => lane!(|a: u32| -> f32 { a as f32 }),
+        _ => return None,
+    })
+}
 
-    fn cvt(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        self.pipe = Pipe::Conversion;
-        self.fidelity = Fidelity::Exact;
+impl<'a> Decoder<'a, '_> {
+    pub(super) fn cvt(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if m.has("pack") {
             return self.cvt_pack(i, m);
         }
@@ -59,7 +59,7 @@ impl<'a> Decoder<'a, '_> {
         let (satfinite, relu) = (m.take("satfinite"), m.take("relu"));
         let (to, from) = (m.ty()?, m.ty()?);
         m.finish()?;
-        let mut cvt = Cvt::new(cvt_type(to)?, cvt_type(from)?);
+        let mut cvt = Cvt::new(converted_type(to)?, converted_type(from)?);
         cvt.round = integral.or(round).unwrap_or(Round::Nearest);
         cvt.integral = integral.is_some();
         cvt.ftz = ftz;
@@ -67,77 +67,47 @@ impl<'a> Decoder<'a, '_> {
         cvt.satfinite = satfinite;
         cvt.relu = relu;
         // Registers may be wider than the types (`cvt.u8.u32 %rs`), so the classes come from the registers.
-        let (d, _) =
-            self.any_register(&i.operands.first().cloned().unwrap_or(crate::ptx::ast::Operand::Sink))?;
+        let [d, sources @ ..] = &i.operands[..] else { return reject("operand is not a register") };
+        let (d, _) = self.any_register(d)?;
         if d.class() == Class::Pred || (to.class() == Class::R64 && !d.is_wide()) {
             return reject("result register is too narrow");
         }
-        match i.operands.len() {
-            2 => {
-                let a = match self.any_register(&i.operands[1]) {
+        match sources {
+            [a] => {
+                let a = match self.any_register(a) {
                     Ok((slot, _)) if slot.class() != Class::Pred => slot,
-                    _ => self.src(&i.operands[1], from)?,
+                    _ => self.src(a, from)?,
                 };
                 if from.class() == Class::R64 && !a.is_wide() {
                     return reject("source register is too narrow");
                 }
-                // Plain integer conversions between widths are by far the most common. They are lane functions, which
-                // vectorise.
-                let plain = !sat && !cvt.integral;
-                let spec = match (to, from) {
-                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::U32) if plain && !a.is_wide() => {
-                        Some(lane!(|a: u32| -> u64 { a as u64 }))
-                    }
-                    (Ty::U64 | Ty::S64 | Ty::B64, Ty::S32) if plain && !a.is_wide() => {
-                        Some(lane!(|a: i32| -> i64 { a as i64 }))
-                    }
-                    (Ty::U32 | Ty::S32 | Ty::B32, Ty::U64 | Ty::S64) if plain && !d.is_wide() => {
-                        Some(lane!(|a: u64| -> u32 { a as u32 }))
-                    }
-                    (Ty::U32 | Ty::S32, Ty::U16) if plain && !d.is_wide() && !a.is_wide() => {
-                        Some(lane!(|a: u16| -> u32 { a as u32 }))
-                    }
-                    (Ty::U16 | Ty::S16, Ty::U32 | Ty::S32) if plain && !d.is_wide() && !a.is_wide() => {
-                        Some(lane!(|a: u32| -> u32 { a & 0xffff }))
-                    }
-                    (Ty::F32, Ty::S32) if cvt.round == Round::Nearest && !sat => {
-                        Some(lane!(|a: i32| -> f32 { a as f32 }))
-                    }
-                    (Ty::F32, Ty::U32) if cvt.round == Round::Nearest && !sat => {
-                        Some(lane!(|a: u32| -> f32 { a as f32 }))
-                    }
-                    _ => None,
-                };
-                if let Some(spec) = spec {
+                if let Some(spec) = plain(cvt, (to, d), (from, a)) {
                     let flow = if from.is_signed() || to.is_float() { Flow::Any } else { Flow::Resize };
                     return self.lane(spec, flow, 0, d, &[a]);
                 }
-                self.emit(Op::Convert { cvt, pair: false }, &[d], &[a]);
+                self.emit(Op::Convert { cvt, pair: false }, &[d], &[a])
             }
-            3 => {
+            [_, _] => {
                 if !matches!(to, Ty::F16x2 | Ty::Bf16x2 | Ty::E4m3x2 | Ty::E5m2x2 | Ty::Ue8m0x2)
                     || from != Ty::F32
                 {
                     return reject("cvt with two sources packs two f32");
                 }
-                let (a, b) = (self.src(&i.operands[1], from)?, self.src(&i.operands[2], from)?);
+                let sources = self.srcs(sources, from)?;
                 if d.is_wide() {
                     return reject("result register has the wrong width");
                 }
-                self.emit(Op::Convert { cvt, pair: true }, &[d], &[a, b]);
+                self.emit(Op::Convert { cvt, pair: true }, &[d], &sources)
             }
-            _ => return reject("cvt takes one or two sources"),
+            _ => reject("cvt takes one or two sources"),
         }
-        Ok(())
     }
 
     /// Decodes `cvt.pack.sat.u8.s32.b32 d, a, b, c`: saturates a and b, and shifts them in above the low half of c.
     fn cvt_pack(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         m.take("pack");
         m.take("sat");
-        let to = m.ty()?;
-        let from = m.ty()?;
-        let third = m.maybe_ty();
+        let (to, from, third) = (m.ty()?, m.ty()?, m.maybe_ty());
         m.finish()?;
         if from != Ty::S32 {
             return reject("cvt.pack converts from .s32");
@@ -161,7 +131,7 @@ impl<'a> Decoder<'a, '_> {
         self.typed(i, (Ty::B32, &sources), spec, Flow::Any, 0)
     }
 
-    fn cvta(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn cvta(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let to = m.take("to");
         let space = m.take_of(&[
             ("global", Space::Global),
@@ -172,15 +142,14 @@ impl<'a> Decoder<'a, '_> {
             ("param", Space::Param),
             ("param::entry", Space::Param),
         ]);
-        let ty = m.ty()?;
-        m.finish()?;
-        arity(i, 2)?;
+        let ty = m.last_ty()?;
+        let [d, s] = operands(i)?;
         let Some(space) = space else { return reject("cvta needs a state space") };
         if ty.bits() != 64 {
             return reject("generic addresses are 64 bits wide");
         }
-        let d = self.dst(&i.operands[0], ty)?;
-        let s = self.address_value(&i.operands[1], ty)?;
+        let d = self.dst(d, ty)?;
+        let s = self.address_value(s, ty)?;
         if space == Space::Global {
             return self.copy(d, s);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::lane::{LaneFn, LaneSpec};
+use super::lane::LaneSpec;
 use super::op::{Base, Class, Flow, Guard, Inst, Op, Slot};
 use super::types::{Space, Ty};
 use crate::num::Round;
@@ -61,7 +61,7 @@ pub enum Pipe {
 }
 
 /// Data about an instruction beside its operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Meta {
     /// Line in the PTX text.
     pub line: u32,
@@ -76,67 +76,54 @@ pub struct Meta {
     pub own_shared: bool,
 }
 
-/// The dotted modifiers of one instruction. The decoder of the instruction must take each of them.
-#[derive(Debug)]
-pub struct Mods<'a> {
-    parts: Vec<&'a str>,
-    used: Vec<bool>,
+impl Meta {
+    pub fn new(line: u32, loc: u32, pipe: Pipe) -> Meta {
+        Meta { line, loc, pipe, flops: 0, is_min_max: false, own_shared: false }
+    }
 }
+
+/// The dotted modifiers of one instruction that its decoder has not taken yet. It must take each of them.
+#[derive(Debug)]
+pub struct Mods<'a>(Vec<&'a str>);
 
 impl<'a> Mods<'a> {
     pub fn new(modifiers: &'a str) -> Mods<'a> {
-        let parts: Vec<&str> = modifiers.split('.').filter(|p| !p.is_empty()).collect();
-        Mods { used: vec![false; parts.len()], parts }
+        Mods(modifiers.split('.').filter(|part| !part.is_empty()).collect())
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.parts.contains(&name)
+        self.0.contains(&name)
     }
 
     /// Takes a modifier. Returns false if the instruction does not have it.
     pub fn take(&mut self, name: &str) -> bool {
-        for (part, used) in self.parts.iter().zip(&mut self.used) {
-            if *part == name && !*used {
-                *used = true;
-                return true;
-            }
-        }
-        false
+        self.take_matching(|part| (part == name).then_some(())).is_some()
+    }
+
+    /// Takes all these modifiers. Returns false if the instruction lacks one.
+    pub fn take_all(&mut self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.take(name))
     }
 
     /// Takes the first modifier that the table contains.
     pub fn take_of<T: Copy>(&mut self, table: &[(&str, T)]) -> Option<T> {
-        for (part, used) in self.parts.iter().zip(&mut self.used) {
-            if let (false, Some((_, value))) = (*used, table.iter().find(|(name, _)| name == part)) {
-                *used = true;
-                return Some(*value);
-            }
-        }
-        None
+        self.take_matching(|part| table.iter().find(|(name, _)| *name == part).map(|(_, value)| *value))
     }
 
     /// Takes the first modifier that `read` accepts.
     pub fn take_matching<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Option<T> {
-        for (part, used) in self.parts.iter().zip(&mut self.used) {
-            if let (false, Some(value)) = (*used, read(part)) {
-                *used = true;
-                return Some(value);
-            }
-        }
-        None
+        let (at, value) = self.0.iter().enumerate().find_map(|(at, part)| Some((at, read(part)?)))?;
+        self.0.remove(at);
+        Some(value)
     }
 
     /// Takes modifiers that have no effect here, such as cache hints.
     pub fn ignore(&mut self, names: &[&str]) {
-        for (part, used) in self.parts.iter().zip(&mut self.used) {
-            *used |= names.contains(part);
-        }
+        self.0.retain(|part| !names.contains(part));
     }
 
     pub fn ignore_prefix(&mut self, prefix: &str) {
-        for (part, used) in self.parts.iter().zip(&mut self.used) {
-            *used |= part.starts_with(prefix);
-        }
+        self.0.retain(|part| !part.starts_with(prefix));
     }
 
     /// Takes the next type, in order.
@@ -145,13 +132,14 @@ impl<'a> Mods<'a> {
     }
 
     pub fn maybe_ty(&mut self) -> Option<Ty> {
-        for (part, used) in self.parts.iter().zip(&mut self.used) {
-            if let (false, Some(ty)) = (*used, Ty::parse(part)) {
-                *used = true;
-                return Some(ty);
-            }
-        }
-        None
+        self.take_matching(Ty::parse)
+    }
+
+    /// Takes the only type. No other modifier may be left.
+    pub fn last_ty(&mut self) -> Decoded<Ty> {
+        let ty = self.ty()?;
+        self.finish()?;
+        Ok(ty)
     }
 
     pub fn round(&mut self) -> Option<Round> {
@@ -165,8 +153,8 @@ impl<'a> Mods<'a> {
     }
 
     pub fn finish(&self) -> Decoded {
-        match self.parts.iter().zip(&self.used).find(|(_, used)| !**used) {
-            Some((part, _)) => reject(format!("modifier `.{part}` is not supported here")),
+        match self.0.first() {
+            Some(part) => reject(format!("modifier `.{part}` is not supported here")),
             None => Ok(()),
         }
     }
@@ -354,14 +342,9 @@ pub struct Decoder<'a, 'k> {
     blocks: Vec<u32>,
     blocks_opened: u32,
     pub returns: Vec<Slot>,
-    /// Set by the decoder of the current instruction.
-    pub pipe: Pipe,
-    pub flops: u32,
-    pub is_min_max: bool,
-    pub own_shared: bool,
+    /// Data about the current instruction. All operations that it becomes have the same.
+    pub meta: Meta,
     pub fidelity: Fidelity,
-    pub loc: u32,
-    line: u32,
     guard: Guard,
     /// Register that holds the carry flag of `add.cc` and related instructions.
     carry: Option<Slot>,
@@ -400,13 +383,8 @@ impl<'a, 'k> Decoder<'a, 'k> {
             blocks: vec![0],
             blocks_opened: 0,
             returns: Vec::new(),
-            pipe: Pipe::Integer,
-            flops: 0,
-            is_min_max: false,
-            own_shared: false,
+            meta: Meta::new(0, 0, Pipe::Control),
             fidelity: Fidelity::Exact,
-            loc: 0,
-            line: 0,
             guard: Guard::ALWAYS,
             carry: None,
         };
@@ -435,8 +413,9 @@ impl<'a, 'k> Decoder<'a, 'k> {
         self.labels.insert((block, name), self.insts.len() as u32).is_none()
     }
 
-    /// Records a branch. Its labels are resolved when the function is complete.
-    pub fn branch(&mut self, at: usize, labels: Vec<&'a str>, pos: Pos) {
+    /// Records that the next instruction branches to labels, which are resolved when the function is complete.
+    pub fn branch(&mut self, labels: Vec<&'a str>, pos: Pos) {
+        let at = self.insts.len();
         self.pending.push(PendingBranch { at, labels, blocks: self.blocks.clone(), pos });
     }
 
@@ -509,12 +488,9 @@ impl<'a, 'k> Decoder<'a, 'k> {
 
     // Emission
 
-    pub fn begin(&mut self, line: u32) {
-        self.line = line;
-        self.pipe = Pipe::Integer;
-        self.flops = 0;
-        self.is_min_max = false;
-        self.own_shared = false;
+    /// Begins an instruction. Nothing of the last one remains.
+    pub fn begin(&mut self, line: u32, pipe: Pipe) {
+        self.meta = Meta::new(line, self.meta.loc, pipe);
         self.fidelity = Fidelity::Exact;
         self.guard = Guard::ALWAYS;
     }
@@ -530,13 +506,12 @@ impl<'a, 'k> Decoder<'a, 'k> {
         }
     }
 
-    pub fn emit(&mut self, op: Op, results: &[Slot], sources: &[Slot]) -> usize {
+    pub fn emit(&mut self, op: Op, results: &[Slot], sources: &[Slot]) -> Decoded {
         let mut inst = Inst::new(op, results, sources);
         inst.guard = self.guard;
         self.insts.push(inst);
-        let Decoder { line, loc, pipe, flops, is_min_max, own_shared, .. } = *self;
-        self.metas.push(Meta { line, loc, pipe, flops, is_min_max, own_shared });
-        self.insts.len() - 1
+        self.metas.push(self.meta);
+        Ok(())
     }
 
     /// Emits a lane-wise operation. First checks that every register has the width that the function will access. Only
@@ -560,9 +535,14 @@ impl<'a, 'k> Decoder<'a, 'k> {
                 }
             }
         }
-        let f: LaneFn = spec.f;
-        self.emit(Op::Lane { f, imm, flow }, &[d], sources);
-        Ok(())
+        self.emit(Op::Lane { f: spec.f, imm, flow }, &[d], sources)
+    }
+
+    /// Emits a lane-wise operation on 32-bit values into a new register.
+    pub fn intermediate(&mut self, spec: LaneSpec, sources: &[Slot]) -> Decoded<Slot> {
+        let d = self.fresh(Class::R32);
+        self.lane(spec, Flow::Any, 0, d, sources)?;
+        Ok(d)
     }
 
     // Operands
@@ -656,6 +636,24 @@ impl<'a, 'k> Decoder<'a, 'k> {
         }
     }
 
+    /// Decodes sources of one type.
+    pub fn srcs(&mut self, operands: &[Operand<'a>], ty: Ty) -> Decoded<Vec<Slot>> {
+        operands.iter().map(|operand| self.src(operand, ty)).collect()
+    }
+
+    /// Decodes results of one type.
+    pub fn dsts(&mut self, operands: &[Operand<'a>], ty: Ty) -> Decoded<Vec<Slot>> {
+        operands.iter().map(|operand| self.dst(operand, ty)).collect()
+    }
+
+    /// Decodes `d|p`, or `d` alone: a 32-bit result and perhaps a predicate.
+    pub fn dst_and_pred(&mut self, operand: &Operand<'a>) -> Decoded<Vec<Slot>> {
+        match operand {
+            Operand::Pair(pair) => Ok(vec![self.dst(&pair.0, Ty::B32)?, self.pred_dst(&pair.1)?]),
+            one => Ok(vec![self.dst(one, Ty::B32)?]),
+        }
+    }
+
     /// Decodes a register of any width.
     pub fn any_register(&mut self, operand: &Operand<'a>) -> Decoded<(Slot, u32)> {
         match operand {
@@ -686,7 +684,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
             },
             Operand::Int(v) => {
                 let slot = self.fresh(Class::Pred);
-                self.emit(Op::PredSet { value: *v != 0 }, &[slot], &[]);
+                self.emit(Op::PredSet { value: *v != 0 }, &[slot], &[])?;
                 Ok((slot, false))
             }
             _ => reject("operand is not a predicate"),
@@ -713,7 +711,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
             Entity::Local { offset: base } => {
                 let d = self.fresh(class);
                 let at = (i64::from(*base) + offset) as u32;
-                self.emit(Op::LocalAddress { offset: at, generic: false }, &[d], &[]);
+                self.emit(Op::LocalAddress { offset: at }, &[d], &[])?;
                 Ok(d)
             }
             Entity::KernelParam { offset: base } => {
@@ -761,8 +759,28 @@ fn mask_of(class: Class) -> u64 {
 
 /// Checks the number of operands.
 pub fn arity(i: &Instruction<'_>, wanted: usize) -> Decoded {
-    if i.operands.len() == wanted {
-        return Ok(());
+    let found = i.operands.len();
+    if found == wanted { Ok(()) } else { reject(format!("takes {wanted} operands, has {found}")) }
+}
+
+/// Checks the number of operands and returns them.
+pub fn operands<'i, 'a, const N: usize>(i: &'i Instruction<'a>) -> Decoded<&'i [Operand<'a>; N]> {
+    arity(i, N)?;
+    i.operands[..].try_into().or_else(|_| reject("wrong number of operands"))
+}
+
+/// The parts of `{a, b}`, or the operand itself.
+pub fn parts<'i, 'a>(operand: &'i Operand<'a>) -> &'i [Operand<'a>] {
+    match operand {
+        Operand::Vector(parts) => parts,
+        one => std::slice::from_ref(one),
     }
-    reject(format!("takes {wanted} operands, has {}", i.operands.len()))
+}
+
+/// The only operand, a constant.
+pub fn constant_operand(i: &Instruction<'_>) -> Decoded<u64> {
+    match i.operands[..] {
+        [Operand::Int(value)] => Ok(value),
+        _ => reject("takes one constant"),
+    }
 }

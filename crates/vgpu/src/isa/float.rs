@@ -1,17 +1,12 @@
 //! Decodes f32 and f64 arithmetic and the special functions.
 
-use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
-use super::lane::lane;
+use super::decode::{Decoded, Decoder, Fidelity, Mods, reject};
+use super::lane::{LaneSpec, lane};
 use super::op::Flow;
 use super::types::Ty;
 use crate::num::float::{self, MinMax};
 use crate::num::{NAN_F32, Round, approx, exact};
 use crate::ptx::ast::Instruction;
-
-/// Packs a rounding mode, `.ftz` and `.sat` into an instruction's constant.
-fn pack(round: Round, ftz: bool, sat: bool) -> u32 {
-    round as u32 | u32::from(ftz) << 4 | u32::from(sat) << 5
-}
 
 #[inline(always)]
 fn round_of(imm: u32) -> Round {
@@ -143,137 +138,126 @@ macro_rules! approx32 {
     };
 }
 
+/// The modifiers of all arithmetic.
+struct Modifiers {
+    approx: bool,
+    full: bool,
+    ftz: bool,
+    sat: bool,
+    round: Round,
+}
+
+fn modifiers(m: &mut Mods<'_>) -> Decoded<Modifiers> {
+    let (approx, full, sat) = (m.take("approx"), m.take("full"), m.take("sat"));
+    Ok(Modifiers { approx, full, sat, ..rounding(m)? })
+}
+
+/// The modifiers that pairs of f32 also have.
+fn rounding(m: &mut Mods<'_>) -> Decoded<Modifiers> {
+    let ftz = m.take("ftz");
+    let round = m.round().unwrap_or(Round::Nearest);
+    if round == Round::NearestAway {
+        return reject("rounding mode .rna is not for arithmetic");
+    }
+    Ok(Modifiers { approx: false, full: false, ftz, sat: false, round })
+}
+
+impl Modifiers {
+    /// Packs the rounding mode, `.ftz` and `.sat` into an instruction's constant.
+    fn pack(&self) -> u32 {
+        self.round as u32 | u32::from(self.ftz) << 4 | u32::from(self.sat) << 5
+    }
+}
+
+/// The functions of f32 whose results hardware rounds as IEEE 754 says.
+fn exact32(opcode: &str, imm: u32) -> Decoded<LaneSpec> {
+    Ok(match opcode {
+        "add" => arith32!(imm, |a, b| float::add, float::add),
+        "sub" => arith32!(imm, |a, b| float::sub, float::sub),
+        "mul" => arith32!(imm, |a, b| float::mul, float::mul_ftz),
+        "fma" | "mad" => arith32!(imm, |a, b, c| float::fma, float::fma_ftz),
+        "div" => arith32!(imm, |a, b| float::div, div_ftz),
+        "rcp" => arith32!(imm, |a| float::rcp, rcp_ftz),
+        "sqrt" => arith32!(imm, |a| float::sqrt, float::sqrt),
+        "abs" => {
+            lane!(|a: u32; imm| -> u32 { canonical32(in32(f32::from_bits(a & 0x7fff_ffff), imm).to_bits()) })
+        }
+        "neg" => {
+            lane!(|a: u32; imm| -> u32 { canonical32(in32(f32::from_bits(a ^ 0x8000_0000), imm).to_bits()) })
+        }
+        _ => lane!(|a: u32, b: u32| -> u32 { float::copysign(a, b) }),
+    })
+}
+
+/// The functions of f32 that are approximate, by their nature or by a modifier.
+fn approximate32(opcode: &str, mods: &Modifiers) -> Option<LaneSpec> {
+    let &Modifiers { approx, full, ftz, .. } = mods;
+    Some(match opcode {
+        "rsqrt" => approx32!(ftz, approx::rsqrt, approx::rsqrt_ftz),
+        "sin" => approx32!(ftz, approx::sin, approx::sin_ftz),
+        "cos" => approx32!(ftz, approx::cos, approx::cos_ftz),
+        "lg2" => approx32!(ftz, approx::lg2, approx::lg2_ftz),
+        "ex2" => approx32!(ftz, approx::ex2, approx::ex2_ftz),
+        "tanh" => lane!(|a: f32| -> f32 { approx::tanh(a) }),
+        "div" if full && ftz => lane!(|a: f32, b: f32| -> f32 { approx::div_full_ftz(a, b) }),
+        "div" if full => lane!(|a: f32, b: f32| -> f32 { approx::div_full(a, b) }),
+        "div" if approx && ftz => lane!(|a: f32, b: f32| -> f32 { approx::div_ftz(a, b) }),
+        "div" if approx => lane!(|a: f32, b: f32| -> f32 { approx::div(a, b) }),
+        "rcp" if approx || full => approx32!(ftz, approx::rcp, approx::rcp_ftz),
+        "sqrt" if approx || full => approx32!(ftz, approx::sqrt, approx::sqrt_ftz),
+        _ => return None,
+    })
+}
+
+fn exact64(opcode: &str, imm: u32) -> Decoded<LaneSpec> {
+    Ok(match opcode {
+        "add" => arith64!(imm, |a, b| float::add_f64),
+        "sub" => arith64!(imm, |a, b| float::sub_f64),
+        "mul" => arith64!(imm, |a, b| float::mul_f64),
+        "fma" | "mad" => arith64!(imm, |a, b, c| float::fma_f64),
+        "div" => arith64!(imm, |a, b| float::div_f64),
+        "rcp" => arith64!(imm, |a| float::rcp_f64),
+        "sqrt" => arith64!(imm, |a| float::sqrt_f64),
+        "abs" => lane!(|a: u64| -> u64 { quiet64(a, a & !(1 << 63)) }),
+        "neg" => lane!(|a: u64| -> u64 { quiet64(a, a ^ (1 << 63)) }),
+        "copysign" => lane!(|a: u64, b: u64| -> u64 { float::copysign_f64(a, b) }),
+        _ => return reject("function has no f64 form"),
+    })
+}
+
+fn approximate64(opcode: &str, mods: &Modifiers) -> Option<LaneSpec> {
+    Some(match opcode {
+        "rcp" if mods.approx && mods.ftz => lane!(|a: f64| -> f64 { approx::rcp_ftz_f64(a) }),
+        "rsqrt" if mods.ftz => lane!(|a: f64| -> f64 { approx::rsqrt_ftz_f64(a) }),
+        "rsqrt" => lane!(|a: f64| -> f64 { 1.0 / a.sqrt() }),
+        _ => return None,
+    })
+}
+
 impl<'a> Decoder<'a, '_> {
-    /// Returns true if this file decodes the instruction: a known opcode on f32 or f64.
-    #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
-    pub(super) fn float(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        if m.has("f32x2") {
-            return self.float_pairs(i, m);
-        }
-        let wide = m.has("f64");
-        if !wide && !m.has("f32") {
-            return Ok(false);
-        }
-        if !matches!(
-            i.opcode,
-            "add"
-                | "sub"
-                | "mul"
-                | "fma"
-                | "mad"
-                | "div"
-                | "rcp"
-                | "sqrt"
-                | "rsqrt"
-                | "min"
-                | "max"
-                | "abs"
-                | "neg"
-                | "sin"
-                | "cos"
-                | "lg2"
-                | "ex2"
-                | "tanh"
-                | "copysign"
-        ) {
-            return Ok(false);
-        }
-        self.pipe = if wide { Pipe::Fp64 } else { Pipe::Fp32 };
-        self.flops = 1;
-        let (approx_, full) = (m.take("approx"), m.take("full"));
-        let ftz = m.take("ftz");
-        let sat = m.take("sat");
-        let round = m.round().unwrap_or(Round::Nearest);
-        if round == Round::NearestAway {
-            return reject("rounding mode .rna is not for arithmetic");
-        }
-        let imm = pack(round, ftz, sat);
-        if matches!(i.opcode, "min" | "max") {
-            self.is_min_max = true;
-            return self.float_min_max(i, m, ftz).map(|()| true);
-        }
-        let ty = m.ty()?;
-        m.finish()?;
-        let spec = match (i.opcode, wide) {
-            ("add", false) => arith32!(imm, |a, b| float::add, float::add),
-            ("add", true) => arith64!(imm, |a, b| float::add_f64),
-            ("sub", false) => arith32!(imm, |a, b| float::sub, float::sub),
-            ("sub", true) => arith64!(imm, |a, b| float::sub_f64),
-            ("mul", false) => arith32!(imm, |a, b| float::mul, float::mul_ftz),
-            ("mul", true) => arith64!(imm, |a, b| float::mul_f64),
-            ("fma" | "mad", _) => {
-                self.flops = 2;
-                if wide {
-                    arith64!(imm, |a, b, c| float::fma_f64)
-                } else {
-                    arith32!(imm, |a, b, c| float::fma, float::fma_ftz)
-                }
-            }
-            ("abs", false) => {
-                lane!(|a: u32; imm| -> u32 { canonical32(in32(f32::from_bits(a & 0x7fff_ffff), imm).to_bits()) })
-            }
-            ("abs", true) => lane!(|a: u64| -> u64 { quiet64(a, a & !(1 << 63)) }),
-            ("neg", false) => {
-                lane!(|a: u32; imm| -> u32 { canonical32(in32(f32::from_bits(a ^ 0x8000_0000), imm).to_bits()) })
-            }
-            ("neg", true) => lane!(|a: u64| -> u64 { quiet64(a, a ^ (1 << 63)) }),
-            ("copysign", false) => lane!(|a: u32, b: u32| -> u32 { float::copysign(a, b) }),
-            ("copysign", true) => lane!(|a: u64, b: u64| -> u64 { float::copysign_f64(a, b) }),
-            (_, true) => {
-                self.pipe = Pipe::Fp64;
-                match (i.opcode, approx_ && ftz) {
-                    ("div", _) => arith64!(imm, |a, b| float::div_f64),
-                    ("rcp", true) => {
-                        self.fidelity = Fidelity::Approximate;
-                        lane!(|a: f64| -> f64 { approx::rcp_ftz_f64(a) })
-                    }
-                    ("rcp", _) => arith64!(imm, |a| float::rcp_f64),
-                    ("sqrt", _) => arith64!(imm, |a| float::sqrt_f64),
-                    ("rsqrt", _) => {
-                        self.fidelity = Fidelity::Approximate;
-                        if ftz {
-                            lane!(|a: f64| -> f64 { approx::rsqrt_ftz_f64(a) })
-                        } else {
-                            lane!(|a: f64| -> f64 { 1.0 / a.sqrt() })
-                        }
-                    }
-                    _ => return reject("function has no f64 form"),
-                }
-            }
-            (_, false) => {
-                self.pipe = Pipe::Special;
-                if approx_ || full || matches!(i.opcode, "sin" | "cos" | "lg2" | "ex2" | "tanh" | "rsqrt") {
-                    self.fidelity = Fidelity::Approximate;
-                    match i.opcode {
-                        "div" if full && ftz => lane!(|a: f32, b: f32| -> f32 { approx::div_full_ftz(a, b) }),
-                        "div" if full => lane!(|a: f32, b: f32| -> f32 { approx::div_full(a, b) }),
-                        "div" if ftz => lane!(|a: f32, b: f32| -> f32 { approx::div_ftz(a, b) }),
-                        "div" => lane!(|a: f32, b: f32| -> f32 { approx::div(a, b) }),
-                        "rcp" => approx32!(ftz, approx::rcp, approx::rcp_ftz),
-                        "sqrt" => approx32!(ftz, approx::sqrt, approx::sqrt_ftz),
-                        "rsqrt" => approx32!(ftz, approx::rsqrt, approx::rsqrt_ftz),
-                        "sin" => approx32!(ftz, approx::sin, approx::sin_ftz),
-                        "cos" => approx32!(ftz, approx::cos, approx::cos_ftz),
-                        "lg2" => approx32!(ftz, approx::lg2, approx::lg2_ftz),
-                        "ex2" => approx32!(ftz, approx::ex2, approx::ex2_ftz),
-                        _ => lane!(|a: f32| -> f32 { approx::tanh(a) }),
-                    }
-                } else {
-                    match i.opcode {
-                        "div" => arith32!(imm, |a, b| float::div, div_ftz),
-                        "rcp" => arith32!(imm, |a| float::rcp, rcp_ftz),
-                        _ => arith32!(imm, |a| float::sqrt, float::sqrt),
-                    }
-                }
-            }
+    pub(super) fn float(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        self.meta.flops = if matches!(i.opcode, "fma" | "mad") { 2 } else { 1 };
+        let mods = modifiers(m)?;
+        let ty = m.last_ty()?;
+        let approximate = match ty {
+            Ty::F64 => approximate64(i.opcode, &mods),
+            _ => approximate32(i.opcode, &mods),
         };
+        if approximate.is_some() {
+            self.fidelity = Fidelity::Approximate;
+        }
+        let imm = mods.pack();
+        let exact = || if ty == Ty::F64 { exact64(i.opcode, imm) } else { exact32(i.opcode, imm) };
+        let spec = approximate.map_or_else(exact, Ok)?;
         let sources = vec![ty; i.operands.len().saturating_sub(1)];
         let imm = if matches!(i.opcode, "abs" | "neg") { imm & FTZ } else { imm };
-        self.typed(i, (ty, &sources), spec, Flow::Any, imm)?;
-        Ok(true)
+        self.typed(i, (ty, &sources), spec, Flow::Any, imm)
     }
 
-    fn float_min_max(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, ftz: bool) -> Decoded {
+    pub(super) fn float_min_max(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        self.meta.flops = 1;
+        self.meta.is_min_max = true;
+        let ftz = modifiers(m)?.ftz;
         let max = i.opcode == "max";
         let (nan, xorsign) = (m.take("NaN"), m.take("xorsign"));
         let magnitudes = m.take("abs");
@@ -283,8 +267,7 @@ impl<'a> Decoder<'a, '_> {
         if magnitudes && !xorsign && i.operands.len() != 4 {
             return reject(".abs without .xorsign takes three operands");
         }
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         if ty == Ty::F64 {
             let spec = if max {
                 lane!(|a: f64, b: f64| -> f64 { float::min_max_f64(a, b, true) })
@@ -322,10 +305,8 @@ impl<'a> Decoder<'a, '_> {
         for operand in &i.operands[1..] {
             let mut source = self.src(operand, ty)?;
             if magnitudes {
-                let magnitude = self.fresh(ty.class());
                 let clear = lane!(|a: u32| -> u32 { a & 0x7fff_ffff });
-                self.lane(clear, Flow::Any, 0, magnitude, &[source])?;
-                source = magnitude;
+                source = self.intermediate(clear, &[source])?;
             }
             sources.push(source);
         }
@@ -335,20 +316,10 @@ impl<'a> Decoder<'a, '_> {
     }
 
     /// Decodes arithmetic on pairs of f32 in 64-bit registers.
-    fn float_pairs(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        if !matches!(i.opcode, "add" | "sub" | "mul" | "fma") {
-            return Ok(false);
-        }
-        self.pipe = Pipe::Fp32;
-        self.flops = if i.opcode == "fma" { 4 } else { 2 };
-        let ftz = m.take("ftz");
-        let round = m.round().unwrap_or(Round::Nearest);
-        if round == Round::NearestAway {
-            return reject("rounding mode .rna is not for arithmetic");
-        }
-        let ty = m.ty()?;
-        m.finish()?;
-        let imm = pack(round, ftz, false);
+    pub(super) fn float_pairs(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        self.meta.flops = if i.opcode == "fma" { 4 } else { 2 };
+        let imm = rounding(m)?.pack();
+        let ty = m.last_ty()?;
         macro_rules! pairs {
             (|$($a:ident),+| $f:path, $least:path) => {
                 lane!(|$($a: u64),+; imm| -> u64 { each_of_pair([$($a),+], imm, |[$($a),+], round, flush| {
@@ -365,7 +336,6 @@ impl<'a> Decoder<'a, '_> {
             _ => pairs!(|a, b, c| float::fma, float::fma_ftz),
         };
         let sources = vec![ty; i.operands.len().saturating_sub(1)];
-        self.typed(i, (ty, &sources), spec, Flow::Any, imm)?;
-        Ok(true)
+        self.typed(i, (ty, &sources), spec, Flow::Any, imm)
     }
 }

@@ -1,6 +1,6 @@
 //! Decodes f16 and bf16 arithmetic, single and packed in pairs.
 
-use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
+use super::decode::{Decoded, Decoder, Fidelity, Mods, reject};
 use super::lane::{LaneSpec, lane};
 use super::op::Flow;
 use super::types::Ty;
@@ -81,18 +81,10 @@ fn fma(ty: Ty) -> LaneSpec {
 }
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn half(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        if !["f16", "f16x2", "bf16", "bf16x2"].iter().any(|t| m.has(t)) {
-            return Ok(false);
-        }
-        if !matches!(i.opcode, "add" | "sub" | "mul" | "fma" | "min" | "max" | "abs" | "neg" | "ex2" | "tanh")
-        {
-            return Ok(false);
-        }
+    pub(super) fn half(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if m.has("f32") {
             return reject("mixed f32 and half operands are not supported");
         }
-        self.pipe = Pipe::Fp16;
         m.take("rn");
         m.take("approx");
         let mods = HalfMods { ftz: m.take("ftz"), sat: m.take("sat"), relu: m.take("relu") };
@@ -100,16 +92,15 @@ impl<'a> Decoder<'a, '_> {
         if xorsign {
             m.take("abs");
         }
-        let ty = m.ty()?;
-        m.finish()?;
-        self.flops = if matches!(ty, Ty::F16x2 | Ty::Bf16x2) { 2 } else { 1 };
+        let ty = m.last_ty()?;
+        self.meta.flops = if matches!(ty, Ty::F16x2 | Ty::Bf16x2) { 2 } else { 1 };
         let imm = pack(mods);
         let (spec, imm) = match i.opcode {
             "add" => (binary(ty, HalfOp::Add, imm), imm),
             "sub" => (binary(ty, HalfOp::Sub, imm), imm),
             "mul" => (binary(ty, HalfOp::Mul, imm), imm),
             "fma" => {
-                self.flops *= 2;
+                self.meta.flops *= 2;
                 (fma(ty), imm)
             }
             "min" | "max" => {
@@ -128,18 +119,15 @@ impl<'a> Decoder<'a, '_> {
             "neg" => (by_half!(ty, |h, a; imm| half::neg(h, imm & 1 != 0, a)), imm),
             "abs" => (by_half!(ty, |h, a; imm| half::abs(h, imm & 1 != 0, a)), imm),
             "ex2" => {
-                self.pipe = Pipe::Special;
                 self.fidelity = Fidelity::Approximate;
                 (by_half!(ty, |h, a; imm| approx::ex2_half(h, a, imm & 1 != 0)), imm)
             }
             _ => {
-                self.pipe = Pipe::Special;
                 self.fidelity = Fidelity::Approximate;
                 (by_half!(ty, |h, a; _imm| approx::tanh_half(h, a)), imm)
             }
         };
         let sources = vec![ty; i.operands.len().saturating_sub(1)];
-        self.typed(i, (ty, &sources), spec, Flow::Any, imm)?;
-        Ok(true)
+        self.typed(i, (ty, &sources), spec, Flow::Any, imm)
     }
 }

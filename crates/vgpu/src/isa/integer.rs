@@ -53,71 +53,53 @@ impl<'a> Decoder<'a, '_> {
         self.lane(spec, flow, imm, d, &slots)
     }
 
-    /// Returns true if this file decodes the instruction.
-    pub(super) fn integer(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        match i.opcode {
-            "add" | "sub" => self.add_sub(i, m)?,
-            "addc" | "subc" | "madc" => self.carry_chain(i, m, true)?,
-            "mul" => self.mul(i, m)?,
-            "mad" if m.has("cc") => self.carry_chain(i, m, false)?,
-            "mad" => self.mad(i, m)?,
-            "mul24" | "mad24" => self.mul24(i, m)?,
-            "div" | "rem" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                // Division by zero returns all ones for both quotient and remainder, as on an H200.
-                let spec = if i.opcode == "div" {
-                    by_int!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_div(b) })
-                } else {
-                    by_int!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_rem(b) })
-                };
-                self.same_type(i, ty, spec, Flow::Any)?;
-            }
-            "abs" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                let spec = match ty {
-                    Ty::S16 => lane!(|a: i16| -> i16 { a.wrapping_abs() }),
-                    Ty::S32 => lane!(|a: i32| -> i32 { a.wrapping_abs() }),
-                    Ty::S64 => lane!(|a: i64| -> i64 { a.wrapping_abs() }),
-                    _ => return reject("abs takes a signed type"),
-                };
-                self.same_type(i, ty, spec, Flow::Any)?;
-            }
-            "neg" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                let spec = by_int!(ty, |a| a.wrapping_neg());
-                self.same_type(i, ty, spec, Flow::Any)?;
-            }
-            "min" | "max" => self.min_max(i, m)?,
-            "sad" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                let spec = match ty {
-                    Ty::U16 => lane!(|a: u16, b: u16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
-                    Ty::S16 => lane!(|a: i16, b: i16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
-                    Ty::U32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::sad_u32(a, b, c) }),
-                    Ty::S32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::sad_s32(a, b, c) }),
-                    Ty::U64 => lane!(|a: u64, b: u64, c: u64| -> u64 { int::sad_u64(a, b, c) }),
-                    Ty::S64 => lane!(|a: u64, b: u64, c: u64| -> u64 { int::sad_s64(a, b, c) }),
-                    _ => return reject("type is not an integer type"),
-                };
-                self.same_type(i, ty, spec, Flow::Any)?;
-            }
-            "dp4a" | "dp2a" => self.dot_product(i, m)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+    pub(super) fn div_rem(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        // Division by zero returns all ones for both quotient and remainder, as on an H200.
+        let spec = if i.opcode == "div" {
+            by_int!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_div(b) })
+        } else {
+            by_int!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_rem(b) })
+        };
+        self.same_type(i, ty, spec, Flow::Any)
     }
 
-    fn add_sub(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn abs(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        let spec = match ty {
+            Ty::S16 => lane!(|a: i16| -> i16 { a.wrapping_abs() }),
+            Ty::S32 => lane!(|a: i32| -> i32 { a.wrapping_abs() }),
+            Ty::S64 => lane!(|a: i64| -> i64 { a.wrapping_abs() }),
+            _ => return reject("abs takes a signed type"),
+        };
+        self.same_type(i, ty, spec, Flow::Any)
+    }
+
+    pub(super) fn neg(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        self.same_type(i, ty, by_int!(ty, |a| a.wrapping_neg()), Flow::Any)
+    }
+
+    pub(super) fn sad(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        let spec = match ty {
+            Ty::U16 => lane!(|a: u16, b: u16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
+            Ty::S16 => lane!(|a: i16, b: i16, c: u16| -> u16 { c.wrapping_add(a.abs_diff(b)) }),
+            Ty::U32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::sad_u32(a, b, c) }),
+            Ty::S32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::sad_s32(a, b, c) }),
+            Ty::U64 => lane!(|a: u64, b: u64, c: u64| -> u64 { int::sad_u64(a, b, c) }),
+            Ty::S64 => lane!(|a: u64, b: u64, c: u64| -> u64 { int::sad_s64(a, b, c) }),
+            _ => return reject("type is not an integer type"),
+        };
+        self.same_type(i, ty, spec, Flow::Any)
+    }
+
+    pub(super) fn add_sub(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if m.has("cc") {
-            return self.carry_chain(i, m, false);
+            return self.carry_chain(i, m);
         }
         let sat = m.take("sat");
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         let add = i.opcode == "add";
         let spec = match (ty, sat, add) {
             (Ty::S32, true, true) => lane!(|a: i32, b: i32| -> i32 { a.saturating_add(b) }),
@@ -132,12 +114,12 @@ impl<'a> Decoder<'a, '_> {
         self.same_type(i, ty, spec, Flow::Any)
     }
 
-    fn carry_chain(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, carry_in: bool) -> Decoded {
+    pub(super) fn carry_chain(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let carry_in = matches!(i.opcode, "addc" | "subc" | "madc");
         let carry_out = m.take("cc");
         let hi = m.take("hi");
         m.take("lo");
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         let kind = match i.opcode {
             "add" | "addc" => CarryKind::Add,
             "sub" | "subc" => CarryKind::Sub,
@@ -150,25 +132,20 @@ impl<'a> Decoder<'a, '_> {
         let mad = matches!(kind, CarryKind::MadHi | CarryKind::MadLo);
         arity(i, if mad { 4 } else { 3 })?;
         let d = self.dst(&i.operands[0], ty)?;
-        let mut sources = Vec::new();
-        for operand in &i.operands[1..] {
-            sources.push(self.src(operand, ty)?);
-        }
+        let mut sources = self.srcs(&i.operands[1..], ty)?;
         let flag = self.carry();
         if carry_in {
             sources.push(flag);
         }
         let results = if carry_out { vec![d, flag] } else { vec![d] };
         let signed = ty.is_signed();
-        self.emit(Op::Carry { kind, carry_in, carry_out, signed }, &results, &sources);
-        Ok(())
+        self.emit(Op::Carry { kind, carry_in, carry_out, signed }, &results, &sources)
     }
 
-    fn mul(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn mul(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let (wide, hi) = (m.take("wide"), m.take("hi"));
         m.take("lo");
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         if wide {
             let (spec, result) = match ty {
                 Ty::U16 => (lane!(|a: u16, b: u16| -> u32 { a as u32 * b as u32 }), Ty::U32),
@@ -195,11 +172,13 @@ impl<'a> Decoder<'a, '_> {
         self.same_type(i, ty, spec, Flow::Any)
     }
 
-    fn mad(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn mad(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.has("cc") {
+            return self.carry_chain(i, m);
+        }
         let (wide, hi, sat) = (m.take("wide"), m.take("hi"), m.take("sat"));
         m.take("lo");
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         if wide {
             let (spec, result) = match ty {
                 Ty::U16 => (
@@ -251,11 +230,10 @@ impl<'a> Decoder<'a, '_> {
         self.same_type(i, ty, spec, Flow::Any)
     }
 
-    fn mul24(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn mul24(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let (hi, sat) = (m.take("hi"), m.take("sat"));
         m.take("lo");
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         let spec = match (i.opcode, ty, hi, sat) {
             ("mul24", Ty::U32, false, false) => lane!(|a: u32, b: u32| -> u32 { int::mul24_lo_u32(a, b) }),
             ("mul24", Ty::U32, true, false) => lane!(|a: u32, b: u32| -> u32 { int::mul24_hi_u32(a, b) }),
@@ -281,11 +259,10 @@ impl<'a> Decoder<'a, '_> {
         self.same_type(i, ty, spec, Flow::Any)
     }
 
-    fn min_max(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn min_max(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let relu = m.take("relu");
-        let ty = m.ty()?;
-        m.finish()?;
-        self.is_min_max = true;
+        let ty = m.last_ty()?;
+        self.meta.is_min_max = true;
         let min = i.opcode == "min";
         let spec = match (ty, min, relu) {
             (Ty::U16x2, true, false) => lane!(|a: u32, b: u32| -> u32 { pair16(a, b, u16::min) }),
@@ -311,7 +288,7 @@ impl<'a> Decoder<'a, '_> {
         self.same_type(i, ty, spec, Flow::Any)
     }
 
-    fn dot_product(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn dot_product(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let hi = m.take("hi");
         m.take("lo");
         let (ta, tb) = (m.ty()?, m.ty()?);

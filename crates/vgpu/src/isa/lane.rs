@@ -4,7 +4,7 @@
 //! instruction stores the function pointer for this machine, so execution needs no dispatch per lane or per instruction
 //! set.
 
-use crate::cpu::{Level, level};
+use crate::num::simd::instance;
 
 /// Writes the results of `f(a, b, c)` to the lanes of `d` whose bit in `mask` is set. The pointers are `[u32; 32]` or
 /// `[u64; 32]` registers. Unused pointers are not read. `imm` is the instruction's constant.
@@ -135,42 +135,13 @@ unsafe fn test_body<O: TestOp>(a: *const u32, b: *const u32) -> u32 {
     }
 }
 
-/// Defines a function that returns, for its type parameter, the instance compiled for this machine.
-macro_rules! pick_level {
-    ($pick:ident, $bound:ident, $body:ident, $ty:ty, ($($arg:ident: $t:ty),*) $(-> $ret:ty)?) => {
-        #[allow(clippy::missing_safety_doc)]
-        pub fn $pick<O: $bound>() -> $ty {
-            unsafe fn baseline<O: $bound>($($arg: $t),*) $(-> $ret)? {
-                // SAFETY: the caller guarantees what the called function requires.
-                unsafe { $body::<O>($($arg),*) }
-            }
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-                unsafe fn avx2<O: $bound>($($arg: $t),*) $(-> $ret)? {
-                    // SAFETY: the caller guarantees what the called function requires.
-                    unsafe { $body::<O>($($arg),*) }
-                }
-                #[target_feature(
-                    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
-                )]
-                unsafe fn avx512<O: $bound>($($arg: $t),*) $(-> $ret)? {
-                    // SAFETY: the caller guarantees what the called function requires.
-                    unsafe { $body::<O>($($arg),*) }
-                }
-                match level() {
-                    Level::V4 => return avx512::<O>,
-                    Level::V3 => return avx2::<O>,
-                    Level::Baseline => {}
-                }
-            }
-            baseline::<O>
-        }
-    };
+fn lane_fn<O: LaneOp>() -> LaneFn {
+    instance!(lane_body<O: LaneOp>(d: *mut u32, a: *const u32, b: *const u32, c: *const u32, mask: u32, imm: u32))
 }
-pick_level!(lane_fn, LaneOp, lane_body, LaneFn,
-    (d: *mut u32, a: *const u32, b: *const u32, c: *const u32, mask: u32, imm: u32));
-pick_level!(test_fn, TestOp, test_body, TestFn, (a: *const u32, b: *const u32) -> u32);
+
+fn test_fn<O: TestOp>() -> TestFn {
+    instance!(test_body<O: TestOp>(a: *const u32, b: *const u32) -> u32)
+}
 
 /// A lane function and the widths of its registers: the result, then the sources.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Decodes bitwise logic, shifts, bit fields, moves and selects.
 
-use super::decode::{Constant, Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
+use super::decode::{Constant, Decoded, Decoder, Entity, Mods, operands, reject};
 use super::lane::lane;
 use super::op::{BoolOp, Class, Flow, Op, Slot};
 use super::types::Ty;
@@ -22,142 +22,129 @@ macro_rules! by_width {
 }
 
 impl<'a> Decoder<'a, '_> {
-    #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
-    pub(super) fn logic(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        match i.opcode {
-            "and" | "or" | "xor" => self.bitwise(i, m)?,
-            "not" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                if ty == Ty::Pred {
-                    arity(i, 2)?;
-                    let d = self.pred_dst(&i.operands[0])?;
-                    let (a, negated) = self.pred(&i.operands[1])?;
-                    self.emit(Op::PredMove { negate: !negated }, &[d], &[a]);
-                } else {
-                    self.same_type(i, ty, by_width!(ty, |a| !a), Flow::Bytes)?;
-                }
-            }
-            "cnot" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                self.same_type(i, ty, by_width!(ty, |a| if a == 0 { 1 } else { 0 }), Flow::Any)?;
-            }
-            "shl" | "shr" => self.shift(i, m)?,
-            "shf" => {
-                let left = m.take("l");
-                if !left && !m.take("r") {
-                    return reject("shf needs .l or .r");
-                }
-                let wrap = m.take("wrap");
-                m.take("clamp");
-                let ty = m.ty()?;
-                m.finish()?;
-                let spec = match (left, wrap) {
-                    (true, true) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_l(a, b, c, true) }),
-                    (true, false) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_l(a, b, c, false) }),
-                    (false, true) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_r(a, b, c, true) }),
-                    (false, false) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_r(a, b, c, false) }),
-                };
-                self.typed(i, (ty, &[Ty::B32, Ty::B32, Ty::U32]), spec, Flow::Any, 0)?;
-            }
-            "bfe" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                let spec = match ty {
-                    Ty::U32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::bfe_u32(a, b, c) }),
-                    Ty::S32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::bfe_s32(a, b, c) }),
-                    Ty::U64 => lane!(|a: u64, b: u32, c: u32| -> u64 { int::bfe_u64(a, b, c) }),
-                    Ty::S64 => lane!(|a: u64, b: u32, c: u32| -> u64 { int::bfe_s64(a, b, c) }),
-                    _ => return reject("bfe takes 32-bit or 64-bit integers"),
-                };
-                self.typed(i, (ty, &[ty, Ty::U32, Ty::U32]), spec, Flow::Any, 0)?;
-            }
-            "bfi" => self.bit_field_insert(i, m)?,
-            "bmsk" => {
-                let wrap = m.take("wrap");
-                m.take("clamp");
-                m.ty()?;
-                m.finish()?;
-                let spec = lane!(|a: u32, b: u32; imm| -> u32 { int::bmsk(a, b, imm != 0) });
-                self.typed(i, (Ty::B32, &[Ty::B32; 2]), spec, Flow::Any, u32::from(wrap))?;
-            }
-            "szext" => {
-                let wrap = m.take("wrap");
-                m.take("clamp");
-                let ty = m.ty()?;
-                m.finish()?;
-                let imm = u32::from(wrap) | u32::from(ty == Ty::S32) << 1;
-                let spec =
-                    lane!(|a: u32, b: u32; imm| -> u32 { int::szext(a, b, imm & 2 != 0, imm & 1 != 0) });
-                self.typed(i, (ty, &[Ty::B32; 2]), spec, Flow::Any, imm)?;
-            }
-            "prmt" => {
-                m.ty()?;
-                let mode =
-                    m.take_of(&[("f4e", 1), ("b4e", 2), ("rc8", 3), ("ecl", 4), ("ecr", 5), ("rc16", 6)]);
-                m.finish()?;
-                let spec = match mode {
-                    None => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Index) }),
-                    Some(1) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::F4e) }),
-                    Some(2) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::B4e) }),
-                    Some(3) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Rc8) }),
-                    Some(4) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Ecl) }),
-                    Some(5) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Ecr) }),
-                    Some(_) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Rc16) }),
-                };
-                self.typed(i, (Ty::B32, &[Ty::B32; 3]), spec, Flow::Any, 0)?;
-            }
-            "lop3" => {
-                m.ty()?;
-                m.finish()?;
-                arity(i, 5)?;
-                let Operand::Int(table) = i.operands[4] else { return reject("lop3 needs a constant table") };
-                let d = self.dst(&i.operands[0], Ty::B32)?;
-                let mut sources = Vec::new();
-                for operand in &i.operands[1..4] {
-                    sources.push(self.src(operand, Ty::B32)?);
-                }
-                let spec = lane!(|a: u32, b: u32, c: u32; imm| -> u32 { int::lop3(a, b, c, imm as u8) });
-                self.lane(spec, Flow::Any, table as u32 & 0xff, d, &sources)?;
-            }
-            "popc" | "clz" | "bfind" | "brev" => self.bit_count(i, m)?,
-            "fns" => {
-                m.ty()?;
-                m.finish()?;
-                let spec = lane!(|a: u32, b: u32, c: u32| -> u32 { int::fns(a, b, c as i32) });
-                self.typed(i, (Ty::B32, &[Ty::B32, Ty::B32, Ty::S32]), spec, Flow::Any, 0)?;
-            }
-            "mov" => self.mov(i, m)?,
-            "selp" => {
-                let ty = m.ty()?;
-                m.finish()?;
-                arity(i, 4)?;
-                let d = self.dst(&i.operands[0], ty)?;
-                let (a, b) = (self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?);
-                let (p, negate) = self.pred(&i.operands[3])?;
-                self.emit(Op::Select { negate }, &[d], &[a, b, p]);
-            }
-            _ => return Ok(false),
+    pub(super) fn not(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        if ty != Ty::Pred {
+            return self.same_type(i, ty, by_width!(ty, |a| !a), Flow::Bytes);
         }
-        Ok(true)
+        let [d, a] = operands(i)?;
+        let d = self.pred_dst(d)?;
+        let (a, negated) = self.pred(a)?;
+        self.emit(Op::PredMove { negate: !negated }, &[d], &[a])
     }
 
-    fn bitwise(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        let ty = m.ty()?;
+    pub(super) fn cnot(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        self.same_type(i, ty, by_width!(ty, |a| if a == 0 { 1 } else { 0 }), Flow::Any)
+    }
+
+    pub(super) fn funnel_shift(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let left = m.take("l");
+        if !left && !m.take("r") {
+            return reject("shf needs .l or .r");
+        }
+        let wrap = m.take("wrap");
+        m.take("clamp");
+        let ty = m.last_ty()?;
+        let spec = match (left, wrap) {
+            (true, true) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_l(a, b, c, true) }),
+            (true, false) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_l(a, b, c, false) }),
+            (false, true) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_r(a, b, c, true) }),
+            (false, false) => lane!(|a: u32, b: u32, c: u32| -> u32 { int::shf_r(a, b, c, false) }),
+        };
+        self.typed(i, (ty, &[Ty::B32, Ty::B32, Ty::U32]), spec, Flow::Any, 0)
+    }
+
+    pub(super) fn bit_field_extract(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        let spec = match ty {
+            Ty::U32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::bfe_u32(a, b, c) }),
+            Ty::S32 => lane!(|a: u32, b: u32, c: u32| -> u32 { int::bfe_s32(a, b, c) }),
+            Ty::U64 => lane!(|a: u64, b: u32, c: u32| -> u64 { int::bfe_u64(a, b, c) }),
+            Ty::S64 => lane!(|a: u64, b: u32, c: u32| -> u64 { int::bfe_s64(a, b, c) }),
+            _ => return reject("bfe takes 32-bit or 64-bit integers"),
+        };
+        self.typed(i, (ty, &[ty, Ty::U32, Ty::U32]), spec, Flow::Any, 0)
+    }
+
+    pub(super) fn bit_mask(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let wrap = m.take("wrap");
+        m.take("clamp");
+        m.last_ty()?;
+        let spec = lane!(|a: u32, b: u32; imm| -> u32 { int::bmsk(a, b, imm != 0) });
+        self.typed(i, (Ty::B32, &[Ty::B32; 2]), spec, Flow::Any, u32::from(wrap))
+    }
+
+    pub(super) fn extend_sign(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let wrap = m.take("wrap");
+        m.take("clamp");
+        let ty = m.last_ty()?;
+        let imm = u32::from(wrap) | u32::from(ty == Ty::S32) << 1;
+        let spec = lane!(|a: u32, b: u32; imm| -> u32 { int::szext(a, b, imm & 2 != 0, imm & 1 != 0) });
+        self.typed(i, (ty, &[Ty::B32; 2]), spec, Flow::Any, imm)
+    }
+
+    pub(super) fn permute(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.ty()?;
+        let mode = m.take_matching(|part| {
+            ["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"].into_iter().find(|name| *name == part)
+        });
         m.finish()?;
+        macro_rules! mode {
+            ($mode:ident) => {
+                lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::$mode) })
+            };
+        }
+        let spec = match mode {
+            None => mode!(Index),
+            Some("f4e") => mode!(F4e),
+            Some("b4e") => mode!(B4e),
+            Some("rc8") => mode!(Rc8),
+            Some("ecl") => mode!(Ecl),
+            Some("ecr") => mode!(Ecr),
+            Some(_) => mode!(Rc16),
+        };
+        self.typed(i, (Ty::B32, &[Ty::B32; 3]), spec, Flow::Any, 0)
+    }
+
+    pub(super) fn lop3(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.last_ty()?;
+        let [d, sources @ .., Operand::Int(table)] = operands::<5>(i)? else {
+            return reject("lop3 needs a constant table");
+        };
+        let d = self.dst(d, Ty::B32)?;
+        let sources = self.srcs(sources, Ty::B32)?;
+        let spec = lane!(|a: u32, b: u32, c: u32; imm| -> u32 { int::lop3(a, b, c, imm as u8) });
+        self.lane(spec, Flow::Any, *table as u32 & 0xff, d, &sources)
+    }
+
+    pub(super) fn find_nth_set(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.last_ty()?;
+        let spec = lane!(|a: u32, b: u32, c: u32| -> u32 { int::fns(a, b, c as i32) });
+        self.typed(i, (Ty::B32, &[Ty::B32, Ty::B32, Ty::S32]), spec, Flow::Any, 0)
+    }
+
+    pub(super) fn selp(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        let [d, a, b, p] = operands(i)?;
+        let d = self.dst(d, ty)?;
+        let (a, b) = (self.src(a, ty)?, self.src(b, ty)?);
+        let (p, negate) = self.pred(p)?;
+        self.emit(Op::Select { negate }, &[d], &[a, b, p])
+    }
+
+    pub(super) fn bitwise(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
         if ty == Ty::Pred {
-            arity(i, 3)?;
-            let d = self.pred_dst(&i.operands[0])?;
-            let (a, na) = self.pred(&i.operands[1])?;
-            let (b, nb) = self.pred(&i.operands[2])?;
+            let [d, a, b] = operands(i)?;
+            let d = self.pred_dst(d)?;
+            let ((a, na), (b, nb)) = (self.pred(a)?, self.pred(b)?);
             let op = match i.opcode {
                 "and" => BoolOp::And,
                 "or" => BoolOp::Or,
                 _ => BoolOp::Xor,
             };
-            self.emit(Op::PredLogic { op, negate: [na, nb] }, &[d], &[a, b]);
-            return Ok(());
+            return self.emit(Op::PredLogic { op, negate: [na, nb] }, &[d], &[a, b]);
         }
         let (spec, flow) = match i.opcode {
             "and" => (by_width!(ty, |a, b| a & b), Flow::And),
@@ -167,9 +154,8 @@ impl<'a> Decoder<'a, '_> {
         self.same_type(i, ty, spec, flow)
     }
 
-    fn shift(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        let ty = m.ty()?;
-        m.finish()?;
+    pub(super) fn shift(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
         let spec = match (i.opcode, ty) {
             ("shl", _) => match ty.bits() {
                 16 => lane!(|a: u32, n: u32| -> u32 { int::shl16(a, n) }),
@@ -196,27 +182,24 @@ impl<'a> Decoder<'a, '_> {
         self.typed(i, (ty, &[ty, Ty::U32]), spec, flow, imm)
     }
 
-    fn bit_field_insert(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        let ty = m.ty()?;
-        m.finish()?;
-        arity(i, 5)?;
-        let d = self.dst(&i.operands[0], ty)?;
-        let (a, b) = (self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?);
+    pub(super) fn bit_field_insert(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        let [d, a, b, pos, len] = operands(i)?;
+        let d = self.dst(d, ty)?;
+        let (a, b) = (self.src(a, ty)?, self.src(b, ty)?);
         // A lane function takes at most three sources, so position and length are packed into one register first. The
         // manual does not define values above 255. For `.b32` an H200 uses the low byte of the value, for `.b64` the
         // whole value.
-        let joined = match (&i.operands[3], &i.operands[4]) {
+        let joined = match (pos, len) {
             (Operand::Int(pos @ 0..256), Operand::Int(len @ 0..256)) => self.imm32((*pos | *len << 8) as u32),
             (pos, len) => {
                 let (c, e) = (self.src(pos, Ty::U32)?, self.src(len, Ty::U32)?);
-                let t = self.fresh(Class::R32);
                 let join = if ty.bits() == 64 {
                     lane!(|c: u32, e: u32| -> u32 { c.min(255) | e.min(255) << 8 })
                 } else {
                     lane!(|c: u32, e: u32| -> u32 { c & 0xff | (e & 0xff) << 8 })
                 };
-                self.lane(join, Flow::Any, 0, t, &[c, e])?;
-                t
+                self.intermediate(join, &[c, e])?
             }
         };
         let spec = match ty.bits() {
@@ -227,10 +210,9 @@ impl<'a> Decoder<'a, '_> {
         self.lane(spec, Flow::Any, 0, d, &[a, b, joined])
     }
 
-    fn bit_count(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn bit_count(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let shift_amount = m.take("shiftamt");
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         let wide = ty.bits() == 64;
         if ty.bits() < 32 {
             return reject("takes 32-bit or 64-bit integers");
@@ -253,40 +235,29 @@ impl<'a> Decoder<'a, '_> {
         self.typed(i, (result, &[ty]), spec, Flow::Any, u32::from(shift_amount))
     }
 
-    fn mov(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        let ty = m.ty()?;
-        m.finish()?;
-        arity(i, 2)?;
-        self.pipe = Pipe::Move;
+    pub(super) fn mov(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let ty = m.last_ty()?;
+        let [result, source] = operands(i)?;
         if ty == Ty::B128 {
-            return self.mov_wide(&i.operands[0], &i.operands[1]);
+            return self.mov_wide(result, source);
         }
-        match (&i.operands[0], &i.operands[1]) {
+        match (result, source) {
             (Operand::Vector(parts), source) => {
-                let (bits, class) = part_width(ty, parts.len())?;
+                let bits = part_width(ty, parts.len())?;
                 let s = self.src(source, ty)?;
-                let mut results = Vec::new();
-                for part in parts {
-                    results.push(self.dst(part, bits_type(class))?);
-                }
-                self.emit(Op::Unpack { bits }, &results, &[s]);
-                Ok(())
+                let results = self.dsts(parts, Ty::B32)?;
+                self.emit(Op::Unpack { bits }, &results, &[s])
             }
             (result, Operand::Vector(parts)) => {
-                let (bits, class) = part_width(ty, parts.len())?;
+                let bits = part_width(ty, parts.len())?;
                 let d = self.dst(result, ty)?;
-                let mut sources = Vec::new();
-                for part in parts {
-                    sources.push(self.src(part, bits_type(class))?);
-                }
-                self.emit(Op::Pack { bits }, &[d], &sources);
-                Ok(())
+                let sources = self.srcs(parts, Ty::B32)?;
+                self.emit(Op::Pack { bits }, &[d], &sources)
             }
             (result, source) if ty == Ty::Pred => {
                 let d = self.pred_dst(result)?;
                 let (p, negate) = self.pred(source)?;
-                self.emit(Op::PredMove { negate }, &[d], &[p]);
-                Ok(())
+                self.emit(Op::PredMove { negate }, &[d], &[p])
             }
             (result, source) => {
                 let d = self.dst(result, ty)?;
@@ -302,17 +273,13 @@ impl<'a> Decoder<'a, '_> {
     /// Decodes `mov.b128`: a register of 128 bits, or its halves in braces, on either side.
     fn mov_wide(&mut self, result: &Operand<'a>, source: &Operand<'a>) -> Decoded {
         let from = match (source, self.halves(source)) {
-            (_, Some(halves)) => halves,
-            (Operand::Vector(parts), None) if parts.len() == 2 => {
-                [self.src(&parts[0], Ty::B64)?, self.src(&parts[1], Ty::B64)?]
-            }
+            (_, Some(halves)) => halves.to_vec(),
+            (Operand::Vector(parts), None) if parts.len() == 2 => self.srcs(parts, Ty::B64)?,
             _ => return reject("source is neither a 128-bit register nor two 64-bit parts"),
         };
         let to = match (result, self.halves(result)) {
-            (_, Some(halves)) => halves,
-            (Operand::Vector(parts), None) if parts.len() == 2 => {
-                [self.dst(&parts[0], Ty::B64)?, self.dst(&parts[1], Ty::B64)?]
-            }
+            (_, Some(halves)) => halves.to_vec(),
+            (Operand::Vector(parts), None) if parts.len() == 2 => self.dsts(parts, Ty::B64)?,
             _ => return reject("result is neither a 128-bit register nor two 64-bit parts"),
         };
         self.copy(to[0], from[0])?;
@@ -357,26 +324,22 @@ impl<'a> Decoder<'a, '_> {
             "%globaltimer_hi" => (false, true, true),
             "%gridid" if d.is_wide() => {
                 let id = self.constants.slot(Class::R64, Constant::GridId);
-                self.copy(d, id)?;
-                return Ok(Some(()));
+                return self.copy(d, id).map(Some);
             }
             "%envreg1" | "%envreg2" if !d.is_wide() => {
-                self.emit(Op::GridWorkspace { high: *name == "%envreg1" }, &[d], &[]);
-                return Ok(Some(()));
+                return self.emit(Op::GridWorkspace { high: *name == "%envreg1" }, &[d], &[]).map(Some);
             }
             // The driver sets the other registers. Nothing is in them for a plain launch.
             _ if is_environment_register(name) && !d.is_wide() => {
                 let zero = self.imm32(0);
-                self.copy(d, zero)?;
-                return Ok(Some(()));
+                return self.copy(d, zero).map(Some);
             }
             _ => return Ok(None),
         };
         if d.is_wide() != wide {
             return reject(format!("`{name}` does not fit the register"));
         }
-        self.emit(Op::Clock { global, high }, &[d], &[]);
-        Ok(Some(()))
+        self.emit(Op::Clock { global, high }, &[d], &[]).map(Some)
     }
 }
 
@@ -384,17 +347,13 @@ fn is_environment_register(name: &str) -> bool {
     name.strip_prefix("%envreg").and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n < 32)
 }
 
-fn part_width(ty: Ty, parts: usize) -> Decoded<(u8, Class)> {
+fn part_width(ty: Ty, parts: usize) -> Decoded<u8> {
     let bits = match parts {
         2 | 4 | 8 => ty.bits() / parts as u32,
         _ => return reject("vector of 2, 4 or 8 parts expected"),
     };
     match bits {
-        8 | 16 | 32 => Ok((bits as u8, Class::R32)),
+        8 | 16 | 32 => Ok(bits as u8),
         _ => reject("parts must be 8, 16 or 32 bits wide"),
     }
-}
-
-fn bits_type(class: Class) -> Ty {
-    if class == Class::R64 { Ty::B64 } else { Ty::B32 }
 }

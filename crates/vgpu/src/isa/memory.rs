@@ -1,6 +1,6 @@
 //! Decodes loads, stores, prefetches, fences and address-space queries.
 
-use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, arity, reject};
+use super::decode::{Decoded, Decoder, Entity, Mods, Pipe, operands, reject};
 use super::lane::lane;
 use super::op::{Access, Class, Flow, MbarrierOp, Op, Order, Slot};
 use super::types::{MemType, Scope, Space, Ty};
@@ -33,36 +33,24 @@ pub(super) fn ignore_cache_hints(m: &mut Mods<'_>) {
 }
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn memory(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        self.pipe = Pipe::LoadStore;
-        match i.opcode {
-            "ld" | "ldu" => self.load(i, m)?,
-            "st" => self.store(i, m)?,
-            "prefetch" | "prefetchu" | "applypriority" => {
-                self.emit(Op::Prefetch, &[], &[]);
-            }
-            "createpolicy" => self.create_policy(i, m)?,
-            "discard" => return reject("instruction is not supported"),
-            "tex" => self.texture(i, m)?,
-            "tld4" => self.gather(i, m)?,
-            "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
-                return reject("surfaces and texture queries are not supported");
-            }
-            "membar" | "fence" => self.fence(i, m)?,
-            "isspacep" => {
-                let space = take_space(m);
-                if space == Space::Generic {
-                    return reject("state space is not supported");
-                }
-                m.finish()?;
-                arity(i, 2)?;
-                let p = self.pred_dst(&i.operands[0])?;
-                let a = self.src(&i.operands[1], Ty::U64)?;
-                self.emit(Op::IsSpace { space }, &[p], &[a]);
-            }
-            _ => return Ok(false),
+    /// Decodes instructions that affect only speed.
+    pub(super) fn prefetch(&mut self, _: &Instruction<'a>, _: &mut Mods<'a>) -> Decoded {
+        self.emit(Op::Nop, &[], &[])
+    }
+
+    pub(super) fn surface(&mut self, _: &Instruction<'a>, _: &mut Mods<'a>) -> Decoded {
+        reject("surfaces and texture queries are not supported")
+    }
+
+    pub(super) fn is_space(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let space = take_space(m);
+        if space == Space::Generic {
+            return reject("state space is not supported");
         }
-        Ok(true)
+        m.finish()?;
+        let [p, a] = operands(i)?;
+        let (p, a) = (self.pred_dst(p)?, self.src(a, Ty::U64)?);
+        self.emit(Op::IsSpace { space }, &[p], &[a])
     }
 
     fn order(m: &mut Mods<'a>) -> (Order, Scope) {
@@ -85,8 +73,7 @@ impl<'a> Decoder<'a, '_> {
         let non_coherent = m.take("nc");
         ignore_cache_hints(m);
         let mut vector = m.take_of(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1);
-        let mut ty = m.ty()?;
-        m.finish()?;
+        let mut ty = m.last_ty()?;
         // A 128-bit element is two of 64 bits.
         if ty == Ty::B128 && vector == 1 {
             (ty, vector) = (Ty::B64, 2);
@@ -150,7 +137,7 @@ impl<'a> Decoder<'a, '_> {
         Ok(slot)
     }
 
-    fn load(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn load(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let mut access = self.access(m)?;
         // A cache-policy operand may follow.
         if !(2..=3).contains(&i.operands.len()) {
@@ -168,8 +155,7 @@ impl<'a> Decoder<'a, '_> {
         let (address, offset, _) = self.address(&i.operands[1])?;
         access.offset = offset;
         access.quick = is_quick(&access, address, &results);
-        self.emit(Op::Load(access), &results, &[address]);
-        Ok(())
+        self.emit(Op::Load(access), &results, &[address])
     }
 
     fn param_operand(&self, operand: &Operand<'a>) -> Option<(Entity, i64)> {
@@ -185,22 +171,19 @@ impl<'a> Decoder<'a, '_> {
         let ty = access.ty;
         match entity {
             Entity::KernelParam { offset: base } => {
-                self.pipe = Pipe::Move;
+                self.meta.pipe = Pipe::Move;
                 let Ok(at) = u32::try_from(i64::from(*base) + offset) else {
                     return reject("parameter offset is out of range");
                 };
-                self.emit(Op::LoadParam { ty, vector: access.vector, offset: at }, results, &[]);
-                Ok(())
+                self.emit(Op::LoadParam { ty, vector: access.vector, offset: at }, results, &[])
             }
             Entity::ParamWords { words, bytes } => {
-                self.pipe = Pipe::Move;
+                self.meta.pipe = Pipe::Move;
                 for (n, d) in results.iter().enumerate() {
                     let at = offset + n as i64 * i64::from(ty.bytes);
                     let (word, shift) = word_of(at, ty, *bytes)?;
                     match (ty.bytes, d.is_wide()) {
-                        (8, _) => {
-                            self.emit(Op::Pack { bits: 32 }, &[*d], &[words[word], words[word + 1]]);
-                        }
+                        (8, _) => self.emit(Op::Pack { bits: 32 }, &[*d], &words[word..word + 2])?,
                         (4, false) => self.copy(*d, words[word])?,
                         (_, false) => {
                             let imm = shift | u32::from(ty.bytes) << 8 | u32::from(ty.signed) << 16;
@@ -232,22 +215,21 @@ impl<'a> Decoder<'a, '_> {
             return reject("st.async writes shared memory");
         }
         access.space = Space::Shared;
-        let mut sources = Vec::new();
-        for e in &self.elements(value, access.vector)? {
-            sources.push(self.element_register(e, access.ty, false)?);
-        }
+        let values = self
+            .elements(value, access.vector)?
+            .iter()
+            .map(|value| self.element_register(value, access.ty, false))
+            .collect::<Decoded<Vec<Slot>>>()?;
         let (a, offset, _) = self.address(address)?;
         access.offset = offset;
-        sources.insert(0, a);
-        self.emit(Op::Store(access), &[], &sources);
+        self.emit(Op::Store(access), &[], &[&[a], &values[..]].concat())?;
         let (b, offset, _) = self.address(object)?;
-        let bytes = self.imm32(u32::from(access.ty.bytes) * u32::from(access.vector));
+        let bytes = self.imm32(access.bytes());
         let op = MbarrierOp::CompleteTx;
-        self.emit(Op::Mbarrier { op, space: Space::Shared, offset, relaxed: false }, &[], &[b, bytes]);
-        Ok(())
+        self.emit(Op::Mbarrier { op, space: Space::Shared, offset, relaxed: false }, &[], &[b, bytes])
     }
 
-    fn store(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn store(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if m.take("async") {
             return self.store_async(i, m);
         }
@@ -267,9 +249,7 @@ impl<'a> Decoder<'a, '_> {
         let (address, offset, _) = self.address(&i.operands[0])?;
         access.offset = offset;
         access.quick = is_quick(&access, address, &values);
-        let sources = [&[address], &values[..]].concat();
-        self.emit(Op::Store(access), &[], &sources);
-        Ok(())
+        self.emit(Op::Store(access), &[], &[&[address], &values[..]].concat())
     }
 
     fn store_param(
@@ -280,14 +260,12 @@ impl<'a> Decoder<'a, '_> {
         values: &[Slot],
         ty: MemType,
     ) -> Decoded {
-        self.pipe = Pipe::Move;
+        self.meta.pipe = Pipe::Move;
         for (n, v) in values.iter().enumerate() {
             let at = offset + n as i64 * i64::from(ty.bytes);
             let (word, shift) = word_of(at, ty, bytes)?;
             match (ty.bytes, v.is_wide()) {
-                (8, _) => {
-                    self.emit(Op::Unpack { bits: 32 }, &[words[word], words[word + 1]], &[*v]);
-                }
+                (8, _) => self.emit(Op::Unpack { bits: 32 }, &words[word..word + 2], &[*v])?,
                 (4, false) => self.copy(words[word], *v)?,
                 (_, false) => {
                     let imm = shift | u32::from(ty.bytes) << 8;
@@ -312,16 +290,13 @@ impl<'a> Decoder<'a, '_> {
 
     /// Decodes `createpolicy`. A policy affects only speed, but it is a value that a kernel may store or pass on. Its
     /// encoding is not documented; here each priority has its own.
-    fn create_policy(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        self.pipe = Pipe::Integer;
+    pub(super) fn create_policy(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let form = m.take_of(&[("fractional", 0), ("range", 1), ("cvt", 2)]);
         if form == Some(2) {
             m.take("L2");
-            let ty = m.ty()?;
-            m.finish()?;
-            arity(i, 2)?;
-            let d = self.dst(&i.operands[0], ty)?;
-            let property = self.src(&i.operands[1], ty)?;
+            let ty = m.last_ty()?;
+            let [d, property] = operands(i)?;
+            let (d, property) = (self.dst(d, ty)?, self.src(property, ty)?);
             return self.copy(d, property);
         }
         m.take("global");
@@ -333,8 +308,7 @@ impl<'a> Decoder<'a, '_> {
         ]);
         let Some(policy) = primary else { return reject("primary priority is missing or unknown") };
         m.ignore(&["L2::evict_first", "L2::evict_unchanged"]);
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         match (form, &i.operands[..]) {
             (Some(0), [_]) => {}
             (Some(0), [_, fraction]) => {
@@ -352,62 +326,59 @@ impl<'a> Decoder<'a, '_> {
         self.copy(d, value)
     }
 
-    fn fence(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        self.pipe = Pipe::Sync;
-        let scope = if i.opcode == "membar" {
-            let scope = m.take_of(&[("cta", Scope::Cta), ("gl", Scope::Gpu), ("sys", Scope::Sys)]);
-            if m.has("proxy") || scope.is_none() {
-                return reject("form of membar is not supported");
-            }
-            scope.unwrap_or_default()
-        } else {
-            if m.take("mbarrier_init") {
-                m.take("release");
-            } else if m.take("proxy") {
-                if m.take("tensormap::generic") {
-                    // Every copy reads its tensor map again, so a fence suffices, apart from the check that it is there.
-                    let acquire = m.take("acquire");
-                    m.ignore(&["release"]);
-                    let scope = m.take_of(SCOPES).unwrap_or_default();
-                    m.finish()?;
-                    self.emit(Op::Fence { scope }, &[], &[]);
-                    if let (true, Some(map)) = (acquire, i.operands.first()) {
-                        let (address, offset, _) = self.address(map)?;
-                        self.emit(Op::MapFence { offset }, &[], &[address]);
-                    }
-                    return Ok(());
-                }
-                if m.take("alias") {
-                    // Aliases of one memory are one memory here.
-                    m.finish()?;
-                    self.emit(Op::Fence { scope: Scope::default() }, &[], &[]);
-                    return Ok(());
-                }
-                if m.take("async::generic") {
-                    m.ignore(&["acquire", "release", "cluster"]);
-                    m.ignore(SYNC_RESTRICT);
-                } else if !m.take("async") {
-                    return reject("this kind of fence.proxy is not supported");
-                }
-                let space = if m.take("global") {
-                    Some(Space::Global)
-                } else if m.take("shared::cta") || m.take("shared::cluster") {
-                    Some(Space::Shared)
-                } else {
-                    None
-                };
-                m.finish()?;
-                self.emit(Op::ProxyFence { space }, &[], &[]);
-                return Ok(());
-            }
-            // The order is optional, and at most one is allowed.
-            let _ = ["sc", "acq_rel", "acquire", "release"].iter().any(|order| m.take(order));
-            m.ignore(SYNC_RESTRICT);
-            m.take_of(SCOPES).unwrap_or_default()
+    pub(super) fn membar(&mut self, _: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let scope = m.take_of(&[("cta", Scope::Cta), ("gl", Scope::Gpu), ("sys", Scope::Sys)]);
+        let Some(scope) = scope.filter(|_| !m.has("proxy")) else {
+            return reject("form of membar is not supported");
         };
         m.finish()?;
-        self.emit(Op::Fence { scope }, &[], &[]);
-        Ok(())
+        self.emit(Op::Fence { scope }, &[], &[])
+    }
+
+    pub(super) fn fence(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.take("mbarrier_init") {
+            m.take("release");
+        } else if m.take("proxy") {
+            return self.proxy_fence(i, m);
+        }
+        // The order is optional, and at most one is allowed.
+        let _ = ["sc", "acq_rel", "acquire", "release"].iter().any(|order| m.take(order));
+        m.ignore(SYNC_RESTRICT);
+        let scope = m.take_of(SCOPES).unwrap_or_default();
+        m.finish()?;
+        self.emit(Op::Fence { scope }, &[], &[])
+    }
+
+    fn proxy_fence(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.take("tensormap::generic") {
+            // Every copy reads its tensor map again, so a fence suffices, apart from the check that it is there.
+            let acquire = m.take("acquire");
+            m.ignore(&["release"]);
+            let scope = m.take_of(SCOPES).unwrap_or_default();
+            m.finish()?;
+            self.emit(Op::Fence { scope }, &[], &[])?;
+            let Some(map) = i.operands.first().filter(|_| acquire) else { return Ok(()) };
+            let (address, offset, _) = self.address(map)?;
+            return self.emit(Op::MapFence { offset }, &[], &[address]);
+        }
+        if m.take("alias") {
+            // Aliases of one memory are one memory here.
+            m.finish()?;
+            return self.emit(Op::Fence { scope: Scope::default() }, &[], &[]);
+        }
+        if m.take("async::generic") {
+            m.ignore(&["acquire", "release", "cluster"]);
+            m.ignore(SYNC_RESTRICT);
+        } else if !m.take("async") {
+            return reject("this kind of fence.proxy is not supported");
+        }
+        let space = m.take_of(&[
+            ("global", Space::Global),
+            ("shared::cta", Space::Shared),
+            ("shared::cluster", Space::Shared),
+        ]);
+        m.finish()?;
+        self.emit(Op::ProxyFence { space }, &[], &[])
     }
 }
 

@@ -1,7 +1,8 @@
 //! The instruction decoder: turns the mnemonic, modifiers and operands of a PTX instruction into typed operations.
 //!
-//! [`decode::Decoder`] holds everything that an instruction may refer to. Each group of instructions has its own file.
-//! An instruction that no group decodes is rejected when the module is loaded, with its name and line.
+//! [`table`] declares every instruction; [`properties`] declares what the rest of the virtual GPU must know about every
+//! operation. [`decode::Decoder`] holds everything that an instruction may refer to. Each group of instructions has its
+//! own file. An instruction that the table does not have is rejected when the module is loaded, with its name and line.
 
 mod async_copy;
 mod atomic;
@@ -18,7 +19,9 @@ pub mod lane;
 mod logic;
 mod memory;
 pub mod op;
+pub mod properties;
 mod sync;
+pub mod table;
 mod tensor;
 mod texture;
 pub mod types;
@@ -32,37 +35,20 @@ use crate::ptx::ast::Instruction;
 use decode::{Decoded, Decoder, Mods};
 
 impl<'a> Decoder<'a, '_> {
-    /// Decodes one instruction or returns the reason for its rejection. The groups are tried in turn, and each knows
-    /// its opcodes.
+    /// Decodes one instruction or returns the reason for its rejection.
     pub fn instruction(&mut self, i: &Instruction<'a>) -> Decoded {
-        self.begin(i.pos.line);
+        let m = &mut Mods::new(i.modifiers);
+        let form = table::instruction(i.opcode).and_then(|row| row.form(m));
+        self.begin(i.pos.line, form.map_or(Pipe::Control, |form| form.pipe));
         self.set_guard(i.guard)?;
-        let mut m = Mods::new(i.modifiers);
-        let m = &mut m;
-        self.own_shared = m.has("shared") || m.has("shared::cta");
-        let known = self.control(i, m)?
-            || self.memory(i, m)?
-            || self.atomic(i, m)?
-            || self.sync(i, m)?
-            || self.async_copy(i, m)?
-            || self.tensor(i, m)?
-            || self.warpgroup(i, m)?
-            || self.cluster(i, m)?
-            || self.arithmetic(i, m)?;
-        if known { Ok(()) } else { decode::reject("instruction is not supported") }
+        self.meta.own_shared = m.has("shared") || m.has("shared::cta");
+        match form {
+            Some(form) => (form.decode)(self, i, m),
+            None => self.unsupported(i, m),
+        }
     }
 
-    fn arithmetic(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        self.pipe = Pipe::Integer;
-        Ok(self.half(i, m)?
-            || self.float(i, m)?
-            || self.logic(i, m)?
-            || self.compare(i, m)?
-            || self.convert(i, m)?
-            || {
-                self.pipe = Pipe::Integer;
-                self.integer(i, m)?
-            }
-            || self.video(i, m)?)
+    fn unsupported(&mut self, _: &Instruction<'a>, _: &mut Mods<'a>) -> Decoded {
+        decode::reject("instruction is not supported")
     }
 }

@@ -119,6 +119,8 @@ pub struct Inst {
     pub guard: Guard,
     /// Number of registers that are results.
     pub results: u8,
+    /// It may write shared memory, as its [`super::properties::Properties`] say.
+    pub writes_shared: bool,
     count: u16,
     inline: [Slot; 6],
     /// All registers, if they do not fit inline.
@@ -140,7 +142,15 @@ impl Inst {
                 *to = *from;
             }
         }
-        Inst { op, guard: Guard::ALWAYS, results: results.len() as u8, count: count as u16, inline, spilled }
+        Inst {
+            writes_shared: op.properties().writes_shared,
+            op,
+            guard: Guard::ALWAYS,
+            results: results.len() as u8,
+            count: count as u16,
+            inline,
+            spilled,
+        }
     }
 
     /// Returns register `i`, one of the first six.
@@ -438,13 +448,13 @@ pub enum Op {
     /// `r0 =` the address of a local variable in the frame.
     LocalAddress {
         offset: u32,
-        generic: bool,
     },
     /// `isspacep`.
     IsSpace {
         space: Space,
     },
-    Prefetch,
+    /// An instruction without effect here, such as a prefetch.
+    Nop,
     /// `tex` and `tld4`. Results: four values. Sources: the texture, (layer), coordinates, (level).
     Texture(TextureFetch),
     /// A fence of any order. All fences run as `fence.sc`.
@@ -641,52 +651,6 @@ pub enum Op {
     },
 }
 
-impl Op {
-    /// Whether the operation may write shared memory. Operations on mbarrier objects do not count. An operation that is
-    /// not listed counts, so that a new one is never forgotten.
-    pub fn may_write_shared(&self) -> bool {
-        match self {
-            Op::Store(access) | Op::Atom { access, .. } => {
-                !matches!(access.space, Space::Global | Space::Local | Space::Param)
-            }
-            Op::Lane { .. }
-            | Op::Test { .. }
-            | Op::Set { .. }
-            | Op::Select { .. }
-            | Op::PredLogic { .. }
-            | Op::PredMove { .. }
-            | Op::PredSet { .. }
-            | Op::Convert { .. }
-            | Op::Pack { .. }
-            | Op::Unpack { .. }
-            | Op::Carry { .. }
-            | Op::Load(_)
-            | Op::LoadParam { .. }
-            | Op::Fence { .. }
-            | Op::ProxyFence { .. }
-            | Op::TensorStore(_)
-            | Op::BulkCommit
-            | Op::BulkWait { .. }
-            | Op::Mbarrier { .. }
-            | Op::Branch { .. }
-            | Op::Exit
-            | Op::Nanosleep
-            | Op::Barrier { .. }
-            | Op::WarpSync
-            | Op::Shuffle { .. }
-            | Op::Vote { .. }
-            | Op::Elect
-            | Op::Mma(_)
-            | Op::Wgmma(_)
-            | Op::WgmmaFence
-            | Op::WgmmaCommit
-            | Op::WgmmaWait { .. }
-            | Op::SetMaxRegisters { .. } => false,
-            _ => true,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CarryKind {
     Add,
@@ -713,6 +677,59 @@ pub struct WmmaMemory {
     pub lanes: Vec<u8>,
     /// Bytes of a row (column, if column-major).
     pub run: u32,
+}
+
+impl WmmaMemory {
+    pub fn new(
+        fragment: tile::Fragment,
+        column_major: bool,
+        space: Space,
+        offset: i32,
+        has_stride: bool,
+    ) -> WmmaMemory {
+        let (bits, per) = (fragment.elem.bits(), fragment.per_reg());
+        // The position of an element: steps of the stride, and elements along a row (column, if column-major).
+        let at = |lane: usize, element: usize| {
+            let (row, col) = fragment.position(lane, element);
+            if column_major { (col, row) } else { (row, col) }
+        };
+        // If the elements of a register are adjacent in memory, the register is loaded and stored as one piece.
+        let joined = per > 1
+            && (0..fragment.regs).all(|r| {
+                (0..32).all(|lane| {
+                    let (step, along) = at(lane, r * per);
+                    (1..per).all(|e| at(lane, r * per + e) == (step, along + e))
+                })
+            });
+        let step = if joined { per } else { 1 };
+        let pieces = || (0..fragment.elems()).step_by(step);
+        let steps: Vec<[u32; 32]> =
+            pieces().map(|e| std::array::from_fn(|lane| at(lane, e).0 as u32)).collect();
+        let along: Vec<[u32; 32]> =
+            pieces().map(|e| std::array::from_fn(|lane| (at(lane, e).1 * bits / 8) as u32)).collect();
+        let extent = if column_major { fragment.rows } else { fragment.cols };
+        let (run, piece_bytes) = (extent * bits / 8, bits / 8 * step);
+        let mut lanes = vec![0; fragment.rows * fragment.cols / step];
+        for (steps, along) in steps.iter().zip(&along) {
+            for lane in 0..32 {
+                let at = steps[lane] as usize * run + along[lane] as usize;
+                lanes[at / piece_bytes] = lane as u8;
+            }
+        }
+        WmmaMemory {
+            form: TileForm::new(&steps, &along, piece_bytes),
+            fragment,
+            column_major,
+            space,
+            offset,
+            has_stride,
+            steps,
+            along,
+            piece_bytes: piece_bytes as u8,
+            lanes,
+            run: run as u32,
+        }
+    }
 }
 
 /// How the registers of a fragment are arranged in memory.

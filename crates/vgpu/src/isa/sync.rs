@@ -1,147 +1,120 @@
 //! Decodes barriers and warp-level operations.
 
-use super::decode::{Decoded, Decoder, Mods, Pipe, arity, reject};
+use super::decode::{Decoded, Decoder, Mods, operands, reject};
 use super::op::{BarMode, Op, ReduxOp, ShflMode, VoteMode};
 use super::types::Ty;
 use crate::ptx::ast::{Instruction, Operand};
 
 impl<'a> Decoder<'a, '_> {
-    #[allow(clippy::too_many_lines)] // A table: one arm per instruction.
-    pub(super) fn sync(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        self.pipe = Pipe::Sync;
-        match i.opcode {
-            "bar" | "barrier" => self.barrier(i, m)?,
-            "shfl" => {
-                if !m.take("sync") {
-                    return reject("only shfl.sync is supported");
-                }
-                let mode = m.take_of(&[
-                    ("up", ShflMode::Up),
-                    ("down", ShflMode::Down),
-                    ("bfly", ShflMode::Bfly),
-                    ("idx", ShflMode::Idx),
-                ]);
-                let Some(mode) = mode else { return reject("shuffle mode is missing") };
-                m.ty()?;
-                m.finish()?;
-                arity(i, 5)?;
-                let mut results = Vec::new();
-                match &i.operands[0] {
-                    Operand::Pair(pair) => {
-                        results.push(self.dst(&pair.0, Ty::B32)?);
-                        results.push(self.pred_dst(&pair.1)?);
-                    }
-                    one => results.push(self.dst(one, Ty::B32)?),
-                }
-                let mut sources = Vec::new();
-                for operand in &i.operands[1..] {
-                    sources.push(self.src(operand, Ty::B32)?);
-                }
-                self.emit(Op::Shuffle { mode }, &results, &sources);
-            }
-            "vote" => {
-                if !m.take("sync") {
-                    return reject("only vote.sync is supported");
-                }
-                let mode = m.take_of(&[
-                    ("all", VoteMode::All),
-                    ("any", VoteMode::Any),
-                    ("uni", VoteMode::Uni),
-                    ("ballot", VoteMode::Ballot),
-                ]);
-                let Some(mode) = mode else { return reject("vote mode is missing") };
-                let ty = m.ty()?;
-                m.finish()?;
-                arity(i, 3)?;
-                if (mode == VoteMode::Ballot) == (ty == Ty::Pred) {
-                    return reject("vote type does not fit its mode");
-                }
-                let d = self.dst(&i.operands[0], ty)?;
-                let (p, negate) = self.pred(&i.operands[1])?;
-                let mask = self.src(&i.operands[2], Ty::B32)?;
-                self.emit(Op::Vote { mode, negate }, &[d], &[p, mask]);
-            }
-            "match" => {
-                let all = m.take("all");
-                m.take("any");
-                if !m.take("sync") {
-                    return reject("only match.sync is supported");
-                }
-                let ty = m.ty()?;
-                m.finish()?;
-                arity(i, 3)?;
-                let mut results = Vec::new();
-                match &i.operands[0] {
-                    Operand::Pair(pair) if all => {
-                        results.push(self.dst(&pair.0, Ty::B32)?);
-                        results.push(self.pred_dst(&pair.1)?);
-                    }
-                    one => results.push(self.dst(one, Ty::B32)?),
-                }
-                let a = self.src(&i.operands[1], ty)?;
-                let mask = self.src(&i.operands[2], Ty::B32)?;
-                self.emit(Op::Match { all }, &results, &[a, mask]);
-            }
-            "redux" => {
-                if !m.take("sync") {
-                    return reject("only redux.sync is supported");
-                }
-                let op = m.take_of(&[("add", 0), ("min", 1), ("max", 2), ("and", 3), ("or", 4), ("xor", 5)]);
-                let (abs, nan) = (m.take("abs"), m.take("NaN"));
-                let ty = m.ty()?;
-                m.finish()?;
-                arity(i, 3)?;
-                if ty.bits() != 32 || ty != Ty::F32 && (ty.is_float() || abs || nan) {
-                    return reject("redux takes 32-bit integers, or .f32 with .min or .max");
-                }
-                let op = match (op, ty.is_signed()) {
-                    (Some(op @ (1 | 2)), _) if ty == Ty::F32 => ReduxOp::Float { max: op == 2, abs, nan },
-                    _ if ty == Ty::F32 => return reject("redux of .f32 takes .min or .max"),
-                    (Some(0), _) => ReduxOp::Add,
-                    (Some(1), false) => ReduxOp::MinU,
-                    (Some(1), true) => ReduxOp::MinS,
-                    (Some(2), false) => ReduxOp::MaxU,
-                    (Some(2), true) => ReduxOp::MaxS,
-                    (Some(3), _) => ReduxOp::And,
-                    (Some(4), _) => ReduxOp::Or,
-                    (Some(5), _) => ReduxOp::Xor,
-                    _ => return reject("operation is missing or unknown"),
-                };
-                let d = self.dst(&i.operands[0], ty)?;
-                let a = self.src(&i.operands[1], ty)?;
-                let mask = self.src(&i.operands[2], Ty::B32)?;
-                self.emit(Op::Redux { op }, &[d], &[a, mask]);
-            }
-            "activemask" => {
-                m.ty()?;
-                m.finish()?;
-                arity(i, 1)?;
-                let d = self.dst(&i.operands[0], Ty::B32)?;
-                self.emit(Op::ActiveMask, &[d], &[]);
-            }
-            "elect" => {
-                m.take("sync");
-                m.finish()?;
-                arity(i, 2)?;
-                let Operand::Pair(pair) = &i.operands[0] else { return reject("elect.sync needs d|p") };
-                let d = self.dst(&pair.0, Ty::B32)?;
-                let p = self.pred_dst(&pair.1)?;
-                let mask = self.src(&i.operands[1], Ty::B32)?;
-                self.emit(Op::Elect, &[d, p], &[mask]);
-            }
-            _ => return Ok(false),
+    pub(super) fn shuffle(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if !m.take("sync") {
+            return reject("only shfl.sync is supported");
         }
-        Ok(true)
+        let mode = m.take_of(&[
+            ("up", ShflMode::Up),
+            ("down", ShflMode::Down),
+            ("bfly", ShflMode::Bfly),
+            ("idx", ShflMode::Idx),
+        ]);
+        let Some(mode) = mode else { return reject("shuffle mode is missing") };
+        m.last_ty()?;
+        let [d, sources @ ..] = operands::<5>(i)?;
+        let results = self.dst_and_pred(d)?;
+        let sources = self.srcs(sources, Ty::B32)?;
+        self.emit(Op::Shuffle { mode }, &results, &sources)
     }
 
-    fn barrier(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn vote(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if !m.take("sync") {
+            return reject("only vote.sync is supported");
+        }
+        let mode = m.take_of(&[
+            ("all", VoteMode::All),
+            ("any", VoteMode::Any),
+            ("uni", VoteMode::Uni),
+            ("ballot", VoteMode::Ballot),
+        ]);
+        let Some(mode) = mode else { return reject("vote mode is missing") };
+        let ty = m.last_ty()?;
+        let [d, predicate, mask] = operands(i)?;
+        if (mode == VoteMode::Ballot) == (ty == Ty::Pred) {
+            return reject("vote type does not fit its mode");
+        }
+        let d = self.dst(d, ty)?;
+        let (p, negate) = self.pred(predicate)?;
+        let mask = self.src(mask, Ty::B32)?;
+        self.emit(Op::Vote { mode, negate }, &[d], &[p, mask])
+    }
+
+    pub(super) fn match_lanes(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let all = m.take("all");
+        m.take("any");
+        if !m.take("sync") {
+            return reject("only match.sync is supported");
+        }
+        let ty = m.last_ty()?;
+        let [d, a, mask] = operands(i)?;
+        let results = if all { self.dst_and_pred(d)? } else { vec![self.dst(d, Ty::B32)?] };
+        let sources = [self.src(a, ty)?, self.src(mask, Ty::B32)?];
+        self.emit(Op::Match { all }, &results, &sources)
+    }
+
+    pub(super) fn redux(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if !m.take("sync") {
+            return reject("only redux.sync is supported");
+        }
+        let name = m.take_matching(|part| {
+            ["add", "min", "max", "and", "or", "xor"].into_iter().find(|name| *name == part)
+        });
+        let (abs, nan) = (m.take("abs"), m.take("NaN"));
+        let ty = m.last_ty()?;
+        let [d, a, mask] = operands(i)?;
+        if ty.bits() != 32 || ty != Ty::F32 && (ty.is_float() || abs || nan) {
+            return reject("redux takes 32-bit integers, or .f32 with .min or .max");
+        }
+        let op = match (name, ty.is_signed()) {
+            (Some("min" | "max"), _) if ty == Ty::F32 => {
+                ReduxOp::Float { max: name == Some("max"), abs, nan }
+            }
+            _ if ty == Ty::F32 => return reject("redux of .f32 takes .min or .max"),
+            (Some("add"), _) => ReduxOp::Add,
+            (Some("min"), false) => ReduxOp::MinU,
+            (Some("min"), true) => ReduxOp::MinS,
+            (Some("max"), false) => ReduxOp::MaxU,
+            (Some("max"), true) => ReduxOp::MaxS,
+            (Some("and"), _) => ReduxOp::And,
+            (Some("or"), _) => ReduxOp::Or,
+            (Some(_), _) => ReduxOp::Xor,
+            (None, _) => return reject("operation is missing or unknown"),
+        };
+        let d = self.dst(d, ty)?;
+        let sources = [self.src(a, ty)?, self.src(mask, Ty::B32)?];
+        self.emit(Op::Redux { op }, &[d], &sources)
+    }
+
+    pub(super) fn active_mask(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.last_ty()?;
+        let [d] = operands(i)?;
+        let d = self.dst(d, Ty::B32)?;
+        self.emit(Op::ActiveMask, &[d], &[])
+    }
+
+    pub(super) fn elect(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.take("sync");
+        m.finish()?;
+        let [d @ Operand::Pair(_), mask] = operands(i)? else { return reject("elect.sync needs d|p") };
+        let results = self.dst_and_pred(d)?;
+        let mask = self.src(mask, Ty::B32)?;
+        self.emit(Op::Elect, &results, &[mask])
+    }
+
+    pub(super) fn barrier(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if m.take("warp") {
             m.take("sync");
             m.finish()?;
-            arity(i, 1)?;
-            let mask = self.src(&i.operands[0], Ty::B32)?;
-            self.emit(Op::WarpSync, &[], &[mask]);
-            return Ok(());
+            let [mask] = operands(i)?;
+            let mask = self.src(mask, Ty::B32)?;
+            return self.emit(Op::WarpSync, &[], &[mask]);
         }
         if m.take("cluster") {
             return self.cluster_barrier(i, m);
@@ -179,20 +152,15 @@ impl<'a> Decoder<'a, '_> {
             negate = n;
             operands = middle;
         }
-        let (id, count) = match operands {
-            [id] => (id, None),
-            [id, count] => (id, Some(count)),
-            _ => return reject("takes a barrier and a thread count"),
-        };
-        if mode == BarMode::Arrive && count.is_none() {
+        let has_count = operands.len() == 2;
+        if !matches!(operands.len(), 1 | 2) {
+            return reject("takes a barrier and a thread count");
+        }
+        if mode == BarMode::Arrive && !has_count {
             return reject("bar.arrive needs a thread count");
         }
-        let mut sources = vec![self.src(id, Ty::U32)?];
-        if let Some(count) = count {
-            sources.push(self.src(count, Ty::U32)?);
-        }
+        let mut sources = self.srcs(operands, Ty::U32)?;
         sources.extend(predicate);
-        self.emit(Op::Barrier { mode, aligned, has_count: count.is_some(), negate }, &results, &sources);
-        Ok(())
+        self.emit(Op::Barrier { mode, aligned, has_count, negate }, &results, &sources)
     }
 }

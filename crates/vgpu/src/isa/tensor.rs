@@ -1,8 +1,8 @@
 //! Decodes tensor instructions: `ldmatrix`, `stmatrix`, `movmatrix`, `wmma` and `mma`.
 
-use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, reject};
+use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, arity, operands, parts, reject};
 use super::memory::take_space;
-use super::op::{Class, Mma, MmaKind, Op, Slot, TileForm, WmmaMemory};
+use super::op::{Class, Mma, MmaKind, Op, Slot, WmmaMemory};
 use super::types::{Space, Ty};
 use crate::num::tile::quads::Quads;
 use crate::num::tile::{self, BitOp, Elem, Operand as Part, Shape};
@@ -46,62 +46,46 @@ fn elem(ty: Ty) -> Decoded<Elem> {
 }
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn tensor(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        match i.opcode {
-            "ldmatrix" | "stmatrix" => self.matrix(i, m)?,
-            "movmatrix" => {
-                m.ignore(&["sync", "aligned", "m8n8", "trans", "b16"]);
-                m.finish()?;
-                arity(i, 2)?;
-                self.pipe = Pipe::Tensor;
-                let d = self.dst(&i.operands[0], Ty::B32)?;
-                let a = self.src(&i.operands[1], Ty::B32)?;
-                self.emit(Op::MoveMatrix, &[d], &[a]);
-            }
-            "wmma" => {
-                if !m.take("sync") {
-                    return reject("only .sync is supported");
-                }
-                m.take("aligned");
-                if m.take("load") {
-                    self.wmma_memory(i, m, false)?;
-                } else if m.take("store") {
-                    self.wmma_memory(i, m, true)?;
-                } else if m.take("mma") {
-                    self.mma(i, m, true)?;
-                } else {
-                    return reject("operation is missing or unknown");
-                }
-            }
-            "mma" => {
-                if m.has("block_scale") {
-                    return reject("block-scaled products are not supported");
-                }
-                m.take("sync");
-                m.take("aligned");
-                self.mma(i, m, false)?;
-            }
-            _ => return Ok(false),
+    pub(super) fn move_matrix(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        m.ignore(&["sync", "aligned", "m8n8", "trans", "b16"]);
+        m.finish()?;
+        let [d, a] = operands(i)?;
+        let (d, a) = (self.dst(d, Ty::B32)?, self.src(a, Ty::B32)?);
+        self.emit(Op::MoveMatrix, &[d], &[a])
+    }
+
+    pub(super) fn wmma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if !m.take("sync") {
+            return reject("only .sync is supported");
         }
-        Ok(true)
+        m.take("aligned");
+        if m.take("load") {
+            self.wmma_memory(i, m, false)
+        } else if m.take("store") {
+            self.wmma_memory(i, m, true)
+        } else if m.take("mma") {
+            self.product(i, m, true)
+        } else {
+            reject("operation is missing or unknown")
+        }
+    }
+
+    pub(super) fn mma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        if m.has("block_scale") {
+            return reject("block-scaled products are not supported");
+        }
+        m.take("sync");
+        m.take("aligned");
+        self.product(i, m, false)
     }
 
     /// Decodes the registers of `{..}`, or a single one, of the given class.
     fn registers(&mut self, operand: &Operand<'a>, class: Class, result: bool) -> Decoded<Vec<Slot>> {
-        let parts = match operand {
-            Operand::Vector(parts) => &parts[..],
-            one => std::slice::from_ref(one),
-        };
         let ty = if class == Class::R64 { Ty::B64 } else { Ty::B32 };
-        let mut slots = Vec::new();
-        for p in parts {
-            slots.push(if result { self.dst(p, ty)? } else { self.src(p, ty)? });
-        }
-        Ok(slots)
+        if result { self.dsts(parts(operand), ty) } else { self.srcs(parts(operand), ty) }
     }
 
-    fn matrix(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        self.pipe = Pipe::LoadStore;
+    pub(super) fn matrix(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let load = i.opcode == "ldmatrix";
         m.take("sync");
         m.take("aligned");
@@ -115,34 +99,31 @@ impl<'a> Decoder<'a, '_> {
             return reject("only .b16 elements are supported");
         }
         m.finish()?;
-        arity(i, 2)?;
-        let (address, registers) = if load { (1, 0) } else { (0, 1) };
-        let regs = self.registers(&i.operands[registers], Class::R32, load)?;
+        let [first, second] = operands(i)?;
+        let (address, registers) = if load { (second, first) } else { (first, second) };
+        let regs = self.registers(registers, Class::R32, load)?;
         if regs.len() != count {
             return reject("wrong number of registers");
         }
-        let (a, offset, _) = self.address(&i.operands[address])?;
+        let (a, offset, _) = self.address(address)?;
         if !matches!(space, Space::Shared | Space::Generic) {
             return reject("matrices are loaded from shared memory");
         }
         if load {
-            self.emit(Op::LoadMatrix { trans, space, offset }, &regs, &[a]);
+            self.emit(Op::LoadMatrix { trans, space, offset }, &regs, &[a])
         } else {
-            let sources = [&[a], &regs[..]].concat();
-            self.emit(Op::StoreMatrix { trans, space, offset }, &[], &sources);
+            self.emit(Op::StoreMatrix { trans, space, offset }, &[], &[&[a], &regs[..]].concat())
         }
-        Ok(())
     }
 
     fn wmma_memory(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, store: bool) -> Decoded {
-        self.pipe = Pipe::LoadStore;
+        self.meta.pipe = Pipe::LoadStore;
         let part = m.take_of(&[("a", Part::A), ("b", Part::B), ("c", Part::C), ("d", Part::C)]);
         let column = m.take("col");
         m.take("row");
         let shape = m.take_of(SHAPES);
         let space = take_space(m);
-        let ty = m.ty()?;
-        m.finish()?;
+        let ty = m.last_ty()?;
         let (Some(part), Some(shape)) = (part, shape) else {
             return reject("matrix or shape is missing or unknown");
         };
@@ -159,73 +140,21 @@ impl<'a> Decoder<'a, '_> {
             return reject(format!("fragment has {} registers, not {}", fragment.regs, regs.len()));
         }
         let (a, offset, _) = self.address(&i.operands[address])?;
-        let stride = match i.operands.get(2) {
-            Some(s) => Some(self.src(s, Ty::U32)?),
-            None => None,
-        };
-        let bits = fragment.elem.bits();
-        if bits < 8 {
+        let stride = i.operands.get(2).map(|s| self.src(s, Ty::U32)).transpose()?;
+        if fragment.elem.bits() < 8 {
             return reject("sub-byte fragments in memory are not supported");
         }
-        // If the elements of a register are adjacent in memory, the register is loaded and stored as one piece.
-        let per = fragment.per_reg();
-        let joined = per > 1
-            && (0..fragment.regs).all(|r| {
-                (0..32).all(|lane| {
-                    let (row, col) = fragment.position(lane, r * per);
-                    (1..per).all(|e| {
-                        let (r2, c2) = fragment.position(lane, r * per + e);
-                        if column { (r2, c2) == (row + e, col) } else { (r2, c2) == (row, col + e) }
-                    })
-                })
-            });
-        let step = if joined { per } else { 1 };
-        let (mut steps, mut along): (Vec<[u32; 32]>, Vec<[u32; 32]>) = (Vec::new(), Vec::new());
-        for e in (0..fragment.elems()).step_by(step) {
-            let at = |lane: usize| {
-                let (row, col) = fragment.position(lane, e);
-                if column { (col, row) } else { (row, col) }
-            };
-            steps.push(std::array::from_fn(|lane| at(lane).0 as u32));
-            along.push(std::array::from_fn(|lane| (at(lane).1 * bits / 8) as u32));
-        }
-        let extent = if column { fragment.rows } else { fragment.cols };
-        let (run, piece_bytes) = (extent * bits / 8, bits / 8 * step);
-        let mut lanes = vec![0; fragment.rows * fragment.cols / step];
-        for (steps, along) in steps.iter().zip(&along) {
-            for lane in 0..32 {
-                let at = steps[lane] as usize * run + along[lane] as usize;
-                lanes[at / piece_bytes] = lane as u8;
-            }
-        }
-        let memory = Box::new(WmmaMemory {
-            fragment,
-            column_major: column,
-            space,
-            offset,
-            has_stride: stride.is_some(),
-            form: TileForm::new(&steps, &along, piece_bytes),
-            steps,
-            along,
-            piece_bytes: piece_bytes as u8,
-            lanes,
-            run: run as u32,
-        });
+        let memory = Box::new(WmmaMemory::new(fragment, column, space, offset, stride.is_some()));
         if store {
-            let mut sources = vec![a];
-            sources.extend(&regs);
-            sources.extend(stride);
-            self.emit(Op::WmmaStore(memory), &[], &sources);
+            let sources: Vec<Slot> = [a].into_iter().chain(regs).chain(stride).collect();
+            self.emit(Op::WmmaStore(memory), &[], &sources)
         } else {
-            let mut sources = vec![a];
-            sources.extend(stride);
-            self.emit(Op::WmmaLoad(memory), &regs, &sources);
+            let sources: Vec<Slot> = [a].into_iter().chain(stride).collect();
+            self.emit(Op::WmmaLoad(memory), &regs, &sources)
         }
-        Ok(())
     }
 
-    fn mma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, wmma: bool) -> Decoded {
-        self.pipe = Pipe::Tensor;
+    fn product(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>, wmma: bool) -> Decoded {
         let sparse = !wmma && (m.take("sp") || m.take("sp::ordered_metadata"));
         let Some(shape) = m.take_of(SHAPES) else { return reject("shape is missing or unknown") };
         // The order of elements in registers does not depend on the layout modifiers, except for m8n8k4 on f16.
@@ -262,30 +191,25 @@ impl<'a> Decoder<'a, '_> {
         arity(i, 4)?;
         let wide = a == Elem::F64;
         let class = if wide { Class::R64 } else { Class::R32 };
-        let rd = self.registers(&i.operands[0], class, true)?;
-        let ra = self.registers(&i.operands[1], class, false)?;
-        let rb = self.registers(&i.operands[2], class, false)?;
-        let rc = self.registers(&i.operands[3], class, false)?;
-        for (regs, fragment) in [(&ra, fa), (&rb, fb), (&rc, fc), (&rd, fd)] {
-            if regs.len() != fragment.regs {
-                return reject(format!("fragment has {} registers, not {}", fragment.regs, regs.len()));
-            }
-        }
-        self.flops = 2 * u32::from(shape.m) * u32::from(shape.n) * u32::from(shape.k);
+        let [rd, ra, rb, rc] = self.mma_registers(i, [fd, fa, fb, fc].map(|it| it.regs), class)?;
+        self.meta.flops = 2 * u32::from(shape.m) * u32::from(shape.n) * u32::from(shape.k);
         if !a.is_integer() && !wide {
             self.fidelity = Fidelity::Approximate;
         }
         let counts = Mma { kind: MmaKind::Dense, op, a: ra.len() as u8, b: rb.len() as u8, wide };
-        let sources = [ra, rb, rc].concat();
-        self.emit(Op::Mma(Box::new(counts)), &rd, &sources);
-        Ok(())
+        self.emit(Op::Mma(Box::new(counts)), &rd, &[ra, rb, rc].concat())
     }
 
     /// Decodes the registers of d, a, b and c, which must have these numbers.
-    fn mma_registers(&mut self, i: &Instruction<'a>, counts: [usize; 4]) -> Decoded<[Vec<Slot>; 4]> {
+    fn mma_registers(
+        &mut self,
+        i: &Instruction<'a>,
+        counts: [usize; 4],
+        class: Class,
+    ) -> Decoded<[Vec<Slot>; 4]> {
         let mut all: [Vec<Slot>; 4] = Default::default();
         for (n, (regs, count)) in all.iter_mut().zip(counts).enumerate() {
-            *regs = self.registers(&i.operands[n], Class::R32, n == 0)?;
+            *regs = self.registers(&i.operands[n], class, n == 0)?;
             if regs.len() != count {
                 return reject(format!("fragment has {count} registers, not {}", regs.len()));
             }
@@ -301,13 +225,12 @@ impl<'a> Decoder<'a, '_> {
         }
         arity(i, 4)?;
         let counts = [Quads::registers(op.d), 2, 2, Quads::registers(op.c)];
-        let [rd, ra, rb, rc] = self.mma_registers(i, counts)?;
-        self.flops = 4 * 2 * 8 * 8 * 4;
+        let [rd, ra, rb, rc] = self.mma_registers(i, counts, Class::R32)?;
+        self.meta.flops = 4 * 2 * 8 * 8 * 4;
         self.fidelity = Fidelity::Approximate;
         let quads = Quads { a_columns: columns[0], b_columns: columns[1], c: op.c, d: op.d };
         let product = Mma { kind: MmaKind::Quads(quads), op, a: 2, b: 2, wide: false };
-        self.emit(Op::Mma(Box::new(product)), &rd, &[ra, rb, rc].concat());
-        Ok(())
+        self.emit(Op::Mma(Box::new(product)), &rd, &[ra, rb, rc].concat())
     }
 
     /// Decodes `mma.sp`: d, a, b, c, metadata, selector.
@@ -317,20 +240,19 @@ impl<'a> Decoder<'a, '_> {
             return reject("form of the sparse product is not supported");
         };
         arity(i, 6)?;
-        let [rd, ra, rb, rc] = self.mma_registers(i, [fd.regs, fa.regs, fb.regs, fc.regs])?;
+        let [rd, ra, rb, rc] = self.mma_registers(i, [fd, fa, fb, fc].map(|it| it.regs), Class::R32)?;
         let metadata = self.src(&i.operands[4], Ty::B32)?;
         let most = tile::sparse::selectors(&op) - 1;
         let selector = match i.operands[5] {
             Operand::Int(n) if n <= most => n as u8,
             _ => return reject(format!("the sparsity selector must be a constant from 0 to {most}")),
         };
-        self.flops = 2 * 16 * 8 * u32::from(op.shape.k);
+        self.meta.flops = 2 * 16 * 8 * u32::from(op.shape.k);
         if !op.a.is_integer() {
             self.fidelity = Fidelity::Approximate;
         }
         let (a, b) = (ra.len() as u8, rb.len() as u8);
         let product = Mma { kind: MmaKind::Sparse { selector }, op, a, b, wide: false };
-        self.emit(Op::Mma(Box::new(product)), &rd, &[ra, rb, rc, vec![metadata]].concat());
-        Ok(())
+        self.emit(Op::Mma(Box::new(product)), &rd, &[ra, rb, rc, vec![metadata]].concat())
     }
 }

@@ -1,6 +1,6 @@
 //! Decodes texture fetches: `tex`, `tex.level` and `tld4` with a texture object.
 
-use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
+use super::decode::{Decoded, Decoder, Fidelity, Mods, reject};
 use super::op::{Op, Slot, TextureFetch};
 use super::types::Ty;
 use crate::ptx::ast::{Instruction, Operand};
@@ -47,7 +47,6 @@ impl<'a> Decoder<'a, '_> {
     }
 
     fn emit_fetch(&mut self, i: &Instruction<'a>, fetch: TextureFetch, level: Option<Slot>) -> Decoded {
-        self.pipe = Pipe::LoadStore;
         // The precision of a filter is not specified. Integer coordinates are never filtered.
         if fetch.float_coordinates && fetch.returns_floats {
             self.fidelity = Fidelity::Approximate;
@@ -56,7 +55,7 @@ impl<'a> Decoder<'a, '_> {
         let Some(Operand::Vector(results)) = i.operands.first().filter(|it| vector_len(it) == Some(4)) else {
             return reject("the result has four registers");
         };
-        let results = results.iter().map(|d| self.dst(d, ty)).collect::<Decoded<Vec<Slot>>>()?;
+        let results = self.dsts(results, ty)?;
         let Some(Operand::Address { parts, offset: 0 }) = i.operands.get(1) else {
             return reject("takes a texture and coordinates in brackets");
         };
@@ -81,8 +80,7 @@ impl<'a> Decoder<'a, '_> {
             sources.push(self.src(coordinate, ty)?);
         }
         sources.extend(level);
-        self.emit(Op::Texture(fetch), &results, &sources);
-        Ok(())
+        self.emit(Op::Texture(fetch), &results, &sources)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Decodes video instructions: `vadd`, `vabsdiff4` and their siblings.
 
-use super::decode::{Decoded, Decoder, Mods, arity, reject};
+use super::decode::{Decoded, Decoder, Mods, operands, reject};
 use super::lane::lane;
-use super::op::{Class, Flow, Slot};
+use super::op::{Flow, Slot};
 use super::types::Ty;
 use crate::num::int::{self, Prmt};
 use crate::num::video::{self, Cmp, Part, Scalar, Second, Signs, Simd, VideoOp};
@@ -33,21 +33,20 @@ fn part(selector: Option<&str>) -> Decoded<Part> {
 }
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn video(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
+    pub(super) fn video(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let (stem, parts) = match i.opcode.as_bytes() {
             [stem @ .., b'2'] => (stem.len(), 2),
             [stem @ .., b'4'] => (stem.len(), 4),
             all => (all.len(), 1),
         };
-        let wrap = m.take("wrap");
-        let op = match (&i.opcode[..stem], parts) {
-            ("vadd", _) => VideoOp::Add,
-            ("vsub", _) => VideoOp::Sub,
-            ("vavrg", 2 | 4) => VideoOp::Average,
-            ("vabsdiff", _) => VideoOp::AbsDiff,
-            ("vmin", _) => VideoOp::Min,
-            ("vmax", _) => VideoOp::Max,
-            ("vset", _) => {
+        let op = match &i.opcode[..stem] {
+            "vadd" => VideoOp::Add,
+            "vsub" => VideoOp::Sub,
+            "vavrg" => VideoOp::Average,
+            "vabsdiff" => VideoOp::AbsDiff,
+            "vmin" => VideoOp::Min,
+            "vmax" => VideoOp::Max,
+            "vset" => {
                 let cmp = m.take_of(&[
                     ("eq", Cmp::Eq),
                     ("ne", Cmp::Ne),
@@ -59,13 +58,14 @@ impl<'a> Decoder<'a, '_> {
                 let Some(cmp) = cmp else { return reject("comparison is missing or unknown") };
                 VideoOp::Set(cmp)
             }
-            ("vshl", 1) => VideoOp::Shl { wrap },
-            ("vshr", 1) => VideoOp::Shr { wrap },
-            _ => return Ok(false),
+            shift => {
+                let wrap = m.take("wrap");
+                if wrap == m.take("clamp") {
+                    return reject("a shift needs .clamp or .wrap");
+                }
+                if shift == "vshl" { VideoOp::Shl { wrap } } else { VideoOp::Shr { wrap } }
+            }
         };
-        if matches!(op, VideoOp::Shl { .. } | VideoOp::Shr { .. }) && wrap == m.take("clamp") {
-            return reject("a shift needs .clamp or .wrap");
-        }
         let saturate = m.take("sat");
         let mut signed = || match m.ty() {
             Ok(ty @ (Ty::U32 | Ty::S32)) => Ok(ty == Ty::S32),
@@ -81,15 +81,14 @@ impl<'a> Decoder<'a, '_> {
             self.video_scalar(
                 i,
                 Scalar { op, signs, saturate, second, a: Part::Word, b: Part::Word, d: Part::Word },
-            )?;
+            )
         } else {
             if !matches!(second, None | Some(Second::Add)) {
                 return reject("SIMD video instructions accumulate with .add only");
             }
             let sum = second.is_some();
-            self.video_simd(i, Simd { op, bytes: parts == 4, signs, saturate, sum, mask: 0 })?;
+            self.video_simd(i, Simd { op, bytes: parts == 4, signs, saturate, sum, mask: 0 })
         }
-        Ok(true)
     }
 
     fn video_scalar(&mut self, i: &Instruction<'a>, mut form: Scalar) -> Decoded {
@@ -113,8 +112,8 @@ impl<'a> Decoder<'a, '_> {
     }
 
     fn video_simd(&mut self, i: &Instruction<'a>, mut form: Simd) -> Decoded {
-        arity(i, 4)?;
-        let (d, mask) = split(&i.operands[0]);
+        let [d, a, b, c] = operands(i)?;
+        let (d, mask) = split(d);
         let parts = if form.bytes { 4 } else { 2 };
         let (unit, default) = if form.bytes { (b'b', "b3210") } else { (b'h', "h10") };
         let mask = mask.unwrap_or(default).as_bytes();
@@ -128,11 +127,11 @@ impl<'a> Decoder<'a, '_> {
             }
             form.mask |= 1 << n;
         }
-        let ((a, at_a), (b, at_b)) = (split(&i.operands[1]), split(&i.operands[2]));
+        let ((a, at_a), (b, at_b)) = (split(a), split(b));
         let (a, b) = (self.src(&a, Ty::B32)?, self.src(&b, Ty::B32)?);
         let left = self.select_parts(a, b, at_a, form.bytes, 0)?;
         let right = self.select_parts(a, b, at_b, form.bytes, parts)?;
-        let c = self.src(&i.operands[3], Ty::B32)?;
+        let c = self.src(c, Ty::B32)?;
         let d = self.dst(&d, Ty::B32)?;
         let spec = lane!(|a: u32, b: u32, c: u32; imm| -> u32 { video::simd(a, b, c, imm) });
         self.lane(spec, Flow::Any, form.pack(), d, &[left, right, c])
@@ -162,10 +161,8 @@ impl<'a> Decoder<'a, '_> {
         for n in digits {
             select = if bytes { select << 4 | n } else { select << 8 | (2 * n + 1) << 4 | (2 * n) };
         }
-        let d = self.fresh(Class::R32);
         let select = self.imm32(select);
         let spec = lane!(|a: u32, b: u32, c: u32| -> u32 { int::prmt(a, b, c, Prmt::Index) });
-        self.lane(spec, Flow::Any, 0, d, &[a, b, select])?;
-        Ok(d)
+        self.intermediate(spec, &[a, b, select])
     }
 }

@@ -1,6 +1,6 @@
 //! Decodes warpgroup instructions: `wgmma` and `setmaxnreg`.
 
-use super::decode::{Decoded, Decoder, Fidelity, Mods, Pipe, reject};
+use super::decode::{Decoded, Decoder, Fidelity, Mods, constant_operand, reject};
 use super::op::{Op, Slot, Wgmma};
 use super::types::Ty;
 use crate::num::tile::Elem;
@@ -8,56 +8,39 @@ use crate::num::tile::warpgroup::Warpgroup;
 use crate::ptx::ast::{Instruction, Operand};
 
 impl<'a> Decoder<'a, '_> {
-    pub(super) fn warpgroup(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded<bool> {
-        match i.opcode {
-            "wgmma" => self.wgmma(i, m)?,
-            "setmaxnreg" => self.set_max_registers(i, m)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn set_max_registers(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        self.pipe = Pipe::Control;
+    pub(super) fn set_max_registers(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         let Some(increase) = m.take_of(&[("inc", true), ("dec", false)]) else {
             return reject(".inc or .dec is missing");
         };
-        if !m.take("sync") || !m.take("aligned") || !m.take("u32") {
+        if !m.take_all(&["sync", "aligned", "u32"]) {
             return reject("takes .sync.aligned.u32");
         }
         m.finish()?;
-        let [Operand::Int(count)] = i.operands[..] else { return reject("takes one constant") };
+        let count = constant_operand(i)?;
         if !(24..=256).contains(&count) || count % 8 != 0 {
             return reject("the number of registers must be a multiple of 8 from 24 to 256");
         }
-        self.emit(Op::SetMaxRegisters { count: count as u32, increase }, &[], &[]);
-        Ok(())
+        self.emit(Op::SetMaxRegisters { count: count as u32, increase }, &[], &[])
     }
 
-    fn wgmma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        self.pipe = Pipe::Tensor;
-        let fence = m.take("fence");
-        if fence || m.take("commit_group") {
-            if !m.take("sync") || !m.take("aligned") {
+    pub(super) fn wgmma(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+        let group = m.take_of(&[("fence", 0), ("commit_group", 1), ("wait_group", 2)]);
+        if let Some(group) = group {
+            if !m.take_all(&["sync", "aligned"]) {
                 return reject("takes .sync.aligned");
             }
             m.finish()?;
-            self.emit(if fence { Op::WgmmaFence } else { Op::WgmmaCommit }, &[], &[]);
-            return Ok(());
-        }
-        if m.take("wait_group") {
-            if !m.take("sync") || !m.take("aligned") {
-                return reject("takes .sync.aligned");
-            }
-            m.finish()?;
-            let [Operand::Int(keep)] = i.operands[..] else { return reject("takes one constant") };
-            self.emit(Op::WgmmaWait { keep: keep.min(1 << 30) as u32 }, &[], &[]);
-            return Ok(());
+            let op = match group {
+                0 => Op::WgmmaFence,
+                1 => Op::WgmmaCommit,
+                _ => Op::WgmmaWait { keep: constant_operand(i)?.min(1 << 30) as u32 },
+            };
+            return self.emit(op, &[], &[]);
         }
         if m.has("sp") {
             return reject("sparse products are not supported");
         }
-        if !m.take("mma_async") || !m.take("sync") || !m.take("aligned") {
+        if !m.take_all(&["mma_async", "sync", "aligned"]) {
             return reject("form of wgmma is not supported");
         }
         self.wgmma_product(i, m)
@@ -139,19 +122,15 @@ impl<'a> Decoder<'a, '_> {
         let transpose_b = layouts.last() == Some(&1);
         self.fidelity = if a.is_integer() { Fidelity::Exact } else { Fidelity::Approximate };
         // The operations of one warp: a quarter of the 64 rows.
-        self.flops = 2 * 16 * n * k;
+        self.meta.flops = 2 * 16 * n * k;
         let sources = [&[scale, b_slot], &a_slots[..], &results[..]].concat();
         let wgmma = Wgmma { op, a_registers, transpose_a, transpose_b, negate_scale };
-        self.emit(Op::Wgmma(Box::new(wgmma)), &results, &sources);
-        Ok(())
+        self.emit(Op::Wgmma(Box::new(wgmma)), &results, &sources)
     }
 
     fn wgmma_registers(&mut self, operand: &Operand<'a>, result: bool) -> Decoded<Vec<Slot>> {
         let Operand::Vector(parts) = operand else { return reject("takes a list of registers") };
-        let mut slots = Vec::new();
-        for part in parts {
-            slots.push(if result { self.dst(part, Ty::B32)? } else { self.src(part, Ty::B32)? });
-        }
+        let slots = if result { self.dsts(parts, Ty::B32)? } else { self.srcs(parts, Ty::B32)? };
         if result && (1..slots.len()).any(|s| slots[..s].contains(&slots[s])) {
             return reject("d names a register twice");
         }

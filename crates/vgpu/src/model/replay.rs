@@ -4,9 +4,10 @@
 //! the parts. A warp does one step after another. Code takes the clocks of its chain of dependent instructions, or longer
 //! if the warps of the part need more of a pipe than it has. All of them then run slower by the same factor. Products
 //! wait in a queue per warp, and the tensor core serves the queues in turns. Copies share the path to L2 and land after a
-//! latency. A phase of a barrier ends with its last arrival or copy. Whoever waits goes on then.
+//! latency. A phase of a barrier ends with its last arrival or copy. The warps that wait then continue.
 //!
-//! Code beside a product is slower, and a product beside many f32 instructions is, too: see [`Beside`].
+//! A product slows down the code that runs at the same time, and many f32 instructions slow down a product: see
+//! [`Beside`].
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

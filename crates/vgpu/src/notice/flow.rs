@@ -8,29 +8,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{HEAP, HEAP_NAME, Names, Notice, Words};
+use crate::isa::table::{self, Pointers};
 use crate::ptx::ast::{Function, Init, Instruction, Module, Operand, Space, Statement, Variable};
-
-/// Instructions that write no register.
-const NO_RESULT: [&str; 18] = [
-    "st",
-    "red",
-    "bar",
-    "barrier",
-    "bra",
-    "brx",
-    "nanosleep",
-    "cp",
-    "prefetch",
-    "prefetchu",
-    "membar",
-    "fence",
-    "ret",
-    "exit",
-    "trap",
-    "stmatrix",
-    "discard",
-    "applypriority",
-];
 
 /// A set of origins by number. All origins from 127 on share one bit.
 type Set = u128;
@@ -97,7 +76,7 @@ enum Place<'a> {
 
 #[derive(Debug)]
 struct Step<'a> {
-    opcode: &'a str,
+    pointers: Pointers,
     modifiers: &'a str,
     /// Registers that the instruction writes.
     results: Vec<usize>,
@@ -107,6 +86,8 @@ struct Step<'a> {
     addresses: Vec<(Place<'a>, i64)>,
     /// A result is a vector: `{a, b}`.
     splits: bool,
+    /// A conversion between address spaces.
+    converts: bool,
     call: Option<Call<'a>>,
     line: u32,
 }
@@ -319,12 +300,13 @@ impl<'m, 'a> Scan<'m, 'a> {
     ) -> Step<'a> {
         self.words.instruction(i.opcode, i.modifiers);
         let mut step = Step {
-            opcode: i.opcode,
+            pointers: table::instruction(i.opcode).map_or(Pointers::Examine, |row| row.pointers),
             modifiers: i.modifiers,
             results: Vec::new(),
             sources: Vec::new(),
             addresses: Vec::new(),
             splits: false,
+            converts: i.opcode == "cvta",
             call: None,
             line: i.pos.line,
         };
@@ -332,8 +314,11 @@ impl<'m, 'a> Scan<'m, 'a> {
             step.call = Some(self.read_call(function, i, scopes));
             return step;
         }
-        let stores_tile = i.opcode == "wmma" && i.modifiers.starts_with("store");
-        let has_result = !stores_tile && !NO_RESULT.contains(&i.opcode);
+        let has_result = match step.pointers {
+            Pointers::NoResult => false,
+            Pointers::Tile => !i.modifiers.starts_with("store"),
+            _ => true,
+        };
         for (n, operand) in i.operands.iter().enumerate() {
             if n == 0 && has_result && !matches!(operand, Operand::Address { .. }) {
                 step.splits = matches!(operand, Operand::Vector(_));
@@ -358,7 +343,7 @@ impl<'m, 'a> Scan<'m, 'a> {
     fn follow_parameter(&mut self, function: &Function<'a>, i: &Instruction<'a>, step: &Step<'a>) {
         let [to] = step.results[..] else { return };
         let is_parameter = |name: &str| function.entry && function.params.iter().any(|p| p.name == name);
-        let further = match (step.opcode, &step.sources[..]) {
+        let further = match (i.opcode, &step.sources[..]) {
             ("mov" | "cvta", _) => 0,
             ("add", [_, Place::Number(offset)]) => offset.cast_signed(),
             _ => return,
@@ -516,42 +501,39 @@ impl<'m, 'a> Scan<'m, 'a> {
             return self.flow_call(call);
         }
         let joined = step.sources.iter().fold(Value::default(), |all, s| all.join(self.value(s)));
-        let result = match step.opcode {
-            "ld" | "ldu" if self.reads_parameter(step) => {
+        let result = match step.pointers {
+            Pointers::Load if self.reads_parameter(step) => {
                 for (part, result) in step.results.iter().enumerate() {
                     self.values[*result] = self.values[*result].join(self.parameter(step, part));
                 }
                 return;
             }
-            "st" if is_param(step.modifiers) => {
+            Pointers::Store if is_param(step.modifiers) => {
                 if let Some((Place::Holder(to), _)) = step.addresses.first() {
                     self.values[*to] = self.values[*to].join(joined);
                 }
                 return;
             }
-            "st" | "red" => {
+            Pointers::Store | Pointers::Reduce => {
                 self.spilled = self.spilled.join(joined);
                 return;
             }
-            "ld" | "ldu" | "atom" => {
-                if step.opcode == "atom" {
+            Pointers::Load | Pointers::Exchange => {
+                if step.pointers == Pointers::Exchange {
                     self.spilled = self.spilled.join(joined);
                 }
                 // A pointer that was stored may be loaded back as a whole.
                 let whole = if is_wide(step.modifiers) { self.spilled.address } else { 0 };
                 Value { address: whole, ..Value::LOADED }
             }
-            "mov" | "cvta" | "selp" | "shfl" | "add" | "mad" if !step.splits => match step.opcode {
-                // Only the last operand of a multiply-add may be an address.
-                "mad" => {
-                    let last = step.sources.last().map_or(Value::default(), |s| self.value(s));
-                    let factors = step.sources.iter().rev().skip(1);
-                    factors.fold(last, |all, s| all.join(self.value(s).into_bits()))
-                }
-                _ => joined,
-            },
-            "cvt" if keeps_width(step.modifiers) => joined,
-            "sub" => {
+            Pointers::Keep if !step.splits => joined,
+            Pointers::AddProduct if !step.splits => {
+                let last = step.sources.last().map_or(Value::default(), |s| self.value(s));
+                let factors = step.sources.iter().rev().skip(1);
+                factors.fold(last, |all, s| all.join(self.value(s).into_bits()))
+            }
+            Pointers::Convert if keeps_width(step.modifiers) => joined,
+            Pointers::Subtract => {
                 let all: Vec<Value> = step.sources.iter().map(|s| self.value(s)).collect();
                 match all[..] {
                     // The distance between two addresses is not an address.
@@ -563,10 +545,10 @@ impl<'m, 'a> Scan<'m, 'a> {
                     _ => joined.into_bits(),
                 }
             }
-            "and" if aligns(step) => joined,
+            Pointers::Mask if aligns(step) => joined,
             // The results of other reads: tensor tiles, texture fetches, barrier states.
             _ if !step.addresses.is_empty() => Value::LOADED,
-            "setp" | "set" => Value::default(),
+            Pointers::Compare => Value::default(),
             _ => joined.into_bits(),
         };
         for r in &step.results {
@@ -644,7 +626,7 @@ impl<'m, 'a> Scan<'m, 'a> {
         let uses = steps.iter().filter(|s| !is_param(s.modifiers) && s.call.is_none());
         let addresses: Vec<Set> = uses
             .flat_map(|s| {
-                let converted = s.sources.iter().filter(|_| s.opcode == "cvta");
+                let converted = s.sources.iter().filter(|_| s.converts);
                 s.addresses.iter().map(|(place, _)| place).chain(converted)
             })
             .map(|place| self.value(place))
@@ -677,15 +659,14 @@ impl<'m, 'a> Scan<'m, 'a> {
             return;
         }
         let stores = !is_param(step.modifiers);
-        if stores && matches!(step.opcode, "st" | "red" | "atom" | "multimem") {
+        if stores && matches!(step.pointers, Pointers::Store | Pointers::Reduce | Pointers::Exchange) {
             for source in &step.sources {
                 self.escaped |= self.value(source).origins();
             }
         }
-        let reads = match step.opcode {
-            "ld" | "ldu" | "ldmatrix" | "prefetch" | "prefetchu" | "tex" | "tld4" | "suld"
-            | "applypriority" | "createpolicy" | "isspacep" => true,
-            "wmma" => step.modifiers.starts_with("load"),
+        let reads = match step.pointers {
+            Pointers::Load | Pointers::Fetch | Pointers::Ignore => true,
+            Pointers::Tile => step.modifiers.starts_with("load"),
             _ => false,
         };
         if let (false, true, Some((place, _))) = (reads, stores, step.addresses.first()) {
@@ -699,20 +680,20 @@ impl<'m, 'a> Scan<'m, 'a> {
 
     fn judge_addresses(&mut self, step: &Step<'a>) {
         let private = is_private(step.modifiers) || is_param(step.modifiers);
-        let accesses = matches!(step.opcode, "ld" | "ldu" | "st" | "atom" | "red" | "wmma" | "multimem")
-            || step.opcode == "cp" && step.modifiers.contains("global");
-        if private && step.opcode != "cp" || !accesses {
+        let is_copy = step.pointers == Pointers::Copy;
+        let accesses = match step.pointers {
+            Pointers::Load | Pointers::Store | Pointers::Reduce | Pointers::Exchange | Pointers::Tile => true,
+            // One side of a copy is shared memory, where an address may be a number.
+            Pointers::Copy => step.modifiers.contains("global") && !step.modifiers.starts_with("async.bulk"),
+            _ => false,
+        };
+        if private && !is_copy || !accesses {
             return;
         }
-        // One side of a copy is shared memory, where an address may be a number.
-        let places: Vec<&Place<'a>> = match step.opcode {
-            "cp" if step.modifiers.starts_with("async.bulk") => return,
-            "cp" => step.addresses.iter().skip(1).map(|(place, _)| place).collect(),
-            _ => step.addresses.iter().map(|(place, _)| place).collect(),
-        };
+        let places = step.addresses.iter().skip(usize::from(is_copy)).map(|(place, _)| place);
         let variables = self.numbers.iter().filter(|(origin, _)| matches!(origin, Origin::Variable(_)));
         let known = variables.fold(self.pointers, |set, (_, number)| set | bit(*number));
-        let absolute = places.iter().any(|place| {
+        let absolute = places.into_iter().any(|place| {
             let value = self.value(place);
             value.origins() & known == 0 && !value.other
         });
@@ -722,40 +703,40 @@ impl<'m, 'a> Scan<'m, 'a> {
     }
 
     fn judge_tests(&mut self, step: &Step<'a>) {
-        if step.call.is_some() || is_param(step.modifiers) && step.opcode == "st" {
+        if step.call.is_some() || is_param(step.modifiers) && step.pointers == Pointers::Store {
             return;
         }
         let pointers = |v: Value| v.address & self.pointers;
         let values: Vec<Value> = step.sources.iter().map(|s| self.value(s)).collect();
         let all = values.iter().fold(0, |set, v| set | pointers(*v));
-        let tested = match step.opcode {
+        let tested = match step.pointers {
             // A load of half a pointer.
-            "ld" | "ldu" if self.reads_parameter(step) => {
+            Pointers::Load if self.reads_parameter(step) => {
                 let parts = (0..step.results.len()).map(|part| self.parameter(step, part).bits);
                 parts.fold(0, |set, bits| set | bits) & self.pointers
             }
-            "setp" | "set" => {
+            Pointers::Compare => {
                 let null = step.modifiers.starts_with("eq") || step.modifiers.starts_with("ne");
                 let against_null = null && step.sources.iter().any(|s| matches!(s, Place::Number(0)));
                 let same = values.len() >= 2 && pointers(values[0]) == pointers(values[1]);
                 if against_null || same { 0 } else { all }
             }
             // An offset may be subtracted from an address, and the distance within one buffer is a number.
-            "sub" => match values[..] {
+            Pointers::Subtract => match values[..] {
                 [a, b] if pointers(b) == 0 || pointers(a) == pointers(b) => 0,
                 _ => all,
             },
-            "mov" | "selp" | "shfl" | "add" | "cvta" if !step.splits => 0,
-            "mad" => {
+            Pointers::Keep if !step.splits => 0,
+            Pointers::AddProduct => {
                 let factors = values.iter().rev().skip(1);
                 factors.fold(0, |set, v| set | pointers(*v))
             }
-            "cvt" if keeps_width(step.modifiers) => 0,
-            "and" if aligns(step) => 0,
+            Pointers::Convert if keeps_width(step.modifiers) => 0,
+            Pointers::Mask if aligns(step) => 0,
             // Storing a pointer is not a test by itself, but its later use is unknown, so it counts unless the memory
             // is private.
-            "st" if is_private(step.modifiers) => 0,
-            "isspacep" | "prefetch" | "prefetchu" | "cp" | "createpolicy" | "mapa" | "getctarank" => 0,
+            Pointers::Store if is_private(step.modifiers) => 0,
+            Pointers::Ignore | Pointers::Copy => 0,
             _ => all,
         };
         if tested != 0 {

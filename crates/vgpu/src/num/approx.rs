@@ -67,7 +67,7 @@ const ROUND_MAGIC: f32 = 12_582_912.0;
 
 /// `ex2.approx.f32`.
 #[inline(always)]
-pub fn ex2(x: f32) -> f32 {
+pub(crate) fn ex2(x: f32) -> f32 {
     // 2^x = 2^n · 2^f, |f| <= 1/2. Outside the clamped range the answer is 0 or infinity, and the factor 2^n below
     // produces it.
     let t = x.clamp(-160.0, 130.0);
@@ -92,13 +92,13 @@ pub fn ex2(x: f32) -> f32 {
 
 /// `ex2.approx.ftz.f32`.
 #[inline(always)]
-pub fn ex2_ftz(x: f32) -> f32 {
+pub(crate) fn ex2_ftz(x: f32) -> f32 {
     ftz(ex2(ftz(x)))
 }
 
 /// `lg2.approx.f32`.
 #[inline(always)]
-pub fn lg2(x: f32) -> f32 {
+pub(crate) fn lg2(x: f32) -> f32 {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let wide = f64::from(x);
     let bits = wide.to_bits();
@@ -124,44 +124,44 @@ pub fn lg2(x: f32) -> f32 {
 
 /// `lg2.approx.ftz.f32`.
 #[inline(always)]
-pub fn lg2_ftz(x: f32) -> f32 {
+pub(crate) fn lg2_ftz(x: f32) -> f32 {
     ftz(lg2(ftz(x)))
 }
 
 /// `rcp.approx.f32`.
 #[inline(always)]
-pub fn rcp(x: f32) -> f32 {
+pub(crate) fn rcp(x: f32) -> f32 {
     canonical(1.0 / x)
 }
 
 /// `rcp.approx.ftz.f32`.
 #[inline(always)]
-pub fn rcp_ftz(x: f32) -> f32 {
+pub(crate) fn rcp_ftz(x: f32) -> f32 {
     ftz(rcp(ftz(x)))
 }
 
 /// `sqrt.approx.f32`.
 #[inline(always)]
-pub fn sqrt(x: f32) -> f32 {
+pub(crate) fn sqrt(x: f32) -> f32 {
     canonical(x.sqrt())
 }
 
 /// `sqrt.approx.ftz.f32`.
 #[inline(always)]
-pub fn sqrt_ftz(x: f32) -> f32 {
+pub(crate) fn sqrt_ftz(x: f32) -> f32 {
     sqrt(ftz(x))
 }
 
 /// `rsqrt.approx.f32`. ±0 gives ±infinity.
 #[inline(always)]
-pub fn rsqrt(x: f32) -> f32 {
+pub(crate) fn rsqrt(x: f32) -> f32 {
     let r = (1.0 / f64::from(x).sqrt()) as f32;
     canonical(r)
 }
 
 /// `rsqrt.approx.ftz.f32`.
 #[inline(always)]
-pub fn rsqrt_ftz(x: f32) -> f32 {
+pub(crate) fn rsqrt_ftz(x: f32) -> f32 {
     rsqrt(ftz(x))
 }
 
@@ -200,7 +200,7 @@ fn trig(x: f32, quarter: i64) -> f32 {
 
 /// `sin.approx.f32`, accurate for every argument.
 #[inline(always)]
-pub fn sin(x: f32) -> f32 {
+pub(crate) fn sin(x: f32) -> f32 {
     if x.abs() <= TRIG_REDUCED {
         // The reduction turns -0 into +0, but the sine of -0 must be -0.
         if x == 0.0 { x } else { trig(x, 0) }
@@ -211,19 +211,19 @@ pub fn sin(x: f32) -> f32 {
 
 /// `cos.approx.f32`.
 #[inline(always)]
-pub fn cos(x: f32) -> f32 {
+pub(crate) fn cos(x: f32) -> f32 {
     if x.abs() <= TRIG_REDUCED { trig(x, 1) } else { canonical(f64::from(x).cos() as f32) }
 }
 
 /// `sin.approx.ftz.f32`.
 #[inline(always)]
-pub fn sin_ftz(x: f32) -> f32 {
+pub(crate) fn sin_ftz(x: f32) -> f32 {
     ftz(sin(ftz(x)))
 }
 
 /// `cos.approx.ftz.f32`.
 #[inline(always)]
-pub fn cos_ftz(x: f32) -> f32 {
+pub(crate) fn cos_ftz(x: f32) -> f32 {
     cos(ftz(x))
 }
 
@@ -248,7 +248,7 @@ fn ex2_f64(x: f64) -> f64 {
 
 /// `tanh.approx.f32`.
 #[inline(always)]
-pub fn tanh(x: f32) -> f32 {
+pub(crate) fn tanh(x: f32) -> f32 {
     let magnitude = f64::from(x.abs()).min(20.0);
     // tanh = (e - 1)/(e + 1) with e = exp(2x). Near zero the difference cancels, so the series is used there.
     let e = ex2_f64(magnitude * (2.0 * std::f64::consts::LOG2_E));
@@ -262,38 +262,38 @@ pub fn tanh(x: f32) -> f32 {
 /// `div.approx.f32`. A divisor above 2^126 gives 0, or NaN if `a` is infinite, because the reciprocal of the divisor
 /// is flushed to zero.
 #[inline(always)]
-pub fn div(a: f32, b: f32) -> f32 {
+pub(crate) fn div(a: f32, b: f32) -> f32 {
     let hole = b.abs() > f32::from_bits(253 << 23) && b.abs() < f32::INFINITY;
     canonical(if hole { a * 0f32.copysign(b) } else { a / b })
 }
 
 /// `div.approx.ftz.f32`.
 #[inline(always)]
-pub fn div_ftz(a: f32, b: f32) -> f32 {
+pub(crate) fn div_ftz(a: f32, b: f32) -> f32 {
     ftz(div(ftz(a), ftz(b)))
 }
 
 /// `div.full.f32`.
 #[inline(always)]
-pub fn div_full(a: f32, b: f32) -> f32 {
+pub(crate) fn div_full(a: f32, b: f32) -> f32 {
     canonical(a / b)
 }
 
 /// `div.full.ftz.f32`.
 #[inline(always)]
-pub fn div_full_ftz(a: f32, b: f32) -> f32 {
+pub(crate) fn div_full_ftz(a: f32, b: f32) -> f32 {
     ftz(div_full(ftz(a), ftz(b)))
 }
 
 /// `rcp.approx.ftz.f64`. Hardware reads and writes only the upper word.
 #[inline(always)]
-pub fn rcp_ftz_f64(x: f64) -> f64 {
+pub(crate) fn rcp_ftz_f64(x: f64) -> f64 {
     upper_word_or_nan(1.0 / ftz_f64(upper_word(x)))
 }
 
 /// `rsqrt.approx.ftz.f64`.
 #[inline(always)]
-pub fn rsqrt_ftz_f64(x: f64) -> f64 {
+pub(crate) fn rsqrt_ftz_f64(x: f64) -> f64 {
     let x = ftz_f64(upper_word(x));
     upper_word_or_nan(1.0 / x.sqrt())
 }
@@ -316,7 +316,7 @@ fn ftz_f64(x: f64) -> f64 {
 
 /// `ex2.approx.{f16,bf16}` of one code. The bf16 form always has `.ftz`.
 #[inline(always)]
-pub fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
+pub(crate) fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
     match ty {
         HalfTy::F16 => {
             let a = if flush { half::ftz_f16(a) } else { a };
@@ -329,7 +329,7 @@ pub fn ex2_half(ty: HalfTy, a: u32, flush: bool) -> u32 {
 
 /// `tanh.approx.{f16,bf16}` of one code.
 #[inline(always)]
-pub fn tanh_half(ty: HalfTy, a: u32) -> u32 {
+pub(crate) fn tanh_half(ty: HalfTy, a: u32) -> u32 {
     half::narrow(ty, tanh(widen(ty, a)))
 }
 

@@ -57,7 +57,7 @@ pub fn f32_to_bf16_rn(x: f32) -> u32 {
 /// Infinities and NaNs are truncated, not rounded. Therefore a NaN with a small payload becomes infinity, as on
 /// hardware.
 #[inline(always)]
-pub fn f32_to_tf32_rna(x: f32) -> u32 {
+pub(crate) fn f32_to_tf32_rna(x: f32) -> u32 {
     let bits = x.to_bits();
     let half = if bits & 0x7f80_0000 == 0x7f80_0000 { 0 } else { 0x1000 };
     bits.wrapping_add(half) & !0x1fff
@@ -65,14 +65,14 @@ pub fn f32_to_tf32_rna(x: f32) -> u32 {
 
 /// f32 to tf32 with `.satfinite`: infinity becomes the code one step below it. Hardware does the same to any NaN.
 #[inline(always)]
-pub fn f32_to_tf32_rna_satfinite(x: f32) -> u32 {
+pub(crate) fn f32_to_tf32_rna_satfinite(x: f32) -> u32 {
     let bits = f32_to_tf32_rna(x);
     if bits & 0x7f80_0000 == 0x7f80_0000 { bits - 0x2000 } else { bits }
 }
 
 /// The value that the tensor core reads from an f32 register given as tf32. It ignores the low 13 bits.
 #[inline(always)]
-pub fn tf32_to_f32(bits: u32) -> f32 {
+pub(crate) fn tf32_to_f32(bits: u32) -> f32 {
     f32::from_bits(bits & !0x1fff)
 }
 
@@ -124,7 +124,7 @@ pub fn f32_to_e5m2(x: f32) -> u8 {
 
 /// UE8M0 to f32. The format is a power of two, `2^(code - 127)`, and 255 is NaN. 2^-127 is an f32 subnormal.
 #[inline(always)]
-pub fn ue8m0_to_f32(code: u8) -> f32 {
+pub(crate) fn ue8m0_to_f32(code: u8) -> f32 {
     f32::from_bits(match code {
         0 => 1 << 22,
         255 => NAN_F32,
@@ -134,7 +134,7 @@ pub fn ue8m0_to_f32(code: u8) -> f32 {
 
 /// f32 to UE8M0, rounded towards zero or up. The sign is dropped and NaN becomes 255. Values beyond 2^127 become 254
 /// if `saturate`, otherwise 255.
-pub fn f32_to_ue8m0(x: f32, up: bool, saturate: bool) -> u8 {
+pub(crate) fn f32_to_ue8m0(x: f32, up: bool, saturate: bool) -> u8 {
     if x.is_nan() {
         return 255;
     }
@@ -252,11 +252,11 @@ fn f32_to_f16x2_body<const F16C: bool>(hi: &Lanes, lo: &Lanes, out: &mut Lanes) 
 
 per_isa! {
     /// Converts the f16 in the low half of every lane to f32.
-    pub fn lanes_f16_to_f32 = f16_to_f32_body where (a: &Lanes, out: &mut Lanes);
+    pub(crate) fn lanes_f16_to_f32 = f16_to_f32_body where (a: &Lanes, out: &mut Lanes);
     /// Converts f32 to f16, to nearest even. The upper halves of the result are zero.
-    pub fn lanes_f32_to_f16 = f32_to_f16_body where (a: &Lanes, out: &mut Lanes);
+    pub(crate) fn lanes_f32_to_f16 = f32_to_f16_body where (a: &Lanes, out: &mut Lanes);
     /// Converts two f32 registers to one register of f16 pairs, to nearest even.
-    pub fn lanes_f32_to_f16x2 = f32_to_f16x2_body where (hi: &Lanes, lo: &Lanes, out: &mut Lanes);
+    pub(crate) fn lanes_f32_to_f16x2 = f32_to_f16x2_body where (hi: &Lanes, lo: &Lanes, out: &mut Lanes);
 }
 
 #[cfg(test)]

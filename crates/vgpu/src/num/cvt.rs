@@ -11,63 +11,17 @@ use super::codec;
 use super::exact::{self, Exact, Format, Value};
 use super::float;
 use super::simd::per_isa;
+pub use super::types::Ty;
 use super::{Lanes, Lanes64, Round};
-
-/// Operand types of `cvt`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ty {
-    /// `.u8`.
-    U8,
-    /// `.s8`.
-    S8,
-    /// `.u16`.
-    U16,
-    /// `.s16`.
-    S16,
-    /// `.u32`.
-    U32,
-    /// `.s32`.
-    S32,
-    /// `.u64`.
-    U64,
-    /// `.s64`.
-    S64,
-    /// `.f16`.
-    F16,
-    /// `.bf16`.
-    Bf16,
-    /// `.f32`.
-    F32,
-    /// `.f64`.
-    F64,
-    /// `.tf32`, only as a destination.
-    Tf32,
-    /// `.f16x2`: two f16 in 32 bits.
-    F16x2,
-    /// `.bf16x2`: two bf16 in 32 bits.
-    Bf16x2,
-    /// `.e4m3x2`: two E4M3 codes in 16 bits.
-    E4m3x2,
-    /// `.e5m2x2`: two E5M2 codes in 16 bits.
-    E5m2x2,
-    /// `.ue8m0x2`: two UE8M0 codes in 16 bits.
-    Ue8m0x2,
-}
 
 impl Ty {
     /// Returns whether an integer type is signed, and its width in bits. Returns `None` for other types.
     pub const fn integer(self) -> Option<(bool, u32)> {
-        Some(match self {
-            Self::U8 => (false, 8),
-            Self::S8 => (true, 8),
-            Self::U16 => (false, 16),
-            Self::S16 => (true, 16),
-            Self::U32 => (false, 32),
-            Self::S32 => (true, 32),
-            Self::U64 => (false, 64),
-            Self::S64 => (true, 64),
-            _ => return None,
-        })
+        match self {
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => Some((false, self.bits())),
+            Self::S8 | Self::S16 | Self::S32 | Self::S64 => Some((true, self.bits())),
+            _ => None,
+        }
     }
 
     /// Returns the format of a scalar float type, or of one half of a packed one.
@@ -96,7 +50,7 @@ impl Ty {
 /// One form of `cvt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cvt {
-    /// Destination type.
+    /// Destination type. `.tf32` is only a destination.
     pub dst: Ty,
     /// Source type.
     pub src: Ty,

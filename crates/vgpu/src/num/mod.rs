@@ -1,7 +1,7 @@
 //! Numerics of the virtual GPU: pure functions that compute what one PTX instruction does to the bits of its
 //! operands.
 //!
-//! This module does not depend on warps, memory or programs. Values are register bits. One lane of a 32-bit register
+//! This module does not depend on warps, memory or programs, and imports nothing from the rest of the crate. Values are register bits. One lane of a 32-bit register
 //! is a `u32`, and narrower types are in its low bits. One lane of a 64-bit register is a `u64`. A whole register is
 //! [`Lanes`] or [`Lanes64`]. The module has two kinds of functions:
 //!
@@ -19,8 +19,10 @@
 //! | `half` | f16/bf16 arithmetic, packed or not, single rounding |
 //! | `int` | mul.hi, mul24, bfe, bfi, prmt, lop3, shf, brev, bfind, fns, dp4a, dp2a, sad, … |
 //! | [`approx`] | `.approx` functions and the table of their hardware error bounds |
+//! | `types` | the types of PTX |
 //! | `video` | vadd4, vabsdiff4 and other instructions on the parts of a register |
 //! | [`tile`] | mma, wmma, ldmatrix: fragment layouts and products |
+//! | `cpu`, `simd` | the instruction sets of this machine, and functions compiled for each of them |
 //! | `exact` | slow and simple exact arithmetic: a value is an integer times a power of two and is rounded once |
 //!
 //! The PTX manual does not specify some results (NaN payloads, division by zero, the fragments of wmma), and hardware
@@ -43,6 +45,7 @@
 
 pub mod approx;
 pub mod codec;
+pub(crate) mod cpu;
 pub(crate) mod cvt;
 pub(crate) mod exact;
 pub(crate) mod float;
@@ -50,21 +53,22 @@ pub(crate) mod half;
 pub(crate) mod int;
 pub(crate) mod simd;
 pub mod tile;
+pub(crate) mod types;
 pub(crate) mod video;
 
 /// A 32-bit register of a warp.
 pub type Lanes = [u32; 32];
 /// A 64-bit register of a warp.
-pub type Lanes64 = [u64; 32];
+pub(crate) type Lanes64 = [u64; 32];
 
 /// The NaN that every f32 instruction produces.
-pub const NAN_F32: u32 = 0x7fff_ffff;
+pub(crate) const NAN_F32: u32 = 0x7fff_ffff;
 /// The NaN that every f16 and bf16 instruction produces.
-pub const NAN_F16: u32 = 0x7fff;
+pub(crate) const NAN_F16: u32 = 0x7fff;
 
 /// Rounding modes of PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Round {
+pub(crate) enum Round {
     /// `.rn`: nearest, ties to even.
     Nearest,
     /// `.rz`: towards zero.

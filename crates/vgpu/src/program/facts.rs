@@ -20,6 +20,7 @@ use super::control::ControlFlow;
 use super::flow::Block;
 use crate::isa::decode::{Constant, Meta, SPECIALS};
 use crate::isa::op::{AtomOp, Base, Flow, Guard, Inst, Op, Order, ShflMode, Slot};
+use crate::isa::properties::Results;
 use crate::isa::types::{Class, Space};
 
 /// A set of things that a value varies with.
@@ -322,21 +323,6 @@ impl<'a> Analysis<'a> {
             Op::Lane { .. } => {
                 Value { same_lanes: everything.same_lanes | self.butterfly(sources), ..everything }
             }
-            Op::Test { .. }
-            | Op::Set { .. }
-            | Op::Select { .. }
-            | Op::PredLogic { .. }
-            | Op::PredMove { .. }
-            | Op::PredSet { .. }
-            | Op::Convert { .. }
-            | Op::Pack { .. }
-            | Op::Unpack { .. }
-            | Op::Carry { .. }
-            | Op::LoadParam { .. }
-            | Op::LocalAddress { .. }
-            | Op::IsSpace { .. } => everything,
-            Op::Load(access) => self.loaded(access.space, access.order, everything),
-            Op::Texture(_) => self.loaded(Space::Global, Order::Weak, everything),
             Op::Shuffle { mode } if number == 0 => match mode {
                 ShflMode::Idx if self.source(sources[1]).same_lanes == ALL_LANES => {
                     Value { same_lanes: ALL_LANES, ..everything }
@@ -347,21 +333,20 @@ impl<'a> Analysis<'a> {
                     ..everything
                 },
             },
-            Op::Vote { .. } | Op::Redux { .. } => {
-                Value { same_lanes: ALL_LANES, ..everything.with(Varies::THREAD) }
-            }
-            Op::Barrier { .. } => {
-                let time = if self.control.in_loop[self.block_of[at] as usize] {
-                    Varies::TIME
-                } else {
-                    Varies::NOTHING
-                };
-                Value {
-                    varies: everything.varies.without(Varies::THREAD).with(Varies::BLOCK).with(time),
-                    same_lanes: ALL_LANES,
+            op => match op.properties().results {
+                Results::Sources => everything,
+                Results::Memory(space, order) => self.loaded(space, order, everything),
+                Results::Warp => Value { same_lanes: ALL_LANES, ..everything.with(Varies::THREAD) },
+                Results::Block => {
+                    let is_repeated = self.control.in_loop[self.block_of[at] as usize];
+                    let time = if is_repeated { Varies::TIME } else { Varies::NOTHING };
+                    Value {
+                        varies: everything.varies.without(Varies::THREAD).with(Varies::BLOCK).with(time),
+                        same_lanes: ALL_LANES,
+                    }
                 }
-            }
-            _ => Value::UNKNOWN,
+                Results::OtherLane | Results::Unknown => Value::UNKNOWN,
+            },
         }
     }
 

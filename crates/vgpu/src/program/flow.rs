@@ -5,7 +5,6 @@
 //! precede the exits of the loop. Lanes that are ahead wait where paths join, until the other lanes arrive there.
 
 use crate::isa::op::{Inst, Op};
-use crate::isa::types::Space;
 
 #[derive(Clone, Debug, Default)]
 pub struct Block {
@@ -17,37 +16,6 @@ pub struct Block {
     pub priority: u32,
     /// True if an instruction of the block accesses global memory.
     pub touches: bool,
-}
-
-/// Whether control may leave the straight line after this instruction. A call ends its block, so that the return
-/// address is the start of a block.
-pub fn ends_block(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Branch { .. }
-            | Op::BranchIndexed { .. }
-            | Op::Return
-            | Op::Exit
-            | Op::Trap { .. }
-            | Op::Call { .. }
-            | Op::CallIndirect
-    )
-}
-
-fn touches(op: &Op) -> bool {
-    let space = match op {
-        Op::Load(access) | Op::Store(access) | Op::Atom { access, .. } => access.space,
-        Op::WmmaLoad(memory) | Op::WmmaStore(memory) => memory.space,
-        Op::CopyAsync { .. }
-        | Op::CopyBulk { .. }
-        | Op::StoreBulk { .. }
-        | Op::TensorLoad(_)
-        | Op::TensorStore(_)
-        | Op::Texture(_)
-        | Op::Printf => Space::Global,
-        _ => return false,
-    };
-    matches!(space, Space::Global | Space::Generic)
 }
 
 /// Splits instructions into blocks. On entry, branch targets are instruction numbers; on return, they are block
@@ -62,7 +30,7 @@ pub fn split(insts: &mut [Inst]) -> Vec<Block> {
             Op::BranchIndexed { targets } => targets.iter().for_each(|t| leader[*t as usize] = true),
             _ => {}
         }
-        if ends_block(&inst.op) {
+        if inst.op.properties().ends_block {
             leader[i + 1] = true;
         }
     }
@@ -76,7 +44,7 @@ pub fn split(insts: &mut [Inst]) -> Vec<Block> {
         block_at[i] = at;
         let block = &mut blocks[at as usize];
         block.end = i as u32 + 1;
-        block.touches |= touches(&insts[i].op);
+        block.touches |= insts[i].op.properties().touches_global;
     }
     let count = blocks.len() as u32;
     for (b, block) in blocks.iter_mut().enumerate() {

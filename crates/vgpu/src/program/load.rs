@@ -217,7 +217,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                     Init::F32(x) => u64::from(*x),
                     Init::F64(x) if element == 4 => u64::from((f64::from_bits(*x) as f32).to_bits()),
                     Init::F64(x) => *x,
-                    Init::Address { name, offset, .. } => match index.get(name) {
+                    Init::Address { name, offset } => match index.get(name) {
                         Some(target) if element == 8 => {
                             relocations.push((init.len() as u64, *target, *offset));
                             0
@@ -457,13 +457,9 @@ impl<'a> BodyReader<'_, 'a> {
             self.statement(s);
         }
         // Reaching the end of the text is a return.
-        let returns = self.decoder.returns.clone();
-        self.decoder.begin(f.pos.line);
-        self.decoder.pipe = Pipe::Control;
-        if self.decoder.entry {
-            self.decoder.emit(Op::Exit, &[], &[]);
-        } else {
-            self.decoder.emit(Op::Return, &[], &returns);
+        self.decoder.begin(f.pos.line, Pipe::Control);
+        if let Err(e) = self.decoder.leave_function() {
+            self.problems.push((f.pos, e.0, None, 0));
         }
         resolve_branches(&mut self.decoder, &mut self.problems);
         parameters
@@ -476,20 +472,25 @@ impl<'a> BodyReader<'_, 'a> {
             Statement::Close => decoder.close_scope(),
             Statement::Label(name, pos) => {
                 if !decoder.label(name) {
-                    self.problems.push((*pos, format!("label `{name}` is defined twice"), None, decoder.loc));
+                    self.problems.push((
+                        *pos,
+                        format!("label `{name}` is defined twice"),
+                        None,
+                        decoder.meta.loc,
+                    ));
                 }
             }
             Statement::Declare(v) => {
                 if let Err(message) = declare_local(v, decoder, self.shared, &mut self.local) {
-                    self.problems.push((v.pos, message, None, decoder.loc));
+                    self.problems.push((v.pos, message, None, decoder.meta.loc));
                 }
             }
-            Statement::Loc(loc) => decoder.loc = self.sources.directive(loc),
+            Statement::Loc(loc) => decoder.meta.loc = self.sources.directive(loc),
             Statement::Instruction(i) => match decoder.instruction(i) {
                 Ok(()) => self.fidelity.count(i, decoder.fidelity),
-                Err(e) => self.problems.push((i.pos, e.0, Some(mnemonic(i)), decoder.loc)),
+                Err(e) => self.problems.push((i.pos, e.0, Some(mnemonic(i)), decoder.meta.loc)),
             },
-            Statement::BranchTargets(..) | Statement::CallPrototype(_) => {}
+            Statement::BranchTargets(..) => {}
         }
     }
 }
@@ -538,14 +539,7 @@ impl Function {
     fn empty() -> Function {
         Function {
             insts: vec![Inst::new(Op::Exit, &[], &[])],
-            metas: vec![Meta {
-                line: 0,
-                loc: 0,
-                pipe: Pipe::Control,
-                flops: 0,
-                is_min_max: false,
-                own_shared: false,
-            }],
+            metas: vec![Meta::new(0, 0, Pipe::Control)],
             blocks: Vec::new(),
             block_of: vec![0],
             frame: registers::Frame::default(),

@@ -64,14 +64,6 @@ impl SourceMap {
         }
         frames
     }
-
-    pub fn len(&self) -> usize {
-        self.locs.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.locs.len() <= 1
-    }
 }
 
 /// Converts the `.loc` directives of one function to locations.

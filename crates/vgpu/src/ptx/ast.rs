@@ -54,7 +54,6 @@ pub enum Init<'a> {
     /// The address of a variable, as `name` or `generic(name)`, plus an offset.
     Address {
         name: &'a str,
-        generic: bool,
         offset: i64,
     },
 }
@@ -82,8 +81,6 @@ pub enum Statement<'a> {
     Loc(Loc<'a>),
     /// `name: .branchtargets a, b, c;`
     BranchTargets(&'a str, Vec<&'a str>),
-    /// `name: .callprototype ...;`, kept only so that a call through it can be rejected by name.
-    CallPrototype(&'a str),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -460,14 +460,12 @@ impl<'a> Parser<'a> {
                 self.advance()?;
                 // `0xFF(name)` masks and `generic(name)` both take a name in parentheses. Only `generic(name)` occurs
                 // in practice.
-                let (name, generic) = if word == "generic" && self.eat(b'(')? {
-                    let name = self.word()?;
+                let mut name = word;
+                if word == "generic" && self.eat(b'(')? {
+                    name = self.word()?;
                     self.expect(b')')?;
-                    (name, true)
-                } else {
-                    (word, false)
-                };
-                Ok(Init::Address { name, generic, offset: self.trailing_offset()? })
+                }
+                Ok(Init::Address { name, offset: self.trailing_offset()? })
             }
             _ => Ok(Init::Int(self.constant()?)),
         }
@@ -605,12 +603,12 @@ impl<'a> Parser<'a> {
             self.expect(b';')?;
             out.push(Statement::BranchTargets(name, targets));
         } else if self.eat_word(".callprototype")? {
+            // A call through a pointer is checked when it runs, without its prototype.
             while !self.eat(b';')? {
                 if self.advance()? == Token::End {
                     return self.fail("unfinished .callprototype");
                 }
             }
-            out.push(Statement::CallPrototype(name));
         } else {
             out.push(Statement::Label(name, pos));
         }

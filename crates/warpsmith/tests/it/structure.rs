@@ -1,4 +1,5 @@
-//! The rules of ARCHITECTURE.md about dependencies: which crate may use which, and no import circles between files.
+//! The rules of ARCHITECTURE.md about dependencies: which crate may use which, which folders stand alone, and no import
+//! circles between files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -72,6 +73,24 @@ fn no_file_imports_itself_through_others() {
             if let Some(circle) = circle(module, &imports) {
                 let files: Vec<String> = circle.iter().map(|it| it.join("/")).collect();
                 panic!("{name}: {}", files.join(" -> "));
+            }
+        }
+    }
+}
+
+/// Folders whose files import nothing from the rest of their crate.
+const LEAVES: [(&str, &str); 2] = [("vgpu", "num"), ("vgpu", "ptx")];
+
+#[test]
+fn a_leaf_imports_nothing_from_the_rest_of_its_crate() {
+    for (name, leaf) in LEAVES {
+        let modules = modules(&crates().join(name).join("src"));
+        let is_inside = |module: &Module| module.first().is_some_and(|folder| folder == leaf);
+        assert!(modules.keys().any(is_inside), "{name} has no folder {leaf}");
+        for (module, text) in modules.iter().filter(|(module, _)| is_inside(module)) {
+            for target in imports(module, text, &modules) {
+                let (from, to) = (module.join("/"), target.join("/"));
+                assert!(is_inside(&target), "{name}: {from} must not import {to}");
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The shadow of a block ([`super::shared`]) knows the threads of that block only. A cluster whose blocks reach each
 //! other's memory therefore has one more shadow, of the kind of global memory, for the memory of all its blocks. Every
-//! access to shared memory is entered there, too. Pairs of accesses of one block are left to the shadow of the block.
+//! access to shared memory is recorded in both. Pairs of accesses of one block are left to the shadow of the block.
 //!
 //! Shared memory is freed when a block ends. A thread of another block must therefore be ordered before the end of the
 //! block whose memory it accesses: see [`BlockRaces::is_known`].

@@ -786,8 +786,8 @@ impl Fine {
         let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
         let mut kept = Record::default();
         // A weak write after a strong access that saw the earlier strong writes: causality orders those writes before
-        // it (example: the last block resets the counter). This does not hold for a weak read, because it is chance
-        // which writes the thread's own atomic saw, and the others would race.
+        // it (example: the last block resets the counter). This does not hold for a weak read: which writes the thread's
+        // own atomic saw differs from run to run, and the others would race.
         let last = Self::get(&self.writes, g);
         let strong_read = |r: Record| !r.is_none() && r.stamp.strength() != Strength::Weak && ordered(r);
         let seen = self.reads.iter().any(|reads| strong_read(Self::get(reads, g)));

@@ -46,21 +46,21 @@
 //! - The plain read with which a compare-and-swap loop starts is a note if the other access is an atomic: a wrong value
 //!   costs one more iteration.
 //! - A plain write after atomics of other threads is ordered after them only if the program makes it after it has seen
-//!   the result of an atomic (the last block resets a counter). Otherwise it is chance that they came first.
+//!   the result of an atomic (the last block resets a counter). Otherwise the order may be another one in another run.
 //! - Strong accesses of different sizes at one address count as strong to each other. `.cluster` counts as `.gpu`.
 //! - An exited thread counts as having reached every later barrier of the whole block, and every later barrier that the
 //!   rest of its warp reaches together.
 //! - A fence counts as acquire and release, whatever it says.
-//! - A proxy fence counts wherever it stands between a thread's write and the agent that reads the data, in either
-//!   thread, and whatever memory it names. It is required only for reads, and for global memory only within a block.
+//! - A proxy fence may be executed by the thread that writes the data or by the thread that starts the reading agent.
+//!   It is required only for reads, and for global memory only if both threads are in one block.
 //! - Times have 26 bits. A block that synchronises more often is no longer checked.
 //!
 //! # Order of calls
 //! The caller must report an access before the access takes effect. Then the publication of a flag is recorded before
-//! any thread can read the flag. After a strong global read or atomic has
-//! taken effect, the caller must call [`BlockRaces::global_observed`], which takes over what was published up to the
-//! value read. In shared memory one call does both, because one worker runs the whole block. The caller must not report
-//! accesses that were found out of bounds.
+//! any thread can read the flag. After a strong global read or atomic has taken effect, the caller must call
+//! [`BlockRaces::global_observed`], which takes over what was published up to the value read. In shared memory one call
+//! does both, because one worker runs the whole block. The caller must not report accesses that were found out of
+//! bounds.
 
 mod agent_reads;
 mod clock;

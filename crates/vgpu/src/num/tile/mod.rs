@@ -25,16 +25,18 @@
 mod aligned;
 mod decode;
 mod fp8;
-pub mod layout;
-pub mod matrix;
+pub(crate) mod layout;
+pub(crate) mod matrix;
 mod product;
-pub mod quads;
-pub mod sparse;
+pub(crate) mod quads;
+pub(crate) mod sparse;
 mod vector;
-pub mod warpgroup;
+pub(crate) mod warpgroup;
 
-pub use layout::{Fragment, Operand};
-pub use product::{mma, mma_f64};
+pub use layout::Fragment;
+pub(crate) use layout::Operand;
+pub use product::mma;
+pub(crate) use product::mma_f64;
 
 /// Element types of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

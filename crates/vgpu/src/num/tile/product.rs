@@ -245,7 +245,7 @@ per_isa! {
 }
 
 /// D = A·B + C in f64. Each product is fused into the sum, with k ascending.
-pub fn mma_f64(op: &Mma, a: &[&Lanes64], b: &[&Lanes64], c: &[&Lanes64], d: &mut [Lanes64]) {
+pub(crate) fn mma_f64(op: &Mma, a: &[&Lanes64], b: &[&Lanes64], c: &[&Lanes64], d: &mut [Lanes64]) {
     let Some([fa, fb, fc, fd]) = op.fragments() else { return };
     let (n, k) = (fb.cols, fa.cols);
     let mut ma = [0f64; 16 * 16];

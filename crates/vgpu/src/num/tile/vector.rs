@@ -6,6 +6,9 @@
 
 use std::mem::MaybeUninit;
 
+#[cfg(target_arch = "x86_64")]
+use crate::num::cpu;
+
 /// Computes `acc + Σ p[k] · q[k]` for four rows, with k ascending.
 #[inline(always)]
 pub(super) fn multiply4<const AVX2: bool, const K: usize>(
@@ -39,7 +42,7 @@ pub(super) fn multiply16<const AVX2: bool, const K: usize>(
 ) {
     #[cfg(target_arch = "x86_64")]
     if AVX2 {
-        if crate::cpu::level() == crate::cpu::Level::V4 {
+        if cpu::level() == cpu::Level::V4 {
             // SAFETY: level 4 means that the CPU has AVX-512.
             unsafe { avx512::multiply16(p, q, acc) };
         } else {
@@ -70,7 +73,7 @@ impl<const K: usize> SpreadRows<K> {
         place: &'p mut MaybeUninit<Self>,
     ) -> Option<&'p Self> {
         #[cfg(target_arch = "x86_64")]
-        if AVX2 && crate::cpu::level() == crate::cpu::Level::V4 {
+        if AVX2 && cpu::level() == cpu::Level::V4 {
             // SAFETY: level 4 means that the CPU has AVX-512. `spread` writes every number.
             return unsafe {
                 avx512::spread(p, place.as_mut_ptr().cast());

@@ -32,12 +32,12 @@ pub struct Warpgroup {
 
 impl Warpgroup {
     /// Number of products per element of D: a row of A has 32 bytes.
-    pub const fn k(&self) -> usize {
+    pub const fn k(self) -> usize {
         256 / self.a.bits()
     }
 
     /// Number of registers of D per lane.
-    pub const fn registers(&self) -> usize {
+    pub const fn registers(self) -> usize {
         self.n as usize * self.d.bits() / 64
     }
 }
@@ -315,9 +315,9 @@ per_isa! {
 /// # Safety
 /// `d` must have as many different registers of 32 lanes as [`Warpgroup::registers`] returns. Nothing else may use
 /// them during the call.
-pub unsafe fn warpgroup(op: &Warpgroup, a: &Rows<'_>, b: &Decoded, d: &[*mut u32], keep: bool) {
+pub unsafe fn warpgroup(op: Warpgroup, a: &Rows<'_>, b: &Decoded, d: &[*mut u32], keep: bool) {
     debug_assert!(d.len() == op.registers() && b.numbers.len() == (op.n as usize).div_ceil(16) * op.k());
-    on_registers(op, a, b, d, keep);
+    on_registers(&op, a, b, d, keep);
 }
 
 #[cfg(test)]

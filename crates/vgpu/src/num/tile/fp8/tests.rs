@@ -121,7 +121,7 @@ fn products_of_a_warpgroup_have_such_sums() {
     let mut d = vec![[300f32.to_bits(); 32]; op.registers()];
     let registers: Vec<*mut u32> = d.iter_mut().map(|lanes| lanes.as_mut_ptr()).collect();
     // SAFETY: these are eight registers of 32 lanes, and nothing else uses them.
-    unsafe { warpgroup(&op, &Rows::Fragment(a.each_ref()), &b, &registers, true) };
+    unsafe { warpgroup(op, &Rows::Fragment(a.each_ref()), &b, &registers, true) };
     for (register, lanes) in d.iter().enumerate() {
         for (lane, got) in lanes.iter().enumerate() {
             let row = lane / 4 + register / 2 % 2 * 8;

@@ -44,13 +44,13 @@ fn every_instruction_set_computes_the_same_bits() {
         };
         let plain = run(&|d| body::<false>(&op, &Rows::Fragment(a.each_ref()), &b, d, keep));
         // SAFETY: the registers are different and have 32 lanes.
-        let best = run(&|d| unsafe { warpgroup(&op, &Rows::Fragment(a.each_ref()), &b, d, keep) });
+        let best = run(&|d| unsafe { warpgroup(op, &Rows::Fragment(a.each_ref()), &b, d, keep) });
         assert_eq!(plain, best, "{op:?}, keep {keep}");
         // The registers of a fragment are the upper and lower eight rows of the first chunks, then of the second ones.
         let chunks =
             std::array::from_fn(|row| [0, 2].map(|half| decode::as_rows(&a[half + row / 8])[row % 8]));
         // SAFETY: as above.
-        let from_memory = run(&|d| unsafe { warpgroup(&op, &Rows::Chunks(&chunks), &b, d, keep) });
+        let from_memory = run(&|d| unsafe { warpgroup(op, &Rows::Chunks(&chunks), &b, d, keep) });
         assert_eq!(best, from_memory, "{op:?}, keep {keep}");
         assert_ne!(plain, sums, "{op:?}");
     }
