@@ -259,8 +259,8 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, FP8, sums in the output: the sums are not rescaled when an origin moves",
         file: "hopper/rows_fp8.cuh",
-        right: "factor[0] = summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;",
-        wrong: "factor[0] = 1.0f;",
+        right: "factors.of_row[0] = factors.summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;",
+        wrong: "factors.of_row[0] = 1.0f;",
         class: "large",
         ..HOPPER_SUMS_IN_OUTPUT
     },
@@ -381,21 +381,14 @@ const FAULTS: &[Fault] = &[
         ..HOPPER_AT_ONCE
     },
     Fault {
-        name: "hopper, split keys, no maximum: the tensor cores do not see the ones",
-        right: "            tma::fence_shared_writes();\n",
-        wrong: "",
-        detected: Detected::Found(&[Kind::ProxyFence]),
-        ..HOPPER_AT_ONCE
-    },
-    Fault {
-        name: "hopper, split keys, no maximum: bf16 weights of half the keys are not added up",
+        name: "hopper, split keys, no maximum: weights of half the keys are not added up",
         right: "(s[2 * row] + s[2 * row + 1]) + (s[2 * row + 4] + s[2 * row + 5])",
         wrong: "s[2 * row] + s[2 * row + 1]",
         ..HOPPER_AT_ONCE_BF16
     },
     Fault {
-        name: "hopper, split keys, no maximum: a sum of bf16 weights is that of one lane",
-        right: "added[1] = group_sum<4>(added[1]);",
+        name: "hopper, split keys, no maximum: a sum of weights is that of one lane",
+        right: "sum[1] = group_sum<4>(sum[1]);",
         wrong: "",
         ..HOPPER_AT_ONCE_BF16
     },
@@ -456,8 +449,8 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, FP8, late maximum: the sums are not lowered with the weights",
         file: "hopper/rows.cuh",
-        right: "sum[i] *= factor[i / SUMS_OF_ROW];",
-        wrong: "{}",
+        right: "sum[i] *= factor[i / SUMS_OF_ROW];\n#pragma unroll\n        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
+        wrong: "{}\n#pragma unroll\n        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
         ..HOPPER_FP8_LATE
     },
     Fault {
