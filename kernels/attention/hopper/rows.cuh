@@ -105,11 +105,11 @@ struct ScoreRows {
         return exponent > origin[row] + (WEIGHT_SHIFT + knob::SLACK);
     }
 
-    // How far an origin must be below the exponent of its row's largest weight. `exponent` is above the present origin. In
-    // FP8 a weight that dominates all weights before it needs all of the format's range for them (see `raise_weights`).
-    __device__ __forceinline__ static float shift_for(float exponent) {
-        if constexpr (!FP8) return WEIGHT_SHIFT;
-        return exponent >= DOMINANT && exponent < -NOTHING_SEEN / 2 ? LARGEST_EXPONENT : WEIGHT_SHIFT;
+    // FP8: whether a new largest weight of a row dominates: all earlier ones together weigh at most four times as much.
+    // `weight` is in units of the present origin. Then it needs all of the format's range (see `raise_weights`).
+    __device__ __forceinline__ bool dominates(int row, float weight) const {
+        const float earlier = group_sum<4>(own_sum(row));
+        return FP8 && earlier > 0.0f && earlier <= 4.0f * weight;
     }
 
     // Moves the origins of rows whose maximum has grown by more than SLACK, and the sums with them.
@@ -117,7 +117,11 @@ struct ScoreRows {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const float exponent = group_max<4>(largest[row]) * scale;
-            const float to = outgrown(row, exponent) ? exponent - shift_for(exponent - origin[row]) : origin[row];
+            float shift = WEIGHT_SHIFT;
+            if constexpr (FP8) {
+                if (dominates(row, ptx::exp2_approx(exponent - origin[row]))) shift = LARGEST_EXPONENT;
+            }
+            const float to = outgrown(row, exponent) ? exponent - shift : origin[row];
             correction[row] = ptx::exp2_approx(origin[row] - to);
             origin[row] = to;
         }
@@ -253,8 +257,7 @@ struct ScoreRows {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const float most = group_max<4>(sum_of_step[row]), largest_of_row = group_max<4>(largest[row]);
-            const bool dominant = FP8 && largest_of_row >= 1 << int(DOMINANT);
-            const float by = dominant ? __log2f(most) - LARGEST_EXPONENT : __log2f(largest_of_row) - WEIGHT_SHIFT;
+            const float by = dominates(row, largest_of_row) ? __log2f(most) - LARGEST_EXPONENT : __log2f(largest_of_row) - WEIGHT_SHIFT;
             // The factor belongs to the origin after rounding: a large origin has few bits for `by`.
             const float to = most > LARGEST_SUM ? origin[row] + by : origin[row];
             factor[row] = ptx::exp2_approx(origin[row] - to);
