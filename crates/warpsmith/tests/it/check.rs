@@ -148,6 +148,28 @@ fn usage_errors_are_reported_before_anything_is_compiled() {
 }
 
 #[test]
+fn a_search_is_the_same_for_the_same_seed_and_tells_the_worst_inputs() {
+    let search = |steps: &str| {
+        let arguments = ["reference", "--problem", "b1h1sq8sk70d64-fp16", "--input-seed", "4", "--json"];
+        let outcome = check(&[&arguments[..], &["--hard", steps]].concat());
+        assert_eq!(outcome.code, 0, "{outcome}");
+        let document: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+        document["cases"][0].clone()
+    };
+    let case = search("40");
+    let worst = &case["search"];
+    assert_eq!(worst["steps"], 40);
+    assert!(worst["share"].as_f64().is_some_and(|share| (0.01..=1.0).contains(&share)), "{case}");
+    let again = search(&worst["worst_step"].to_string());
+    assert_eq!(
+        (&again["search"]["share"], &again["search"]["changes"]),
+        (&worst["share"], &worst["changes"])
+    );
+    let outcome = check(&["reference", "--hard", "5", "--class", "sink"]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+}
+
+#[test]
 fn suites_can_be_files_and_their_errors_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
