@@ -104,7 +104,7 @@ impl Validation {
 }
 
 /// The printed documents: the schema and the command line. The commands run in this order in one folder.
-const PRINTED: [(&str, &str); 39] = [
+const PRINTED: [(&str, &str); 40] = [
     ("doctor", "doctor"),
     ("toolchain", "toolchain"),
     ("toolchain-install", "toolchain install"),
