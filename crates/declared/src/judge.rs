@@ -371,7 +371,9 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
         let share = if output.tolerance.l2 > 0.0 { error / output.tolerance.l2 } else { error };
         if share > nearest_limit {
             nearest_limit = share;
-            (judgement.error, judgement.limit) = (error, output.tolerance.l2);
+            let norm = errors.reference_squares.sqrt();
+            let limit = if norm > 0.0 { errors.allowed(output) / norm } else { output.tolerance.l2 };
+            (judgement.error, judgement.limit) = (error, limit);
         }
     }
     if !judgement.complaints.is_empty() && judgement.share <= 1.0 {

@@ -31,7 +31,7 @@ fn correct_kernels_are_exit_0_with_one_line_each() {
     let outcome =
         check(&["wmma", "--preset", "stage-2", "--problem", "b1h2s17d64-causal-e4m3", "--class", "all"]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert!(outcome.stdout.contains("9 of 9 runs passed on virtual:l4"), "{outcome}");
+    assert!(outcome.stdout.contains("15 of 15 runs passed on virtual:l4"), "{outcome}");
     for class in ["normal", "tiny", "signed-zeros"] {
         assert!(outcome.stdout.contains(class), "{outcome}");
     }
@@ -55,7 +55,7 @@ fn the_error_of_the_compiler_is_printed_once_with_its_line() {
     let both = format!("{}{}", outcome.stdout, outcome.stderr);
     assert_eq!(both.matches("\"__syncthreadz\" is undefined").count(), 1, "{outcome}");
     assert_eq!(both.matches("failed: wmma stage-2 on").count(), 1, "{outcome}");
-    assert!(outcome.stdout.contains("(and 8 more runs with the same error)"), "{outcome}");
+    assert!(outcome.stdout.contains("(and 14 more runs with the same error)"), "{outcome}");
     let place = outcome.stdout.lines().find(|line| line.trim_start().starts_with("-->")).unwrap();
     assert!(
         place.contains(".cu") && place.split(':').nth(1).is_some_and(|it| it.parse::<u32>().is_ok()),
@@ -80,6 +80,8 @@ fn a_wrong_kernel_is_reported_with_an_error_map_and_a_repeat_command() {
         "stage-2",
         "--problem",
         "b1h1s65d64-fp16",
+        "--class",
+        "normal",
         "--input-seed",
         "1",
         "--kernels",
@@ -146,6 +148,28 @@ fn usage_errors_are_reported_before_anything_is_compiled() {
 }
 
 #[test]
+fn a_search_is_the_same_for_the_same_seed_and_tells_the_worst_inputs() {
+    let search = |steps: &str| {
+        let arguments = ["reference", "--problem", "b1h1sq8sk70d64-fp16", "--input-seed", "4", "--json"];
+        let outcome = check(&[&arguments[..], &["--hard", steps]].concat());
+        assert_eq!(outcome.code, 0, "{outcome}");
+        let document: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+        document["cases"][0].clone()
+    };
+    let case = search("40");
+    let worst = &case["search"];
+    assert_eq!(worst["steps"], 40);
+    assert!(worst["share"].as_f64().is_some_and(|share| (0.01..=1.0).contains(&share)), "{case}");
+    let again = search(&worst["worst_step"].to_string());
+    assert_eq!(
+        (&again["search"]["share"], &again["search"]["changes"]),
+        (&worst["share"], &worst["changes"])
+    );
+    let outcome = check(&["reference", "--hard", "5", "--class", "sink"]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+}
+
+#[test]
 fn suites_can_be_files_and_their_errors_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
@@ -154,7 +178,7 @@ fn suites_can_be_files_and_their_errors_are_reported() {
     fs::write(&path, suite).unwrap();
     let outcome = check(&["wmma", "--preset", "stage-c", "--suite", path.to_str().unwrap()]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert!(outcome.stdout.contains("3 of 3 runs passed"), "{outcome}");
+    assert!(outcome.stdout.contains("45 of 45 runs passed"), "{outcome}");
     fs::write(&path, "problems = [{ batch = 1, head = 2, seq = 5, head_dim = 64 }]").unwrap();
     let outcome = check(&["--suite", path.to_str().unwrap()]);
     assert_eq!(outcome.code, 2, "{outcome}");

@@ -41,7 +41,7 @@ fn a_new_op_goes_through_every_command() {
     };
     let problem = "rows40-cols300-bf16";
     let checked = step(&["check", "row", "--problem", problem, "--sanitize"]);
-    assert!(checked.contains("2 of 2 runs passed on virtual:l4, under all checkers"), "{checked}");
+    assert!(checked.contains("22 of 22 runs passed on virtual:l4, under all checkers"), "{checked}");
     let listed = step(&["problems", "--op", "row"]);
     assert!(listed.contains("rows64-cols1024-fp16"), "{listed}");
     assert!(step(&["suites", "--op", "row"]).contains("main"));
@@ -262,7 +262,7 @@ fn a_single_file_is_checked_and_timed() {
     let folder = single_file(SCALE);
     let outcome = on_file(folder.path(), &["check", "scale.cu", "--problem", "n777", "--sanitize"]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert!(outcome.stdout.contains("1 of 1 run passed"), "{outcome}");
+    assert!(outcome.stdout.contains("11 of 11 runs passed"), "{outcome}");
     let outcome = on_file(folder.path(), &["bench", "scale.cu", "--problem", "n777"]);
     assert_eq!(outcome.code, 0, "{outcome}");
     assert!(outcome.stdout.contains("file default") && outcome.stdout.contains("modelled"), "{outcome}");
@@ -407,7 +407,7 @@ fn a_ptx_file_is_checked_timed_and_built() {
     let folder = ptx_file(SCALE_PTX);
     let checked = on_file(folder.path(), &["check", "scale.ptx", "--problem", "n777", "--sanitize"]);
     assert_eq!(checked.code, 0, "{checked}");
-    assert!(checked.stdout.contains("1 of 1 run passed"), "{checked}");
+    assert!(checked.stdout.contains("11 of 11 runs passed"), "{checked}");
     let timed = on_file(folder.path(), &["bench", "scale.ptx", "--problem", "n777"]);
     assert_eq!(timed.code, 0, "{timed}");
     assert!(timed.stdout.contains("file default") && timed.stdout.contains("modelled"), "{timed}");

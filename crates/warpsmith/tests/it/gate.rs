@@ -144,6 +144,31 @@ fn a_gate_without_a_gpu_passes_clean_changes_and_fails_costly_ones() {
 }
 
 #[test]
+fn times_on_inputs_of_a_class_are_not_compared_with_the_leaderboard() {
+    let folder = repository();
+    let mut command = warpsmith();
+    command.current_dir(folder.path()).args([
+        "bench",
+        "good",
+        "--device",
+        "virtual:l4",
+        "--problem",
+        PROBLEM,
+    ]);
+    command.args(["--baseline", "none", "--kernels", "kernels", "--run-dir", "runs/sink", "--class", "sink"]);
+    let timed = run(&mut command);
+    assert_eq!(timed.code, 0, "{timed}");
+    assert!(timed.stdout.contains("good default on sink"), "{timed}");
+    let outcome = gate(folder.path(), "runs/sink", &["--update"]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("class of its own"), "{outcome}");
+    assert!(!folder.path().join("leaderboard.json").exists());
+    let mut unknown = warpsmith();
+    unknown.args(["bench", "reference", "--class", "sinks", "--device", "virtual:l4"]);
+    assert_eq!(run(&mut unknown).code, 2);
+}
+
+#[test]
 fn a_race_fails_without_a_gpu_with_an_annotation_at_its_line() {
     let folder = repository();
     let folder = folder.path();

@@ -104,7 +104,7 @@ impl Validation {
 }
 
 /// The printed documents: the schema and the command line. The commands run in this order in one folder.
-const PRINTED: [(&str, &str); 39] = [
+const PRINTED: [(&str, &str); 40] = [
     ("doctor", "doctor"),
     ("toolchain", "toolchain"),
     ("toolchain-install", "toolchain install"),
@@ -124,6 +124,7 @@ const PRINTED: [(&str, &str); 39] = [
     ("build", "build wmma --all"),
     ("build", "build reference --kernels faulty --arch sm_89"),
     ("check", "check reference --problem b1h1s16d64-fp16"),
+    ("check", "check reference --problem b1h1s16d64-fp16 --hard 20"),
     ("check", "check reference --problem b1h1s16d64-fp16 --kernels faulty"),
     ("check", "check reference --problem b1h1s16d64-fp16 --kernels wrong --sanitize"),
     ("sanitize", "sanitize clean.cu --counters --fidelity --print all"),
