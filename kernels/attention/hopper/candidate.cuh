@@ -90,8 +90,8 @@ constexpr int SUMS_OF_ROW = LATE_MAXIMUM && !SPLIT ? 1 : 2;
 // With MAXIMUM late, the sum of a lane's BLOCK_N / 4 weights must be at most LARGEST_SUM after an origin has moved.
 constexpr float LARGEST_SHIFT = !LATE_MAXIMUM ? 8 : BLOCK_N > 112 ? 3 : 4;
 constexpr float WEIGHT_SHIFT = !FP8 ? 0 : 8 - knob::SLACK < LARGEST_SHIFT ? 8 - knob::SLACK : LARGEST_SHIFT;
-// FP8: a weight may be as large as 2^LARGEST_EXPONENT.
-constexpr float LARGEST_EXPONENT = 8;
+// FP8: a weight may be as large as 2^LARGEST_EXPONENT; with MAXIMUM late, a lane's sum of them, below LARGEST_SUM.
+constexpr float LARGEST_EXPONENT = LATE_MAXIMUM ? 8.6f : 8;
 static_assert(!LATE_MAXIMUM || BLOCK_N / 4 * (1 << int(WEIGHT_SHIFT)) <= LARGEST_SUM, "see above");
 
 // FP8: scales may be per block: of 64 queries, and of the keys and values of a step.

@@ -196,9 +196,8 @@ struct ScoreRows {
 #pragma unroll
             for (int i = 2 * row; i < BLOCK_N / 2; i += i % 2 == 0 ? 1 : 3)
                 balance += scores[i] >= LIGHT ? -1.0f : scores[i] > 0.0f ? 1.0f : 0.0f;
-            // A weight may be 2^8; if only the sums of lanes will be compared, such a sum.
             const float most = LATE_MAXIMUM ? group_max<4>(own_sum(row)) : 1 << int(WEIGHT_SHIFT);
-            const float by = fmaxf(floorf(LARGEST_EXPONENT - __log2f(most)), 0.0f);
+            const float by = fmaxf(LARGEST_EXPONENT - __log2f(most), 0.0f);
             const float to = group_sum<4>(balance) > 0.0f && most > 0.0f ? origin[row] - by : origin[row];
             factor[row] = ptx::exp2_approx(origin[row] - to);
             origin[row] = to;
