@@ -136,7 +136,7 @@ impl Declaration {
         }
         let mut below = |count: usize| random.integer(0, count.max(1) as i64) as usize;
         let chosen = below(free.len());
-        let tensor = &mut free[chosen];
+        let tensor = &mut *free[chosen];
         let mut numbers: Vec<f32> = tensor.dtype.floats(&tensor.bytes).iter().map(|&x| x as f32).collect();
         let row = tensor.dims.last().copied().unwrap_or(1).max(1);
         let rows = numbers.len() / row;

@@ -145,7 +145,9 @@ pub fn fill(data: &mut [f32], class: Class, (row, peak): (usize, f32), random: &
         Class::MixedRows => {
             draw(data, random, 1, Random::normal);
             for (row, factor) in data.chunks_mut(row.max(1)).zip(row_factors(random.bits())) {
-                row.iter_mut().for_each(|number| *number *= factor);
+                for number in row {
+                    *number *= factor;
+                }
             }
         }
         Class::Drift => {

@@ -289,7 +289,9 @@ mod tests {
         let elements = values.shape.head_elements();
         let scales: Vec<f64> = (0..values.shape.heads).map(|head| values.scale(0, head)).collect();
         for (head, scale) in values.data.chunks_exact_mut(elements).zip(scales) {
-            head.iter_mut().for_each(|x| *x *= scale as f32);
+            for x in head {
+                *x *= scale as f32;
+            }
         }
         values
     }

@@ -80,7 +80,9 @@ impl Mutation<'_> {
                 let block = self.block(inputs.q.data.len() / width);
                 let factor = self.power(-3.0, 3.0);
                 let queries = &mut inputs.q.data[block.start * width..block.end * width];
-                queries.iter_mut().for_each(|x| *x *= factor);
+                for x in queries {
+                    *x *= factor;
+                }
             }
             2..=4 => {
                 // The scores of a block of keys, or of all others.

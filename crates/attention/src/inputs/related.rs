@@ -85,7 +85,9 @@ impl HeadRoles {
                 // Mostly light: 8 to 17 bits below the dominant keys.
                 let bits = 17.0 - 9.0 * random.uniform().powi(2);
                 let mut scores = vec![-bits * std::f64::consts::LN_2; keys];
-                dominant.iter().for_each(|&key| scores[key] = 0.0);
+                for &key in &dominant {
+                    scores[key] = 0.0;
+                }
                 let small = (keys as f64).sqrt() * (-bits).exp2();
                 let small = DominantValues::Small(small.min(1.0) as f32);
                 let roles = [DominantValues::Zero, DominantValues::Zero, small, DominantValues::Cancelling];
@@ -150,12 +152,16 @@ fn spikes(keys: usize, random: &mut Random) -> Vec<f64> {
 impl ValueRoles {
     fn apply(self, values: &mut [f32], width: usize, dominant: &[usize]) {
         if self.positive {
-            values.iter_mut().for_each(|x| *x = x.abs());
+            for x in &mut *values {
+                *x = x.abs();
+            }
         }
         match self.dominant {
             DominantValues::Plain => {}
             DominantValues::Zero => {
-                dominant.iter().for_each(|key| values[key * width..][..width].fill(0.0));
+                for key in dominant {
+                    values[key * width..][..width].fill(0.0);
+                }
             }
             DominantValues::Small(factor) => {
                 for key in dominant {
@@ -188,12 +194,16 @@ pub(super) fn enlarge(data: &mut [f32], problem: &Problem, which: Input, structu
         Input::V if problem.dtype == crate::problem::Dtype::Bf16 => 2.0_f32.powi(110),
         Input::V => 2.0_f32.powi(13),
     };
-    data.iter_mut().for_each(|x| *x = x.clamp(-4.0, 4.0) * size);
+    for x in data {
+        *x = x.clamp(-4.0, 4.0) * size;
+    }
 }
 
 /// Scales every query by a factor of its own.
 pub(super) fn mix_rows(data: &mut [f32], width: usize, seed: u64) {
     for (row, factor) in data.chunks_exact_mut(width).zip(values::row_factors(seed)) {
-        row.iter_mut().for_each(|x| *x *= factor);
+        for x in row {
+            *x *= factor;
+        }
     }
 }

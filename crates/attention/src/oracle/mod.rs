@@ -304,23 +304,15 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
     }
     // Rounding.
     let norms = (&scratch.key_norms[..], &scratch.value_norms[..]);
-    let half = if problem.dtype == Dtype::Bf16 { WeightFormat::BF16 } else { WeightFormat::FP16 };
     let weights = scratch.scores.chunks_exact(keys_needed);
     let queries = scratch.queries.chunks_exact(width);
     scratch.tile.resize(width, 0.0);
     for (index, ((weights, query), rounding)) in weights.zip(queries).zip(rounding).enumerate() {
         let seen = &weights[..visible(&rows[index])];
-        let rounded = |format, scratch: &mut Vec<f64>| {
-            weight_rounding(format, seen, (&values, norms.1), &mut scratch[..width]).scaled(value_scale)
-        };
         *rounding = row_rounding(seen, norm(query), norms, &output[index * width..][..width]);
-        rounding.output *= value_scale;
-        rounding.half = rounded(half, &mut scratch.tile);
-        if fp8_sums.is_some() {
-            rounding.fp8 = rounded(WeightFormat::E4M3, &mut scratch.tile);
-        }
-        let scores = value_scale * score_rounding(half, seen, lse[index], norms.1);
-        rounding.unfused = rounding.half.spread.hypot(scores);
+        let row = (seen, lse[index]);
+        add_weight_rounding(rounding, problem.dtype, row, (&values, norms.1), &mut scratch.tile[..width]);
+        rounding.scale_output(value_scale);
     }
     if let Some((lse, sums)) = fp8_sums {
         for (index, row) in rows.iter().enumerate() {
@@ -396,6 +388,32 @@ fn row_rounding(weights: &[f64], query: f64, (keys, values): (&[f64], &[f64]), o
         lse: deviation(average(keys, 1)),
         output: deviation(average(keys, 2).sqrt()) * variance.max(0.0).sqrt(),
         ..Rounding::default()
+    }
+}
+
+/// Sets what the rounding of a row's weights can change. The row has weights and a log-sum-exp, the values their norms.
+fn add_weight_rounding(
+    rounding: &mut Rounding,
+    dtype: Dtype,
+    (weights, lse): (&[f64], f64),
+    values: (&Head<'_>, &[f64]),
+    scratch: &mut [f64],
+) {
+    let half = if dtype == Dtype::Bf16 { WeightFormat::BF16 } else { WeightFormat::FP16 };
+    rounding.half = weight_rounding(half, weights, values, scratch);
+    if dtype == Dtype::E4m3 {
+        rounding.fp8 = weight_rounding(WeightFormat::E4M3, weights, values, scratch);
+    }
+    rounding.unfused = rounding.half.spread.hypot(score_rounding(half, weights, lse, values.1));
+}
+
+impl Rounding {
+    /// Multiplies what belongs to the output.
+    fn scale_output(&mut self, by: f64) {
+        self.output *= by;
+        self.unfused *= by;
+        self.half = self.half.scaled(by);
+        self.fp8 = self.fp8.scaled(by);
     }
 }
 
