@@ -97,14 +97,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     // Of the cases, or of the steps of their searches. It is shown when the kernels are compiled.
     let bar: OnceLock<ProgressBar> = OnceLock::new();
     let largest = Mutex::new(0.0_f64);
-    let searched = |share: f64| {
-        let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
-        *largest = largest.max(share);
-        if let Some(bar) = bar.get() {
-            bar.set_message(format!("searching, at most {:.0}% of a limit so far", 100.0 * *largest));
-            bar.inc(1);
-        }
-    };
+    let searched = |share: f64| show_step(bar.get(), &largest, share);
     let environment = CheckEnvironment {
         compiler: &compiler,
         device: &open_device,
@@ -165,6 +158,16 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         () if !run.complete => Exit::Incomplete,
         () => Exit::Success,
     })
+}
+
+/// Shows a step of a search and the largest share of a limit so far.
+fn show_step(bar: Option<&ProgressBar>, largest: &Mutex<f64>, share: f64) {
+    let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
+    *largest = largest.max(share);
+    if let Some(bar) = bar {
+        bar.set_message(format!("searching, at most {:.0}% of a limit so far", 100.0 * *largest));
+        bar.inc(1);
+    }
 }
 
 /// The plan of a check and its problems before they are reduced, from the options.
