@@ -7,15 +7,6 @@ namespace flash {
 
 template <int KEYS>  // of a step
 struct Rows16bit : RowState {
-    // fp16 on Hopper: a row's sum of weights is one more column of P V, products with ones. This takes an eighth of the
-    // instructions of adding them up, and every lane gets the whole sum. Hopper is short of instruction slots; other
-    // GPUs are short of tensor-core time. It sums the rounded weights; in bf16 the rounding error would be noticeable.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    static constexpr bool SUMS_BY_PRODUCT = axis::dtype == axis::Dtype::fp16;
-#else
-    static constexpr bool SUMS_BY_PRODUCT = false;
-#endif
-    static constexpr unsigned TWO_ONES = 0x3c003c00;
     // How far, in powers of two, scores may exceed the row's origin before O is rescaled. fp16 has room for 2^15.
     static constexpr float SLACK = 8.0f;
     static constexpr int STEP_KEYS = 16;  // of one tensor-core step of P V
@@ -24,12 +15,7 @@ struct Rows16bit : RowState {
     // P of one step, as left factors.
     using Weights = unsigned[KEY_STEPS][STRIPS][4];
 
-    float product[STRIPS][4];  // SUMS_BY_PRODUCT: of the weights with ones
-
-    __device__ explicit Rows16bit(float scale_) : RowState(scale_) {
-#pragma unroll
-        for (int i = 0; i < STRIPS * 4; ++i) product[i / 4][i % 4] = 0.0f;
-    }
+    __device__ explicit Rows16bit(float scale_) : RowState(scale_) {}
 
     // Raises a row's origin if the scores exceed it too far. This is rare once a row has seen some keys, so the lanes of
     // a row exchange their maxima only if some lane of the warp needs it.
@@ -37,18 +23,14 @@ struct Rows16bit : RowState {
         float largest[STRIPS][2], correction[STRIPS][2];
         if (!outgrown(largest, s, 0.0f, SLACK)) return;
         raise(largest, correction);
-        if (!first_step) {
-            rescale_output(correction);
-#pragma unroll
-            for (int i = 0; i < STRIPS * 4; ++i) product[i / 4][i % 4] *= correction[i / 4][i % 4 / 2];
-        }
+        if (!first_step) rescale_output(correction);
     }
 
     // The n-th of a step's STRIPS * 4 words of P.
     __device__ void weigh(Weights& p, const Scores& s, int step, int n) {
         const int strip = n / 4, word = n % 4, half = word % 2, block = step * 2 + word / 2;
         const float2 w = weights(s, strip, block, half);
-        if constexpr (!SUMS_BY_PRODUCT) sum[strip][half] += w.x + w.y;
+        sum[strip][half] += w.x + w.y;  // before they are rounded: the log-sum-exp is exact
         p[step][strip][word] = pack(w.x, w.y, static_cast<const Output*>(nullptr));
     }
 
@@ -59,7 +41,6 @@ struct Rows16bit : RowState {
         ptx::load_matrix_x4_transposed(b, place.at(16 * step, 2 * pair));
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
-            if (SUMS_BY_PRODUCT && pair == 0) Number::multiply_add(product[strip], p[step][strip], TWO_ONES, TWO_ONES);
             Number::multiply_add(output[strip][2 * pair], p[step][strip], b[0], b[1]);
             Number::multiply_add(output[strip][2 * pair + 1], p[step][strip], b[2], b[3]);
         }
@@ -103,7 +84,7 @@ struct Rows16bit : RowState {
     __device__ void complete_sums() {
 #pragma unroll
         for (int i = 0; i < STRIPS * 2; ++i)
-            sum[i / 2][i % 2] = SUMS_BY_PRODUCT ? product[i / 2][i % 2 * 2] : group_sum<4>(sum[i / 2][i % 2]);
+            sum[i / 2][i % 2] = group_sum<4>(sum[i / 2][i % 2]);
     }
 };
 
