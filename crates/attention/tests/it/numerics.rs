@@ -127,7 +127,9 @@ fn flash(problem: &Problem, inputs: &Inputs) -> (Vec<f64>, Vec<f64>) {
             let factor = (maximum - highest).exp();
             maximum = highest;
             sum *= factor;
-            output.iter_mut().for_each(|x| *x *= factor);
+            for x in &mut output {
+                *x *= factor;
+            }
             let exact: Vec<f64> = scores.iter().map(|score| (score - maximum).exp()).collect();
             sum += exact.iter().sum::<f64>();
             let weights: Vec<f64> = exact.iter().map(|&weight| round_weight(problem.dtype, weight)).collect();
