@@ -648,8 +648,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "a constant output",
-        right: "__floats2half2_rn(x[2 * i], x[2 * i + 1])",
-        wrong: "__floats2half2_rn(0.0f * x[2 * i] + 0.25f, 0.25f)",
+        right: "pair_of(x[2 * i], x[2 * i + 1], to)",
+        wrong: "pair_of(0.0f * x[2 * i] + 0.25f, 0.25f, to)",
         preset: "stage-c",
         problem: "b1h1s33d64-fp16",
         detected: Detected::Named("constant"),
@@ -858,9 +858,9 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "the sums of weights are not rescaled when a score exceeds the maximum",
-        file: "mma/rows_16bit.cuh",
-        right: "product[i / 4][i % 4] *= correction[i / 4][i % 4 / 2];",
-        wrong: "product[i / 4][i % 4] *= 1.0f;",
+        file: "mma/rows.cuh",
+        right: "sum[i / 2][i % 2] *= correction[i / 2][i % 2];",
+        wrong: "",
         problem: "b1h1s200d64-fp16",
         class: "large",
         ..MMA
