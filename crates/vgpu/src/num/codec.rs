@@ -2,7 +2,7 @@
 //!
 //! The `_rn` encoders and the decoders are branch-free integer code that LLVM vectorises. The bulk forms use the
 //! half-precision conversion instructions if the machine has them. All other conversions go through `exact`.
-//! Encoders produce the canonical NaN of the format. Decoders produce [`NAN_F32`], except that of bf16.
+//! Encoders produce the canonical NaN of the format. Decoders produce `NAN_F32`, except that of bf16.
 
 use super::simd::per_isa;
 use super::{Lanes, NAN_F16, NAN_F32};

@@ -3,10 +3,10 @@
 //!
 //! This module does not depend on warps, memory or programs, and imports nothing from the rest of the crate. Values are register bits. One lane of a 32-bit register
 //! is a `u32`, and narrower types are in its low bits. One lane of a 64-bit register is a `u64`. A whole register is
-//! [`Lanes`] or [`Lanes64`]. The module has two kinds of functions:
+//! [`Lanes`] or `Lanes64`. The module has two kinds of functions:
 //!
 //! - Scalar functions are `#[inline(always)]` and mostly branch-free. The caller calls them in a loop over the lanes,
-//!   and LLVM vectorises the loop under the caller's target features. A [`Round`] that is passed as a constant folds
+//!   and LLVM vectorises the loop under the caller's target features. A `Round` that is passed as a constant folds
 //!   away.
 //! - Bulk functions work on whole registers (`lanes…`, [`tile`]). They are compiled for AVX-512, AVX2 and the
 //!   baseline, and one version is chosen at run time. They serve conversions and tensor tiles.
@@ -29,8 +29,8 @@
 //! departs from the manual in others. In both cases these functions do what was observed on an H200, and a comment
 //! says so.
 //!
-//! NaN results: an f32 operation that produces a NaN produces [`NAN_F32`], and an f16 or bf16 operation produces
-//! [`NAN_F16`], whatever the operands are. An f64 operation keeps the payload of a NaN operand; it prefers the second
+//! NaN results: an f32 operation that produces a NaN produces `NAN_F32`, and an f16 or bf16 operation produces
+//! `NAN_F16`, whatever the operands are. An f64 operation keeps the payload of a NaN operand; it prefers the second
 //! operand to the first. If no operand is a NaN, the f64 result is 0xfff8000000000000.
 
 // Reasons for the allowed lints, in the order of the list: a lane number indexes several arrays at once; with NaN

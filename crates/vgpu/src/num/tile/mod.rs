@@ -5,8 +5,8 @@
 //! 16 contiguous bytes. Lane `4g + t` holds bytes `4t..4t+4` of row `g`. The contiguous elements of one row are a
 //! *run*. In a block of A, the rows are along m and the runs along k. In a block of B, the rows are along n and the
 //! runs along k. In a block of the accumulators, the rows are along m and the runs along n. A row of eight 32-bit
-//! accumulators needs two registers: one for the even columns and one for the odd columns. [`layout`] lists the
-//! position of each block of a fragment. [`matrix`] loads and stores blocks.
+//! accumulators needs two registers: one for the even columns and one for the odd columns. `layout` lists the
+//! position of each block of a fragment. `matrix` loads and stores blocks.
 //!
 //! # Accumulation
 //! Products are exact. The manual does not specify how they are summed. [`Accumulation`] has three models:
