@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use attention::run as attention_run;
 use attention::{Attention, Class, Inputs, Layout, Problem};
 use chips::{Chip, Resources};
+use compiler::Compiler;
+use compiler::toolchain;
 use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;
-use gpu::build::Compiler;
-use gpu::toolchain;
 use op::{Kernel, OpProblems as _};
 use vgpu::Checks;
 use vgpu::model::{self, Modelled, Shape};
@@ -75,7 +75,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     let chip = Chip::by_name(&device)?;
     let named = std::env::var_os("WARPSMITH_CUDA").map(PathBuf::from);
     let toolchain = toolchain::ensure(named.as_deref(), &mut |_| ())?;
-    let compiler = Compiler::new(toolchain, &gpu::paths::cache_dir())?;
+    let compiler = Compiler::new(toolchain, &files::cache_dir())?;
     let catalog = Catalog::load(None)?;
 
     let mut rows = Vec::new();

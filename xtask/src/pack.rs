@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use attention::forward::{Pack, tuned_requests};
 use chips::Chip;
-use gpu::build::Compiler;
+use compiler::Compiler;
 
 /// The GPUs of a pack: one for each target.
 pub const GPUS: [&str; 3] = ["h200", "l4", "a100"];
@@ -32,8 +32,8 @@ pub fn build(gpus: &[String]) -> Result<(usize, Vec<u8>), Box<dyn Error>> {
             requests.insert(Pack::key(&request), request);
         }
     }
-    let toolchain = gpu::toolchain::ensure(None, &mut |_| ())?;
-    let compiler = Compiler::new(toolchain, &gpu::paths::cache_dir())?;
+    let toolchain = compiler::toolchain::ensure(None, &mut |_| ())?;
+    let compiler = Compiler::new(toolchain, &files::cache_dir())?;
     let (keys, requests): (Vec<String>, Vec<_>) = requests.into_iter().unzip();
     let (done, all) = (AtomicUsize::new(0), requests.len());
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);

@@ -94,7 +94,7 @@ fn environment(folder: &Path, packages: &[&OsStr]) -> Result<PathBuf, Box<dyn Er
     let python = folder.join("bin/python");
     if !python.exists() {
         let interpreter =
-            gpu::python::interpreter().ok_or("there is no Python; install Python 3.10 or newer")?;
+            subprocess::python::interpreter().ok_or("there is no Python; install Python 3.10 or newer")?;
         check(Command::new(interpreter).args(["-m", "venv"]).arg(folder))?;
     }
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];

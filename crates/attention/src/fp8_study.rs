@@ -7,9 +7,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gpu::launch::Random;
+use random::Random;
 use serde::{Deserialize, Serialize};
-use vgpu::model::ModelledMicros;
+use times::ModelledMicros;
 
 use crate::forward::{Buffer, Device, ForwardError, Options, Quantisation, Stream, Tensors, Time, View};
 use crate::inputs::{Class, Encoded, Inputs};

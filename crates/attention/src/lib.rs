@@ -33,8 +33,8 @@
 //! let chip = chips::Chip::by_name("h200")?;
 //! let mut device = VirtualDevice::new(chip);
 //! let catalog = family::Catalog::load(None)?;
-//! let toolchain = gpu::toolchain::ensure(None, &mut |_| ())?;
-//! let compiler = gpu::build::Compiler::new(toolchain, &gpu::paths::cache_dir())?;
+//! let toolchain = compiler::toolchain::ensure(None, &mut |_| ())?;
+//! let compiler = compiler::Compiler::new(toolchain, &files::cache_dir())?;
 //!
 //! let wmma = catalog.family("wmma")?;
 //! let candidate = run::candidate(wmma, Some("stage-5-p2"), &[], &problem)?;

@@ -1,12 +1,12 @@
 //! Implements the parts of an [`op::Op`] for attention with the parts of this crate.
 
 use family::{Candidate, Family, Sizes};
-use gpu::launch::Random;
 use op::Similarity;
 use op::{
     Addresses, Arrangement, Complaint, ExtraTolerance, JudgedRow, Judgement, LaunchParameters, OpInputs,
     OpJudgement, OpPeers, OpProblems, OpReference, PeerProblem, Peers, Picture, Refusal, SuiteText, Work,
 };
+use random::Random;
 
 use crate::error_map;
 use crate::inputs::{Class, Encoded, Input, Inputs};

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use attention::forward::Device as Gpu;
 use candle_core::{DType, Device, Tensor};
-use gpu::build::Compiler;
-use gpu::testing::{pinned_toolchain, shared_cache};
+use compiler::Compiler;
+use compiler::testing::{pinned_toolchain, shared_cache};
 use warpsmith_candle::FlashAttn;
 
 #[path = "../examples/attention/reference.rs"]

@@ -31,7 +31,7 @@ impl CachedAnswer {
     }
 
     pub fn load(&self) -> Option<Vec<Vec<u8>>> {
-        let bytes = gpu::paths::read_bounded(&self.path, 2 * MOST_ANSWER as u64).ok()?;
+        let bytes = files::read_bounded(&self.path, 2 * MOST_ANSWER as u64).ok()?;
         let outputs = parse(&bytes)?;
         // The time of the last use decides which answers are removed. An answer that cannot be marked is still right.
         let _ = fs::File::open(&self.path).and_then(|file| file.set_modified(SystemTime::now()));
@@ -44,7 +44,7 @@ impl CachedAnswer {
         if took < SHORTEST || bytes > MOST_ANSWER {
             return;
         }
-        if gpu::paths::write_atomically(&self.path, &format(outputs)).is_ok()
+        if files::write_atomically(&self.path, &format(outputs)).is_ok()
             && let Some(folder) = self.path.parent()
         {
             remove_oldest(folder, MOST_ALL);

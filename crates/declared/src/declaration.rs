@@ -1,8 +1,8 @@
 //! What an `op.toml` declares.
 
 use family::{Expression, Value};
-use gpu::launch::Dtype;
 use indexmap::IndexMap;
+use launch::Dtype;
 use op::Class;
 
 use crate::file_array::FileArray;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use family::{Family, ManifestError, ManifestErrors, OpFiles, Value};
-use gpu::launch::Dtype;
+use launch::Dtype;
 use op::Refusal;
 use serde_json::{Map, json};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gpu::launch::{Dtype, npy};
+use launch::{Dtype, npy};
 use op::Refusal;
 
 /// An array in a file.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use gpu::launch::{Dtype, Random};
+use launch::Dtype;
 use op::values::{self, PIECE};
 use op::{Class, cores};
+use random::Random;
 
 use crate::declaration::{Argument, Declaration};
 use crate::problem::DeclaredProblem;

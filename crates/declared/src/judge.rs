@@ -1,6 +1,6 @@
 //! Compares an answer with the reference.
 
-use gpu::launch::Dtype;
+use launch::Dtype;
 use op::{Complaint, JudgedRow, Judgement};
 
 use crate::declaration::{Declaration, GivenTolerance};

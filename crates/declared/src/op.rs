@@ -1,7 +1,7 @@
 //! Implements the parts of an [`op::Op`] for ops that are declared by files.
 
 use family::{Candidate, Family, SettingError, Sizes};
-use gpu::launch::Dtype;
+use launch::Dtype;
 use op::{
     Addresses, Arrangement, Class, Complaint, ExtraTolerance, Input, Judgement, LaunchParameters, OpInputs,
     OpJudgement, OpPeers, OpProblems, OpReference, Output, PeerProblem, Peers, Picture, Refusal, Similarity,

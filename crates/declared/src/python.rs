@@ -131,7 +131,7 @@ fn started() -> Result<Link, Refusal> {
 }
 
 fn start() -> Result<Link, Refusal> {
-    let Some(interpreter) = gpu::python::interpreter() else {
+    let Some(interpreter) = subprocess::python::interpreter() else {
         let message = "the op's reference needs Python 3, and there is no python3";
         return Err(
             Refusal::missing(message).hint(Some("install Python 3, or set WARPSMITH_PYTHON".to_owned()))
@@ -151,7 +151,7 @@ fn start() -> Result<Link, Refusal> {
 
 fn no_numpy(reason: &str) -> Refusal {
     let interpreter =
-        gpu::python::interpreter().map_or("python3".to_owned(), |path| path.display().to_string());
+        subprocess::python::interpreter().map_or("python3".to_owned(), |path| path.display().to_string());
     Refusal::missing(format!("the op's reference needs numpy: {reason}"))
         .hint(Some(format!("install it with: {interpreter} -m pip install numpy")))
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use gpu::launch::{Dtype, Random};
+use launch::Dtype;
 use op::Refusal;
+use random::Random;
 
 use crate::answer_cache::CachedAnswer;
 use crate::declaration::{Argument, Declaration, Function, Kind, ReferenceSource};
@@ -179,7 +180,7 @@ impl DeclaredOp {
         let call = serde_json::to_vec(call).ok()?;
         let scripts = self.files.scripts.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
         let parts = std::iter::once(call.as_slice()).chain(scripts).chain(tensors.iter().copied());
-        Some(CachedAnswer::new(&gpu::paths::cache_dir().join("answers"), parts))
+        Some(CachedAnswer::new(&files::cache_dir().join("answers"), parts))
     }
 
     fn has_other_scripts(&self) -> bool {

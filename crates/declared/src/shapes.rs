@@ -1,6 +1,6 @@
 //! Problems that are derived from the declaration: edge cases, random problems, and smaller ones.
 
-use gpu::launch::Random;
+use random::Random;
 
 use crate::declaration::{Declaration, Size};
 use crate::problem::DeclaredProblem;

@@ -1,7 +1,7 @@
 //! Types, shapes and sizes of the arguments of a problem.
 
 use family::{EvalError, Value};
-use gpu::launch::Dtype;
+use launch::Dtype;
 use op::{Refusal, Work};
 
 use crate::declaration::{Argument, Declaration, ElementType, ScalarValue, dtype};

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpu::build::is_ptx;
+use compiler::is_ptx;
 
 use crate::manifest::{self, Family, Place};
 use crate::single_file::{self, Expanded};
@@ -279,7 +279,7 @@ impl Tree {
     /// One CUDA or PTX file that declares its own op.
     fn single_file(path: &Path) -> Result<Self, CatalogError> {
         let at = |source| CatalogError::Io { path: path.to_owned(), source };
-        let text = gpu::paths::read_text_bounded(path, MOST_BYTES).map_err(at)?;
+        let text = files::read_text_bounded(path, MOST_BYTES).map_err(at)?;
         let Expanded { op, kernel, beside } =
             single_file::expand(path, &text).map_err(ManifestErrors::from)?;
         let name = single_file::op_name(path);
@@ -377,7 +377,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> 
                 return Err(CatalogError::TooMany { path: root.to_owned() });
             }
             let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-            let bytes = gpu::paths::read_bounded(&path, MOST_BYTES).map_err(at(&path))?;
+            let bytes = files::read_bounded(&path, MOST_BYTES).map_err(at(&path))?;
             files.insert(name, String::from_utf8_lossy(&bytes).into_owned());
         }
     }
@@ -463,7 +463,7 @@ fn included_headers<'a>(
     let mut headers: BTreeMap<String, String> = BTreeMap::new();
     let mut pending = vec![source.to_owned()];
     while let Some(text) = pending.pop() {
-        for name in gpu::build::included_names(&text) {
+        for name in compiler::included_names(&text) {
             if headers.contains_key(name) {
                 continue;
             }

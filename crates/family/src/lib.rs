@@ -42,7 +42,7 @@ pub use value::Value;
 
 /// Whether a path names a CUDA or PTX file, which can declare its own op.
 pub fn is_kernel_file(path: &std::path::Path) -> bool {
-    gpu::build::is_ptx(path) || path.extension().is_some_and(|kind| kind == "cu")
+    compiler::is_ptx(path) || path.extension().is_some_and(|kind| kind == "cu")
 }
 
 /// The name of the op that a CUDA or PTX file declares.

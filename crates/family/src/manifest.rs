@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use chips::Target;
-use gpu::build::is_ptx;
+use compiler::is_ptx;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;

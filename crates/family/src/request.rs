@@ -1,7 +1,7 @@
 //! The compile request of a candidate.
 
 use chips::Target;
-use gpu::build::{Request, Source};
+use compiler::{Request, Source};
 
 use crate::candidate::{Candidate, SettingError};
 use crate::header;

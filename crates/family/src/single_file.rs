@@ -258,7 +258,7 @@ impl Header {
         let folder = path.parent().unwrap_or(Path::new(""));
         let read = |name: &str| {
             let is_plain = !name.contains("..") && !Path::new(name).is_absolute();
-            is_plain.then(|| gpu::paths::read_text_bounded(&folder.join(name), MOST_BYTES).ok()).flatten()
+            is_plain.then(|| files::read_text_bounded(&folder.join(name), MOST_BYTES).ok()).flatten()
         };
         let mut files = BTreeMap::new();
         let baselines = self.table.get("baselines").and_then(toml::Value::as_table).into_iter().flatten();
@@ -270,7 +270,7 @@ impl Header {
         }
         let mut pending = vec![source.to_owned()];
         while let Some(text) = pending.pop() {
-            for name in gpu::build::included_names(&text) {
+            for name in compiler::included_names(&text) {
                 if files.len() < MOST_HEADERS
                     && !files.contains_key(name)
                     && let Some(text) = read(name)
@@ -367,8 +367,8 @@ fn cuda_kernels(source: &str) -> Vec<String> {
 
 /// The name of the only kernel.
 fn only_kernel(path: &Path, source: &str) -> Result<String, String> {
-    let is_ptx = gpu::build::is_ptx(path);
-    let names = if is_ptx { gpu::build::ptx_entries(source) } else { cuda_kernels(source) };
+    let is_ptx = compiler::is_ptx(path);
+    let names = if is_ptx { compiler::ptx_entries(source) } else { cuda_kernels(source) };
     match names.as_slice() {
         [one] => Ok(one.clone()),
         [] if is_ptx => Err("the file has no .entry function".to_owned()),

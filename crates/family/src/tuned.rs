@@ -8,9 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use chips::Chip;
-use gpu::time::Time;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use times::Time;
 
 use crate::text::{ManifestError, Reader};
 
@@ -118,7 +118,7 @@ impl Table {
 
     /// Reads a table from a file; the table is empty if the file does not exist.
     pub fn read(path: &Path) -> Result<Self, TableError> {
-        match gpu::paths::read_text_bounded(path, MOST_BYTES) {
+        match files::read_text_bounded(path, MOST_BYTES) {
             Ok(text) => Ok(Table::parse(&path.display().to_string(), &text)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Table::default()),
             Err(error) => Err(TableError::Io { path: path.to_owned(), error }),
@@ -129,7 +129,7 @@ impl Table {
     pub fn write(&self, path: &Path) -> Result<(), TableError> {
         let text =
             toml::to_string(self).map_err(|error| TableError::Unwritable { path: path.to_owned(), error })?;
-        gpu::paths::write_atomically(path, text.as_bytes())
+        files::write_atomically(path, text.as_bytes())
             .map_err(|error| TableError::Io { path: path.to_owned(), error })
     }
 
@@ -173,7 +173,7 @@ fn without_virtual(gpu: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use gpu::time::{MeasuredMicros, ModelledMicros};
+    use times::{MeasuredMicros, ModelledMicros};
 
     use super::*;
 

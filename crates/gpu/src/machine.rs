@@ -11,8 +11,7 @@ use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::error::NvmlError;
 use serde::Serialize;
 use subprocess::ProgramLimits;
-
-use crate::python;
+use subprocess::python;
 
 /// One NVIDIA GPU as the driver describes it.
 #[derive(Clone, Debug, Serialize)]

@@ -6,15 +6,15 @@
 
 use gpu::device::Device;
 use op::Op;
+use runlog::record::{Diagnosis, Inversion, InversionResult, Profile};
+use runlog::{Event, LogError, RunState, Time, Timer};
+use stats::Stopping;
 
 use crate::Session;
 use crate::bench::{self, Subject, SubjectKind};
 use crate::profile::ncu::Ncu;
 use crate::profile::{self, ProfileError};
-use crate::record::{Diagnosis, Inversion, InversionResult, Profile};
-use crate::run::{Event, LogError, RunState, Time, Timer};
 use crate::session::StageError;
-use crate::stats::Stopping;
 use crate::worker::Limits;
 
 /// The kernel, device, problems and limits of an inversion.
@@ -244,7 +244,7 @@ mod tests {
             levers: Vec::new(),
         };
         let diagnoses = diagnoses.iter().map(diagnosis).collect();
-        let metrics = crate::record::Metrics::default();
+        let metrics = runlog::record::Metrics::default();
         Profile {
             source: String::new(),
             notes: vec![],

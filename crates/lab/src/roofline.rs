@@ -3,9 +3,8 @@
 use chips::{Chip, TensorType};
 use gpu::device::Device;
 use op::Work;
-
-use crate::record::Roofline;
-use crate::run::{Ceiling, Speed, Time};
+use runlog::record::Roofline;
+use runlog::{Ceiling, Speed, Time};
 
 /// The two peak rates and their source.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,7 +78,7 @@ pub fn under(roofs: Roofs, work: Work, time: Time) -> Roofline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::MeasuredMicros;
+    use runlog::MeasuredMicros;
 
     fn ceiling(speed: Speed, matrix: Option<&str>) -> Ceiling {
         Ceiling { speed, matrix: matrix.map(str::to_owned), samples: 5 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::{fmt, io};
 
-use gpu::build::Compiler;
+use compiler::Compiler;
 use op::{Op, Refusal};
+use runlog::{LogError, Run};
 
-use crate::run::{LogError, Run};
 use crate::worker::WorkerCommands;
 
 /// The op, tools and run that a stage uses. Stages take a session and a plan.

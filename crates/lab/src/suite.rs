@@ -95,7 +95,7 @@ pub fn find<O: Op>(op: &O, text: &str) -> Result<Suite<O::Problem>, Refusal> {
         return Err(Refusal::new(format!("there is no suite `{text}`"))
             .hint(Some(suggestion.unwrap_or_default() + &all)));
     }
-    let contents = gpu::paths::read_text_bounded(path, MAX_BYTES)
+    let contents = files::read_text_bounded(path, MAX_BYTES)
         .map_err(|error| Refusal::new(format!("cannot read {text}: {error}")))?;
     let name = path.file_stem().map_or(text.to_owned(), |stem| stem.to_string_lossy().into_owned());
     read(op, &name, &contents)

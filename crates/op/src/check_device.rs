@@ -1,7 +1,7 @@
 //! What a check needs from a device besides launching.
 
+use compiler::Build;
 use gpu::accelerator::{Accelerator, Buffer, CudaDevice, Image, PooledDevice, VirtualDevice};
-use gpu::build::Build;
 
 /// A device on which kernels are checked. The defaults fit a device that runs machine code and checks nothing.
 pub trait CheckDevice: Accelerator {

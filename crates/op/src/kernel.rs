@@ -3,11 +3,11 @@
 use std::fmt;
 
 use chips::Target;
+use compiler::{BuildError, Compiler};
 use family::{Candidate, Family, SettingError, Sizes, TensorBox};
 use gpu::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, LaunchStep, ModuleId, Variable,
 };
-use gpu::build::{BuildError, Compiler};
 
 use crate::arrangement::{Addresses, Arrangement};
 use crate::check_device::CheckDevice;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gpu::launch::Random;
+use random::Random;
 use serde::{Deserialize, Serialize};
 
 use crate::cores;

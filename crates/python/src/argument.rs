@@ -1,6 +1,6 @@
 //! Arguments of a launch, as the Python package describes them.
 
-use gpu::launch::{Argument, Dtype, Init, Role};
+use launch::{Argument, Dtype, Init, Role};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use vgpu::tensor_map::Swizzle;

@@ -12,9 +12,9 @@ mod launch;
 
 use std::path::{Path, PathBuf};
 
-use gpu::build::{BuildError, Compiler};
+use compiler::toolchain;
+use compiler::{BuildError, Compiler};
 use gpu::device::Selector;
-use gpu::toolchain;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -136,8 +136,7 @@ fn chip(device: &str) -> PyResult<&'static chips::Chip> {
 fn compiler(cuda: Option<&Path>) -> PyResult<Compiler> {
     let toolchain = toolchain::ensure(cuda, &mut |_| ())
         .map_err(|error| ToolchainError::new_err(toolchain_text(&error)))?;
-    Compiler::new(toolchain, &gpu::paths::cache_dir())
-        .map_err(|error| ToolchainError::new_err(error.to_string()))
+    Compiler::new(toolchain, &files::cache_dir()).map_err(|error| ToolchainError::new_err(error.to_string()))
 }
 
 /// Why there is no compiler, and what helps.

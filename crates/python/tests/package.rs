@@ -51,8 +51,8 @@ fn the_tests_of_the_python_package_pass() {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("TRITON_CACHE_DIR", triton)
         .env("WARPSMITH_PROGRAM", target.join("debug/warpsmith"))
-        .env("WARPSMITH_CUDA", gpu::testing::pinned_root(target_tmp))
-        .env("WARPSMITH_CACHE", gpu::testing::shared_cache(target_tmp))
+        .env("WARPSMITH_CUDA", compiler::testing::pinned_root(target_tmp))
+        .env("WARPSMITH_CACHE", compiler::testing::shared_cache(target_tmp))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

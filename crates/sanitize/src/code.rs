@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use chips::Target;
-use gpu::build::{Build, BuildError, Compiler, Request, Source, ptx_entries, standard_headers};
+use compiler::{Build, BuildError, Compiler, Request, Source, ptx_entries, standard_headers};
 
 use crate::{SanitizeError, kernel_name};
 
@@ -25,7 +25,7 @@ pub struct Code {
 /// Whether a file contains PTX: by its name, or by the directives that begin every PTX text.
 pub fn is_ptx(file: &Path, text: &str) -> bool {
     let directive = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
-    gpu::build::is_ptx(file)
+    compiler::is_ptx(file)
         || text.lines().find(directive).is_some_and(|line| line.trim_start().starts_with(".version"))
 }
 
@@ -145,7 +145,7 @@ impl Code {
                 self.host_functions.iter().take(4).map(|name| format!("`{name}`")).collect();
             let more = self.host_functions.len().saturating_sub(4);
             let more = if more > 0 {
-                format!(" and {}", gpu::words::count(more, "other function"))
+                format!(" and {}", text::count(more, "other function"))
             } else {
                 String::new()
             };

@@ -1,6 +1,6 @@
 //! Why a kernel cannot be run.
 
-use gpu::build::BuildError;
+use compiler::BuildError;
 
 /// Why a kernel cannot be run. A launch that ran and has findings is not an error.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Compares buffers with expected values after the launch.
 
-use gpu::launch::Dtype;
+use launch::Dtype;
 use serde::Serialize;
 
 use crate::SanitizeError;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use gpu::words::count;
+use text::count;
 use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
 
 use crate::escape::{one_line, visible};

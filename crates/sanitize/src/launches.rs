@@ -1,8 +1,8 @@
 //! The launches to make: kernels with their grids, blocks and arguments.
 
 use gpu::accelerator::{Accelerator, Geometry, ModuleId, VirtualDevice};
-use gpu::launch::{Argument, Placed, Role};
-use gpu::words::count;
+use launch::{Argument, Placed, Role};
+use text::count;
 use vgpu::Kernel;
 
 use crate::{SanitizeError, readable};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use chips::Occupancy;
 use gpu::accelerator::{Accelerator as _, Image, VirtualDevice};
-use gpu::launch::{Argument, Placed};
-use gpu::words::count;
+use launch::{Argument, Placed};
+use text::count;
 use vgpu::model::Modelled;
 use vgpu::{FidelityReport, Kernel, LaunchReport, Module, Severity};
 

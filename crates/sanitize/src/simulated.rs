@@ -1,8 +1,8 @@
 //! Properties of launches on the virtual GPU.
 
 use chips::{Chip, Occupancy, Resources};
+use compiler::Build;
 use gpu::accelerator::{Geometry, VirtualDevice};
-use gpu::build::Build;
 use vgpu::LaunchReport;
 use vgpu::model::{self, Modelled, Shape};
 

@@ -1,7 +1,7 @@
 //! Renders compiler messages with the source line and a caret.
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use gpu::build::{Diagnostic, Severity};
+use compiler::{Diagnostic, Severity};
 
 use crate::escape::{one_line, visible};
 

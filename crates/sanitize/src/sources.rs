@@ -28,7 +28,7 @@ impl<'a> Sources<'a> {
         if Path::new(name) == self.file {
             return Some(self.text.to_owned());
         }
-        gpu::paths::read_text_bounded(&self.path(name)?, MAX_SOURCE).ok()
+        files::read_text_bounded(&self.path(name)?, MAX_SOURCE).ok()
     }
 
     /// The path of a file, if it is allowed and exists.

@@ -8,6 +8,7 @@
 //!   before it is used.
 //! - [`OutputTail`] keeps the last part of a child's output in bounded memory.
 //! - [`run`] runs a program to its end, with limits on its time and its output.
+//! - [`ending`] describes how a process ended, and [`python`] finds the Python interpreter.
 //! - Children end when this process ends for any reason.
 //! - [`sandbox`] restricts a child. The child applies it to itself before it reads its first message.
 //!
@@ -25,14 +26,17 @@
 //! ```
 
 pub mod channel;
+mod ending;
 mod lifetime;
 mod link;
 mod printed;
 mod program;
+pub mod python;
 pub mod sandbox;
 pub mod wire;
 
 pub use channel::Channel;
+pub use ending::ending;
 pub use link::Link;
 pub use printed::OutputTail;
 pub use program::{FinishedProgram, ProgramEnd, ProgramLimits, run};

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use indexmap::IndexMap;
 use lab::bench::BenchPlan;
-use lab::run::{ClassError, FailureKind, MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
-use lab::stats::Verdict;
+use runlog::{ClassError, FailureKind, MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
+use stats::Verdict;
 
 use crate::ops::Problem;
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, flat, one_line, styled};

@@ -4,9 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use compiler::Diagnostic;
 use family::Family;
-use gpu::build::Diagnostic;
-use lab::ci::{self, CiFinding, CiReport, Level, Location};
+use report::ci::{self, CiFinding, CiReport, Level, Location};
 use vgpu::{Finding, Place, Severity};
 
 use crate::cli::CiOptions;
@@ -105,7 +105,7 @@ pub fn family_path(family: &Family, folder: Option<&Path>, name: &str) -> Option
     let headers = folders.map(|folder| folder.join(&family.op).join(name));
     let mut paths = std::iter::once(PathBuf::from(name)).chain(headers);
     let is_it = |path: &PathBuf| {
-        gpu::paths::read_text_bounded(path, text.len() as u64 + 1).is_ok_and(|found| found == text)
+        files::read_text_bounded(path, text.len() as u64 + 1).is_ok_and(|found| found == text)
     };
     paths.find(is_it)
 }

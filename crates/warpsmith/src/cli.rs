@@ -7,7 +7,7 @@ use attention::fp8_study::StudyClass;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use family::{Catalog, CatalogError, NamedArrays};
-use gpu::launch::{Argument, Call, Extent};
+use launch::{Argument, Call, Extent};
 
 use crate::error::CommandError;
 use crate::exit;
@@ -1041,7 +1041,7 @@ pub struct ReportOptions {
 #[derive(Debug, Args)]
 pub struct RunsOptions {
     /// Folder with runs, or one run folder
-    #[arg(long, value_name = "DIR", default_value = lab::run::DEFAULT_FOLDER)]
+    #[arg(long, value_name = "DIR", default_value = runlog::DEFAULT_FOLDER)]
     pub run_dir: PathBuf,
     /// Show the fastest kernel on this problem over runs and commits
     #[arg(long, value_name = "PROBLEM")]

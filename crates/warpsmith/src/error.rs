@@ -1,9 +1,9 @@
 //! The error of a command: a message, an optional hint and an exit code.
 
 use attention::forward::ForwardError;
+use compiler::BuildError;
+use compiler::toolchain::ToolchainError;
 use family::{CatalogError, SettingError};
-use gpu::build::BuildError;
-use gpu::toolchain::ToolchainError;
 use lab::StageError;
 use lab::profile::ncu::NcuError;
 use op::Refusal;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use chips::Chip;
+use compiler::Compiler;
+use compiler::toolchain;
 use declared::{DeclaredInputs, DeclaredOp, DeclaredProblem};
 use family::Catalog;
 use gpu::accelerator::VirtualDevice;
-use gpu::build::Compiler;
-use gpu::toolchain;
 use op::{Addresses, CheckDevice as _, Kernel, OpInputs as _, OpProblems as _, Refusal};
 
 use crate::cli::Global;
@@ -34,7 +34,7 @@ impl FamilyRunner {
     fn load(&self) -> Result<(Catalog, Compiler), Refusal> {
         let catalog = Catalog::load(self.kernels.as_deref()).map_err(Refusal::new)?;
         let toolchain = toolchain::ensure(self.cuda.as_deref(), &mut |_| ()).map_err(Refusal::missing)?;
-        let compiler = Compiler::new(toolchain, &gpu::paths::cache_dir()).map_err(Refusal::missing)?;
+        let compiler = Compiler::new(toolchain, &files::cache_dir()).map_err(Refusal::missing)?;
         Ok((catalog, compiler))
     }
 

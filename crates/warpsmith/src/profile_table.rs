@@ -1,7 +1,7 @@
 //! Renders profiles and inversions as text and as JSON, from the run's log.
 
-use lab::record::{Inversion, InversionResult, Metrics, Profile};
-use lab::run::{Fact, FailureRecord, ResultId, RunState, Time};
+use runlog::record::{Inversion, InversionResult, Metrics, Profile};
+use runlog::{Fact, FailureRecord, ResultId, RunState, Time};
 use serde::Serialize;
 
 use crate::bench_table::failures;

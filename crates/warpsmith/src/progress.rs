@@ -3,9 +3,9 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use gpu::toolchain::Progress;
+use compiler::toolchain::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::words::count;
+use text::count;
 
 use crate::printer::Printer;
 

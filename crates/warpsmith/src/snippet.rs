@@ -1,6 +1,6 @@
 //! Compiler messages for the terminal.
 
-use gpu::build::Diagnostic;
+use compiler::Diagnostic;
 use sanitize::Renderer;
 
 use crate::layout;

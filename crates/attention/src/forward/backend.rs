@@ -5,13 +5,14 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chips::{Chip, Resources};
+use compiler::Entry;
 use gpu::accelerator::{
     Accelerator as _, AcceleratorError, CudaContext, CudaModule, CudaStream, Geometry, LaunchStep, ModuleId,
     RepeatedCall, VirtualDevice,
 };
-use gpu::build::Entry;
-use gpu::time::{MeasuredMicros, Time};
-use vgpu::model::{self, ModelledMicros, Shape};
+use times::ModelledMicros;
+use times::{MeasuredMicros, Time};
+use vgpu::model::{self, Shape};
 use vgpu::{Counters, Finding, TensorMap};
 
 use super::error::ForwardError;

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use chips::Chip;
+use compiler::{Build, Compiler, Pack, Request};
 use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{Accelerator as _, AcceleratorError, Buffer, CudaContext, CudaStream, Image};
-use gpu::build::{Build, Compiler, Pack, Request};
 use gpu::device::Device as FoundDevice;
-use gpu::time::Time;
+use times::Time;
 
 use super::backend::{Backend, Module, VirtualBackend, keep, lock};
 use super::error::{ForwardError, wrong};
@@ -200,8 +200,8 @@ impl Device {
             if let Some(compiler) = &*slot {
                 compiler.clone()
             } else {
-                let toolchain = gpu::toolchain::ensure(None, &mut |_| ())?;
-                slot.insert(Arc::new(Compiler::new(toolchain, &gpu::paths::cache_dir())?)).clone()
+                let toolchain = compiler::toolchain::ensure(None, &mut |_| ())?;
+                slot.insert(Arc::new(Compiler::new(toolchain, &files::cache_dir())?)).clone()
             }
         };
         Ok(compiler.build(request)?.build)
@@ -332,7 +332,7 @@ fn embedded_pack() -> Result<Option<Pack>, ForwardError> {
     static BYTES: &[u8] =
         include_bytes!(env!("WARPSMITH_PACK", "set WARPSMITH_PACK to a file that `cargo xtask pack` wrote"));
     let broken =
-        |error: gpu::build::PackError| ForwardError::Unsupported(format!("the built-in kernels: {error}"));
+        |error: compiler::PackError| ForwardError::Unsupported(format!("the built-in kernels: {error}"));
     Pack::read(BYTES).map(Some).map_err(broken)
 }
 

@@ -1,8 +1,8 @@
 //! Why attention cannot be computed.
 
+use compiler::BuildError;
+use compiler::toolchain::ToolchainError;
 use gpu::accelerator::AcceleratorError;
-use gpu::build::BuildError;
-use gpu::toolchain::ToolchainError;
 
 /// Why attention cannot be computed.
 #[derive(Debug, thiserror::Error)]

@@ -41,14 +41,14 @@ mod quantised;
 mod quantiser;
 mod view;
 
+pub use compiler::Pack;
 pub use device::{Device, tuned_requests};
 pub use error::ForwardError;
 pub use gpu::accelerator::{Buffer, CudaStream as Stream};
-pub use gpu::build::Pack;
-pub use gpu::time::Time;
 pub use options::{Options, Scales};
 pub use plan::{Plan, Tensors};
 pub use quantised::{Quantisation, QuantisedPlan, ScaledPart};
+pub use times::Time;
 pub use view::View;
 
 /// Computes attention: `O = softmax(scale * Q K^T + mask) V`. On a GPU it returns when the kernel is enqueued.

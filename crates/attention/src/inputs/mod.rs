@@ -5,9 +5,9 @@ mod related;
 
 use std::fmt;
 
-use gpu::launch::Random;
 pub use op::Class;
 use op::values;
+use random::Random;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Dtype, Problem};

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use gpu::launch::Random;
+use random::Random;
 
 use super::Inputs;
 use crate::problem::{Dtype, Problem};

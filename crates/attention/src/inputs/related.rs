@@ -7,8 +7,8 @@
 //! Direction, scores and the roles of the values come from the structure's seed, the noise from the tensor's seed. So one
 //! tensor can be redrawn without losing the structure. Every pair of batch entry and key head has its own scores.
 
-use gpu::launch::Random;
 use op::{Class, values};
+use random::Random;
 
 use super::Input;
 use crate::problem::{Dtype, Problem};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use gpu::launch::Random;
+use random::Random;
 use serde::Serialize;
 
 use crate::problem::Problem;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use chips::Chip;
+use compiler::Compiler;
+use compiler::testing::{pinned_toolchain, shared_cache};
 use gpu::accelerator::VirtualDevice;
-use gpu::build::Compiler;
-use gpu::testing::{pinned_toolchain, shared_cache};
 use op::Kernel;
 use warpsmith_attention::metrics::{self, Mismatch, Tolerance, Weights};
 use warpsmith_attention::oracle::{self, Rows};

@@ -2,10 +2,10 @@
 //! not.
 
 use chips::Target;
+use compiler::{Request, Source};
 use gpu::accelerator::{Accelerator, Geometry};
-use gpu::build::{Request, Source};
-use gpu::launch::Random;
 use op::CheckDevice;
+use random::Random;
 use vgpu::num::codec;
 
 use crate::common::{compiler, device};

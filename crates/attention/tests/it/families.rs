@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use chips::Target;
 use family::{Candidate, Catalog, Family};
-use gpu::launch::Random;
 use op::Kernel;
+use random::Random;
 use warpsmith_attention::metrics::{self, Tolerance, Weights};
 use warpsmith_attention::oracle::{self, Rows};
 use warpsmith_attention::run::{self, RunError, Unsupported};

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use chips::Target;
 use family::{Catalog, Family};
-use gpu::launch::Random;
 use op::Kernel;
+use random::Random;
 use vgpu::num::codec;
 use warpsmith_attention::oracle::{self, Reference, Rows};
 use warpsmith_attention::run::{self, Run};

@@ -5,16 +5,17 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::problem;
 use chips::Chip;
 use family::tuned::{Pick, Table};
 use family::{Catalog, Family};
 use gpu::device::Device;
-use gpu::time::{MeasuredMicros, ModelledMicros, Time};
 use lab::check::{CheckGroup, CheckPlan, CheckSubject, cut_to_size};
 use op::OpProblems as _;
 use op::tuned::{self, UnusablePick};
+use times::{MeasuredMicros, ModelledMicros, Time};
 use warpsmith_attention::{Attention, Problem};
+
+use crate::common::problem;
 
 /// Settings that differ in their keys per step. They are valid everywhere unless stated otherwise.
 const NARROW: &[(&str, &str)] = &[("BLOCK_N", "32")];

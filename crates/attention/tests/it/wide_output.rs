@@ -4,8 +4,8 @@
 
 use chips::Target;
 use family::Catalog;
-use gpu::launch::Random;
 use op::Kernel;
+use random::Random;
 use warpsmith_attention::forward::{
     Device, Options, Quantisation, ScaledPart, Scales, Tensors, View, forward,
 };

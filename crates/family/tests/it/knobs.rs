@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use chips::Target;
-use gpu::build::{Compiler, Request};
-use gpu::testing::{pinned_toolchain, shared_cache};
+use compiler::testing::{pinned_toolchain, shared_cache};
+use compiler::{Compiler, Request};
 use warpsmith_family::{Catalog, Family, Knob};
 
 fn compiler() -> Compiler {

@@ -1,6 +1,6 @@
 //! Kernel arguments and extents in the user's notation, one per line.
 
-use gpu::launch::{Argument, Extent, npy};
+use launch::{Argument, Extent, npy};
 
 /// Largest number of elements of a buffer whose contents are generated.
 const MOST_ELEMENTS: usize = 4096;

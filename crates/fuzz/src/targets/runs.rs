@@ -1,15 +1,15 @@
 //! Run logs and leaderboards, and everything that is derived from them.
 
-#[path = "../../../lab/tests/data/sarif/validator.rs"]
+#[path = "../../../report/tests/data/sarif/validator.rs"]
 mod validator;
 
 use std::path::Path;
 
-use lab::ci;
-use lab::export::EXPORTERS;
 use lab::gate::{GateRequest, Leaderboard, judge, output, update};
-use lab::report::headline;
-use lab::run::{Log, RunState, Timer, parse};
+use report::ci;
+use report::export::EXPORTERS;
+use report::headline;
+use runlog::{Log, RunState, Timer, parse};
 use serde_json::Value;
 use validator::sarif_error;
 

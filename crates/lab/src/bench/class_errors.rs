@@ -10,12 +10,12 @@ use std::sync::Arc;
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{InputDraw, Op, TrialStep, derive_seed};
+use runlog::{ClassError, Event};
 
 use super::answers::InputsWithAnswer;
 use super::plan::SubjectKind;
 use super::run::{Bench, Participant, built, trial_launches, unexpected_reply};
 use super::workers::SubjectWorkers;
-use crate::run::{ClassError, Event};
 use crate::session::StageError;
 use crate::worker::{WorkerError, WorkerReply, WorkerRequest};
 

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use op::Op;
+use runlog::{Event, FailureKind, SampleSet, Stage, Telemetry, Timer};
+use stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, StopReason, compare, control};
 
 use super::floor::implausible_reason;
 use super::plan::Subject;
@@ -10,9 +12,7 @@ use super::run::{Bench, Participant, ProblemInputs, unexpected_reply};
 use super::telemetry::TelemetryRecorder;
 use super::turns::{Session, SessionResult, Turn, take_turns};
 use super::workers::SubjectWorkers;
-use crate::run::{Event, FailureKind, SampleSet, Stage, Telemetry, Timer};
 use crate::session::StageError;
-use crate::stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, StopReason, compare, control};
 use crate::worker::{WorkerError, WorkerReply, WorkerRequest};
 
 /// Minimum duration of one replay of a hot graph. The CPU work between two replays overlaps the first of them; the rest
@@ -53,7 +53,7 @@ impl<O: Op> Bench<'_, O> {
             (self.tell)(&format!(
                 "{}: timing {}{each} in turns ({timer})",
                 given.name,
-                crate::words::count(alive.len(), "subject")
+                text::count(alive.len(), "subject")
             ));
             let (mut turns, telemetry) = self.session(all_workers, &alive, timer)?;
             let mut lost = std::mem::take(&mut turns.lost);

@@ -23,7 +23,6 @@ mod turns;
 mod verify;
 mod workers;
 
-pub use crate::run::CHOSEN;
 pub use answers::AnswerCache;
 pub(crate) use draws::Draws;
 pub use plan::{BenchPlan, Subject, SubjectCheck, SubjectKind};
@@ -31,3 +30,4 @@ pub(crate) use run::{
     build_hash, check_record, complaint_text, no_launch_error, trial_launches, unexpected_reply,
 };
 pub use run::{run, run_with};
+pub use runlog::CHOSEN;

@@ -2,9 +2,9 @@
 
 use family::{Catalog, Family};
 use gpu::device::Device;
+use runlog::{CHOSEN, Timer};
+use stats::Stopping;
 
-use crate::run::{CHOSEN, Timer};
-use crate::stats::Stopping;
 use crate::suite::Target;
 use crate::worker::Limits;
 

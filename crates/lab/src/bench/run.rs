@@ -5,12 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use compiler::Compiler;
 use family::{Candidate, Family};
-use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
 use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, tuned};
+use runlog::{
+    Ceiling, CheckRecord, Event, Fact, FailureKind, Modelled, OWN_VERSION_PREFIX, Run, Speed, Stage,
+    StageKey, StageOutcome, StageState,
+};
+use text::count;
 
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
@@ -19,13 +24,8 @@ use super::plan::{BenchPlan, Subject, SubjectCheck, SubjectKind};
 use super::targets;
 use super::workers::{SubjectWorkers, WorkerFactory};
 use crate::Session;
-use crate::run::{
-    Ceiling, CheckRecord, Event, Fact, FailureKind, Modelled, OWN_VERSION_PREFIX, Run, Speed, Stage,
-    StageKey, StageOutcome, StageState,
-};
 use crate::session::StageError;
 use crate::trial::{self, JudgedTrial, TrialCase, TrialLaunch};
-use crate::words::count;
 use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
 /// Measures everything in the plan that the run has not measured yet.
@@ -45,7 +45,7 @@ pub fn run_with<O: Op>(
     fs::create_dir_all(&folder).map_err(io)?;
     let script = folder.join("peers.py");
     if let Some(peers) = op.peers() {
-        gpu::paths::write_atomically(&script, peers.script.as_bytes()).map_err(io)?;
+        files::write_atomically(&script, peers.script.as_bytes()).map_err(io)?;
     }
     let factory = WorkerFactory { start, limits: plan.limits, script, stop };
     let monitor = match &plan.device {

@@ -1,9 +1,9 @@
 //! Judges the targets of a suite by the run's log.
 
 use op::Op;
+use runlog::{Row, RunState, TargetVerdict, rows};
 
 use super::plan::BenchPlan;
-use crate::run::{Row, RunState, TargetVerdict, rows};
 use crate::suite::Target;
 
 /// Judges every target of the suite. A target stays open if the data to judge it is missing.
@@ -47,7 +47,7 @@ fn compared<'r, P>(
     rows: &'r [Row],
     problem: &str,
     over: &str,
-) -> Vec<(&'r Row, crate::stats::Comparison)> {
+) -> Vec<(&'r Row, stats::Comparison)> {
     let timer = plan.timers.first().copied();
     rows.iter()
         .filter(|row| row.of.problem == problem && Some(row.timer) == timer)
@@ -129,9 +129,9 @@ mod tests {
     use gpu::device::Device;
 
     use super::*;
-    use crate::run::{BuildRecord, Measurement, ResultId, SampleSet, SpeedupRecord, Telemetry, Timer};
-    use crate::stats::{NoiseFloor, Paired, Samples, StopReason, Stopping, compare};
     use crate::worker::Limits;
+    use runlog::{BuildRecord, Measurement, ResultId, SampleSet, SpeedupRecord, Telemetry, Timer};
+    use stats::{NoiseFloor, Paired, Samples, StopReason, Stopping, compare};
 
     fn plan() -> BenchPlan<'static, ()> {
         let chip = chips::Chip::by_name("l4").unwrap();

@@ -1,8 +1,7 @@
 //! The state of the device during a session, from readings between blocks.
 
 use gpu::telemetry::{Monitor, Reading};
-
-use crate::run::Telemetry;
+use runlog::Telemetry;
 
 /// Takes readings if a monitor is available.
 #[derive(Debug)]

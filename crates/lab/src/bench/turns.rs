@@ -8,7 +8,8 @@
 
 use std::time::Instant;
 
-use crate::stats::{Blocks, Progress, Samples, StopReason, Stopping};
+use stats::{Blocks, Progress, Samples, StopReason, Stopping};
+
 use crate::worker::WorkerError;
 
 /// The subjects of a session and its stopping rule.
@@ -91,7 +92,7 @@ pub fn take_turns(
 
 /// Returns the samples of a turn if they are complete and valid.
 fn validated(times: Vec<f64>, per_turn: usize) -> Result<Vec<f64>, WorkerError> {
-    let wrong = |reason: String| WorkerError::Failed { failure: crate::run::FailureKind::Other, reason };
+    let wrong = |reason: String| WorkerError::Failed { failure: runlog::FailureKind::Other, reason };
     if times.len() != per_turn {
         return Err(wrong(format!("{} samples were returned, but {per_turn} were requested", times.len())));
     }
@@ -106,7 +107,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::run::FailureKind;
+    use runlog::FailureKind;
 
     const STOPPING: Stopping =
         Stopping { half_width: 0.005, least: 12, most: Some(12), time_limit: Duration::from_mins(1) };

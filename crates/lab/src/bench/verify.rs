@@ -2,6 +2,7 @@
 //! was timed or because its inputs were repeated.
 
 use op::{Op, TrialStep};
+use runlog::{CheckRecord, Event, FailureKind, Repeats};
 
 use super::plan::{SubjectCheck, SubjectKind};
 use super::run::{
@@ -9,7 +10,6 @@ use super::run::{
     unexpected_reply,
 };
 use super::workers::SubjectWorkers;
-use crate::run::{CheckRecord, Event, FailureKind, Repeats};
 use crate::session::StageError;
 use crate::trial;
 use crate::worker::{LaunchReply, WorkerError, WorkerReply, WorkerRequest};

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use runlog::FailureKind;
+
 use super::plan::{Subject, SubjectKind};
-use crate::run::FailureKind;
 use crate::worker::{Limits, Worker, WorkerCommands, WorkerError, WorkerReply, WorkerRequest};
 
 /// A subject and its worker processes. A process that is lost is started again when it is needed.

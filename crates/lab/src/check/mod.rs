@@ -12,9 +12,9 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use compiler::{Compiler, Diagnostic, Request};
 use family::Candidate;
 use gpu::accelerator::Lease;
-use gpu::build::{Compiler, Diagnostic, Request};
 use op::{CheckDevice, Op, Picture, Refusal};
 use rayon::prelude::*;
 use serde::Serialize;

@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use chips::Target;
+use compiler::{Build, BuildError, Diagnostic};
 use family::Candidate;
 use gpu::accelerator::{AcceleratorError, Lease};
-use gpu::build::{Build, BuildError, Diagnostic};
 use op::{
     Addresses, Arrangement, Complaint, ExtraTolerance, Judgement, Kernel, Op, Picture, Refusal, RunError,
     TrialStep, derive_seed,

@@ -1,8 +1,8 @@
 //! The plan of a check: kernels and cases.
 
+use compiler::{Compiler, Request};
 use family::tuned::is_tuned;
 use family::{Candidate, Family};
-use gpu::build::{Compiler, Request};
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{Op, Refusal, tuned};

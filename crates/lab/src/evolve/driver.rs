@@ -9,22 +9,23 @@ use std::sync::mpsc::{self, Receiver};
 
 use indexmap::IndexMap;
 use op::{Op, Refusal};
+use runlog::{Event, Exchange, Run, Search, Stage, Trial, TrialResult};
+use runlog::{elites, inert_knobs};
 use search::history::{History, Outcome, Proposal};
 use search::space::{Point, Space};
+use stats::geometric_mean;
 
 use super::error::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting};
 use super::plan::{EvolvePlan, Progress};
 use super::proposer::answer::{self, ProposedCandidate};
 use super::proposer::{ExternalProposer, Information, Proposer, ProposerError, prompt, screen};
+use super::space;
 use super::untrusted::{self, UntrustedSource};
-use super::{elites, knobs, space};
 use crate::Session;
 use crate::bench::AnswerCache;
 use crate::profile::{self, ProfileError};
-use crate::run::{Event, Exchange, Run, Search, Stage, Trial, TrialResult};
 use crate::session::StageError;
-use crate::stats::geometric_mean;
 
 /// The limit of proposals per unit of budget. It ends a search in which most proposals compile to the same code.
 const PROPOSALS_PER_EVALUATION: u32 = 8;
@@ -163,7 +164,7 @@ impl<'a, O: Op> SearchDriver<'a, O> {
             Proposer::Knobs => self.search_by_strategy()?,
             Proposer::External(external) => self.search_by_proposer(external)?,
         }
-        for inert in knobs::inert(&self.trials) {
+        for inert in inert_knobs::inert(&self.trials) {
             let text = format!(
                 "knob {} changed no machine code in {} pairs of trials that differ only in this knob: it has no effect",
                 inert.knob, inert.pairs
@@ -591,7 +592,7 @@ fn candidate_name(
 fn timed_result(
     compiled: Compiled,
     score: f64,
-    problems: Vec<crate::run::ProblemTime>,
+    problems: Vec<runlog::ProblemTime>,
     elite: bool,
 ) -> TrialResult {
     let Compiled { code_hash, build, registers, shared_bytes, .. } = compiled;

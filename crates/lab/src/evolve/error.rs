@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use op::Refusal;
+use runlog::LogError;
 
 use super::proposer::ProposerError;
-use crate::run::LogError;
 use crate::session::StageError;
 
 /// Why a search ended early.

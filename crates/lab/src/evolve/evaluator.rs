@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use compiler::Compiler;
 use family::Family;
-use gpu::build::Compiler;
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::Op;
+use runlog::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
 
 use super::EvolveError;
 use super::plan::EvolvePlan;
 use crate::Session;
 use crate::bench::{self, AnswerCache, Subject, SubjectCheck, SubjectKind};
-use crate::run::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
 use crate::session::StageError;
 use crate::worker::WorkerCommands;
 use crate::worker::{self, BuildReply};
@@ -305,7 +305,7 @@ fn modelled(state: &RunState, problem: &str, known: Option<&[ProblemTime]>) -> O
 
 fn measured(state: &RunState, problem: &str, subject: &str) -> Option<ProblemTime> {
     let median = |subject: &str| {
-        let of = |it: &&crate::run::Measurement| it.of.problem == problem && it.of.subject == subject;
+        let of = |it: &&runlog::Measurement| it.of.problem == problem && it.of.subject == subject;
         state.measurements.iter().find(of)?.sampled.typical_us().ok().map(Time::Measured)
     };
     let verdict = state.verdicts.iter().find(|it| it.problem == problem && it.candidate == subject)?;

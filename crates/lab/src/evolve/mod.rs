@@ -4,29 +4,25 @@
 //! takes each of them through the same stages: constraints (the [`space`] contains only settings that satisfy them),
 //! compilation (in parallel, ahead of the evaluation), the identical-binary check, correctness, timing. The last two
 //! stages run in worker processes beside the baseline, as in a bench. Every candidate is one
-//! [`Trial`](crate::run::Trial) in the run's log. The search keeps no other state, so a stopped run is resumed by
+//! [`Trial`](runlog::Trial) in the run's log. The search keeps no other state, so a stopped run is resumed by
 //! replaying its trials.
 //!
 //! An external [`Proposer`] can replace the strategy: it reads a prompt and answers with knobs or with a source. Every
 //! exchange is in the log. Proposed sources are untrusted: each is screened, compiled in a worker process and run
 //! under all checkers of the virtual GPU before it goes through the usual stages.
 //!
-//! * [`elites`]: selects the candidates to keep;
-//! * [`knobs`]: finds the knobs that have no effect;
 //! * [`tuned`]: extracts the entries for the tuned table that a library reads.
 
 mod driver;
 
 mod error;
 mod evaluator;
-pub mod knobs;
 mod plan;
 mod proposer;
 pub mod space;
 pub mod tuned;
 mod untrusted;
 
-pub use crate::run::elites;
 pub use driver::run;
 pub use error::EvolveError;
 pub use plan::{EvolvePlan, Progress};

@@ -2,11 +2,11 @@
 
 use family::Family;
 use gpu::device::Device;
+use runlog::Timer;
 use search::strategies::Entry;
+use stats::Stopping;
 
 use super::proposer::Proposer;
-use crate::run::Timer;
-use crate::stats::Stopping;
 use crate::worker::Limits;
 
 /// What is searched, and with which budget.

@@ -1,9 +1,8 @@
 //! Extracts the entries for the tuned table ([`family::tuned`]) from a search.
 
 use family::tuned::Pick;
-
-use super::elites;
-use crate::run::{RunState, TrialResult};
+use runlog::elites;
+use runlog::{RunState, TrialResult};
 
 /// The fastest elite for each problem of a search; the baseline is an elite, too. A candidate with a proposed source is
 /// never a pick: a library has only the family's own source.

@@ -8,13 +8,13 @@ use chips::{CHIPS, Chip};
 use family::{Catalog, Family};
 use gpu::device::Device;
 use op::{Op, Refusal, TrialStep, derive_seed};
+use runlog::{FailureKind, Stage};
 
 use super::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting, pairs};
 use super::proposer::screen::MAX_BYTES;
 use crate::bench::{AnswerCache, Draws, check_record, complaint_text, no_launch_error, trial_launches};
 use crate::check::cut_to_size;
-use crate::run::{FailureKind, Stage};
 use crate::trial::{self, TrialCase, kernel_notes};
 use crate::worker::{BuildReply, CandidateName, Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 
@@ -51,7 +51,7 @@ impl UntrustedSource {
         let folder = sources.join(&hash);
         for (path, text) in family.files_with(text) {
             let path = folder.join(path);
-            gpu::paths::write_atomically(&path, text.as_bytes())
+            files::write_atomically(&path, text.as_bytes())
                 .map_err(|error| EvolveError::Io { path, error })?;
         }
         let catalog = Catalog::load(Some(&folder)).map_err(Refusal::new)?;
@@ -78,7 +78,7 @@ pub fn stored_text(family: &Family, hash: &str, sources: &Path) -> Option<String
         return None;
     }
     let folder = sources.join(hash).join(&family.op).join(&family.name);
-    let text = gpu::paths::read_text_bounded(&folder.join("kernel.cu"), MAX_BYTES as u64).ok()?;
+    let text = files::read_text_bounded(&folder.join("kernel.cu"), MAX_BYTES as u64).ok()?;
     (self::hash(&text) == hash).then_some(text)
 }
 

@@ -1,10 +1,10 @@
 //! Compares a time with the best on record.
 
+use runlog::MeasuredMicros;
 use serde::Serialize;
+use stats::{Interval, RankTest, SIGNIFICANT, Samples, rank_test};
 
 use super::BestOnRecord;
-use crate::run::MeasuredMicros;
-use crate::stats::{Interval, RankTest, SIGNIFICANT, Samples, rank_test};
 
 /// A run that is slower by up to this share is not a regression.
 pub const TOLERATED_SLOWDOWN: f64 = 0.02;

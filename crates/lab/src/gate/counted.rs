@@ -3,11 +3,11 @@
 //! these numbers are the same in every run of the same kernel.
 
 use indexmap::IndexSet;
+use runlog::{BuildRecord, FailureKind, Modelled, ResultId, RunState, StageOutcome, StageState, Utc};
 
 use super::quantity::{Quantity, QuantityChange, QuantityVerdict};
 use super::rules;
 use super::{CountedRecord, GateFinding, GateRow, Leaderboard, MissingData};
-use crate::run::{BuildRecord, FailureKind, Modelled, ResultId, RunState, StageOutcome, StageState, Utc};
 
 /// Whether the run was made on a virtual GPU.
 pub(super) fn is_virtual(state: &RunState) -> bool {

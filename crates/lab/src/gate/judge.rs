@@ -1,14 +1,14 @@
 //! The rules of the gate.
 
 use indexmap::IndexSet;
+use runlog::{Measurement, RunState, SpeedupRecord, Timer, Utc};
+use stats::{Interval, SampleError, Samples};
 
 use super::change::RunTime;
 use super::leaderboard::select_samples;
 use super::{
     Basis, BestOnRecord, Change, GateFinding, GateReport, GateRow, Leaderboard, MissingData, counted, rules,
 };
-use crate::run::{self, Measurement, RunState, SpeedupRecord, Timer, Utc};
-use crate::stats::{Interval, SampleError, Samples};
 
 /// What the gate checks.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub fn judge(state: &RunState, board: &Leaderboard, request: &GateRequest) -> Ga
         let rows = counted::rows(state, board, device, &problems);
         return GateReport::new(device_name, Basis::Counted, request.timer, rows);
     }
-    let run = JudgedRun { state, rows: run::rows(state), timer: request.timer };
+    let run = JudgedRun { state, rows: runlog::rows(state), timer: request.timer };
     let rows = problems.iter().map(|problem| row(&run, board, device, problem)).collect();
     GateReport::new(device_name, Basis::Measured, request.timer, rows)
 }
@@ -68,7 +68,7 @@ fn problems(
 /// The run that is judged, with the summaries of its measurements.
 struct JudgedRun<'s> {
     state: &'s RunState,
-    rows: Vec<run::Row>,
+    rows: Vec<runlog::Row>,
     timer: Timer,
 }
 
@@ -95,7 +95,7 @@ fn row(run: &JudgedRun<'_>, board: &Leaderboard, device: Option<&String>, proble
 struct CandidateTime<'s> {
     measurement: &'s Measurement,
     samples: Samples,
-    row: &'s run::Row,
+    row: &'s runlog::Row,
 }
 
 impl<'s> CandidateTime<'s> {

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use runlog::{Commit, Fact, LaunchCounts, MeasuredMicros, Timer, Utc};
 use serde::{Deserialize, Serialize};
-use vgpu::model::ModelledMicros;
-
-use crate::run::{Commit, Fact, LaunchCounts, MeasuredMicros, Timer, Utc};
-use crate::stats::{Interval, SampleError, Samples};
+use stats::{Interval, SampleError, Samples};
+use times::ModelledMicros;
 
 /// The newest schema that this program reads. A file without entries of virtual GPUs is written as schema 1, which
 /// older programs read. They would drop the other entries, so they must refuse a file that has some.
@@ -142,7 +141,7 @@ struct File {
 impl Leaderboard {
     /// Reads a leaderboard. A missing file gives an empty one.
     pub fn read(path: &Path) -> Result<Self, LeaderboardError> {
-        match gpu::paths::read_text_bounded(path, MAX_BYTES) {
+        match files::read_text_bounded(path, MAX_BYTES) {
             Ok(text) => Leaderboard::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Leaderboard::default()),
             Err(error) => Err(LeaderboardError::Io { path: path.to_owned(), error }),
@@ -211,7 +210,7 @@ impl Leaderboard {
             text += "\n  ]";
         }
         text += "\n}\n";
-        gpu::paths::write_atomically(path, text.as_bytes())
+        files::write_atomically(path, text.as_bytes())
             .map_err(|error| LeaderboardError::Io { path: path.to_owned(), error })
     }
 
@@ -332,7 +331,7 @@ pub(super) mod tests {
             commit: Fact::Known(Commit { hash: "cc32999".to_owned(), dirty: false }),
             recorded: Utc::from_unix_millis(1_794_721_630_123),
             p50_us: MeasuredMicros(samples.median()),
-            interval_us: crate::stats::median_interval(&samples, 1),
+            interval_us: stats::median_interval(&samples, 1),
             speedups: vec![("pytorch flash".to_owned(), 2.0)],
             samples_us: samples.sorted().to_vec(),
         }

@@ -1,16 +1,16 @@
 //! The gate: checks that a run is at least as good as the best on record.
 //!
 //! * [`Leaderboard`] is the record: a file, meant to be committed, with the best result per problem, device and timer;
-//! * [`judge`] compares a run ([`RunState`](crate::run::RunState), read from its log) with it and returns a
+//! * [`judge`] compares a run ([`RunState`](runlog::RunState), read from its log) with it and returns a
 //!   [`GateReport`] with one [`GateRow`] per problem;
 //! * [`update`] records improvements, and results for problems without a record;
-//! * [`output`] writes the report as text or JSON, and converts it for the formats of [`crate::ci`].
+//! * [`output`] writes the report as text or JSON, and converts it for the formats of `report::ci`.
 //!
 //! ```no_run
 //! use std::path::Path;
 //!
 //! use warpsmith_lab::gate::{GateRequest, Leaderboard, judge, output, update};
-//! use warpsmith_lab::run::{RunState, Timer, read};
+//! use warpsmith_runlog::{RunState, Timer, read};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let path = Path::new("leaderboard.json");

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use runlog::{FailureKind, MeasuredMicros, ResultId, RunOutcome, Timer, Utc};
 use serde::Serialize;
-use vgpu::model::ModelledMicros;
+use stats::Interval;
+use times::ModelledMicros;
 
 use super::quantity::{QuantityChange, QuantityVerdict};
 use super::{BestOnRecord, Change, CountedRecord, Leaderboard};
-use crate::run::{FailureKind, MeasuredMicros, ResultId, RunOutcome, Timer, Utc};
-use crate::stats::Interval;
 
 const SCHEMA: &str = "warpsmith.gate/1";
 

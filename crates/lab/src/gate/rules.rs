@@ -1,7 +1,8 @@
 //! The rules that hold for every run: right answers, no failures, limits of the family, no missing data.
 
+use runlog::{FailureKind, RunState, StageKey, StageOutcome, StageState};
+
 use super::{GateFinding, GateRow, MissingData};
-use crate::run::{FailureKind, RunState, StageKey, StageOutcome, StageState};
 
 /// Adds findings for wrong answers and failed candidates.
 pub(super) fn check_correctness(state: &RunState, row: &mut GateRow) {

@@ -1,14 +1,14 @@
 //! Tests of the gate with runs that it must fail and runs that it must pass.
 
-use gpu::launch::Random;
-
-use super::leaderboard::tests::best;
-use super::*;
-use crate::run::testing::{bench, built, checked, manifest, sampled, state_from};
-use crate::run::{
+use random::Random;
+use runlog::testing::{bench, built, checked, manifest, sampled, state_from};
+use runlog::{
     BuildRecord, CheckRecord, Commit, Event, Fact, FailureKind, LaunchCounts, Modelled, ResultId, RunOutcome,
     RunState, Stage, StageKey, StageOutcome, Timer,
 };
+
+use super::leaderboard::tests::best;
+use super::*;
 
 const CANDIDATE: &str = "wmma stage-2";
 
@@ -27,7 +27,7 @@ fn of(problem: &str) -> ResultId {
 
 fn started() -> Event {
     let commit = Fact::Known(Commit { hash: "9334a92".to_owned(), dirty: false });
-    let manifest = crate::run::Manifest { commit, ..manifest() };
+    let manifest = runlog::Manifest { commit, ..manifest() };
     Event::RunStarted { manifest: Box::new(manifest) }
 }
 
@@ -339,7 +339,7 @@ fn an_unsupported_problem_is_a_gap_only_if_the_family_holds_the_record() {
 fn a_modelled_time_is_not_compared_with_the_record() {
     let modelled = Modelled {
         gpu: "h200".to_owned(),
-        time_us: vgpu::model::ModelledMicros(1.0),
+        time_us: times::ModelledMicros(1.0),
         limiter: None,
         work: None,
         model: Some(1),
@@ -357,7 +357,7 @@ fn a_modelled_time_is_not_compared_with_the_record() {
 fn a_run_is_not_compared_with_the_record_of_another_device() {
     let with_gpu = |gpu: Fact<String>| {
         let mut events = run(&times_us(30.0, 200, 2));
-        events[0] = Event::RunStarted { manifest: Box::new(crate::run::Manifest { gpu, ..manifest() }) };
+        events[0] = Event::RunStarted { manifest: Box::new(runlog::Manifest { gpu, ..manifest() }) };
         judged(&events)
     };
     let report = with_gpu(Fact::Known("NVIDIA L4".to_owned()));
@@ -456,7 +456,7 @@ fn mixed_report() -> GateReport {
 #[test]
 fn junit_is_well_formed_and_its_counts_add_up() {
     let report = mixed_report();
-    let xml = crate::ci::junit(&output::ci_report(&report, "leaderboard.json"));
+    let xml = ::report::ci::junit(&output::ci_report(&report, "leaderboard.json"));
     let document = roxmltree::Document::parse(&xml).unwrap_or_else(|error| panic!("{error}\n{xml}"));
     let root = document.root_element();
     assert_eq!(root.tag_name().name(), "testsuites");
@@ -489,7 +489,7 @@ fn junit_is_well_formed_and_its_counts_add_up() {
 
 #[test]
 fn annotations_are_one_line_each_and_escaped() {
-    let text = crate::ci::github(&output::ci_report(&mixed_report(), "bench/leader,board:1.json"));
+    let text = ::report::ci::github(&output::ci_report(&mixed_report(), "bench/leader,board:1.json"));
     let lines: Vec<&str> = text.lines().collect();
     let level = |line: &&str| line[2..].split(' ').next().map(ToOwned::to_owned);
     let mut levels: Vec<String> = lines.iter().filter_map(level).collect();
@@ -543,7 +543,7 @@ fn text_has_one_line_per_problem_and_its_reasons() {
 const VIRTUAL: &str = "virtual l4";
 
 fn started_on(gpu: &str, device: &str) -> Event {
-    let manifest = crate::run::Manifest {
+    let manifest = runlog::Manifest {
         gpu: Fact::Known(gpu.to_owned()),
         device: Fact::Known(device.to_owned()),
         ..manifest()
@@ -564,7 +564,7 @@ impl VirtualResult {
     fn new(problem: &str, subject: &str) -> Self {
         let modelled = Modelled {
             gpu: "l4".to_owned(),
-            time_us: vgpu::model::ModelledMicros(20.0),
+            time_us: times::ModelledMicros(20.0),
             limiter: None,
             work: None,
             model: Some(1),
@@ -818,4 +818,11 @@ fn update_records_smaller_numbers_and_never_larger_ones() {
     let traded = instructions(7_000).with_counts(|it| it.global_sectors = 5_090);
     let mut report = judge(&state_from(&traded.run()), &board, &request(&["p"]));
     assert_eq!((report.outcome(), update(&mut report, &mut board)), (RunOutcome::Success, 0));
+}
+
+#[test]
+fn every_quantity_has_its_own_rule_for_ci() {
+    for quantity in Quantity::ALL {
+        assert_eq!(::report::ci::rule(quantity.increase()).id, quantity.increase());
+    }
 }

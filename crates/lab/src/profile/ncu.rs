@@ -13,10 +13,9 @@ use std::time::Duration;
 use family::Family;
 use gpu::machine::{self, Profiler};
 use indexmap::IndexMap;
+use runlog::record::{HotLine, LineWeights, Metrics, hottest};
+use runlog::{Fact, MeasuredMicros, Time};
 use subprocess::{ProgramEnd, ProgramLimits};
-
-use crate::record::{HotLine, LineWeights, Metrics, hottest};
-use crate::run::{Fact, MeasuredMicros, Time};
 
 /// Why Nsight Compute is unavailable or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,9 +6,9 @@
 //! sectors, idle lanes, spills), and its weight is the share of the time spent on it. So a cause comes before the class
 //! that it leads to, unless the cause is small.
 
-use crate::record::Direction::{self, Down, Up};
-use crate::record::{Diagnosis, Lever, Metrics};
-use crate::words::count;
+use runlog::record::Direction::{self, Down, Up};
+use runlog::record::{Diagnosis, Lever, Metrics};
+use text::count;
 
 /// The share of the remaining room that a lever without a known cause is assumed to gain.
 const CLASS_WEIGHT: f64 = 0.05;
@@ -377,8 +377,8 @@ fn global_bytes(metrics: &Metrics) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::TriedLever;
-    use crate::run::Fact;
+    use runlog::Fact;
+    use runlog::record::TriedLever;
 
     fn metrics(tensor: f64, dram: f64) -> Metrics {
         Metrics {

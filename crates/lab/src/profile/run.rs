@@ -7,11 +7,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use compiler::Compiler;
 use family::{Candidate, Family};
-use gpu::build::Compiler;
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{ExtraTolerance, InputDraw, Op, Refusal, TrialStep, tuned};
+use runlog::record::{Direction, Lever, Profile, Seen, TriedLever};
+use runlog::{
+    BuildRecord, CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome,
+};
 use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
@@ -21,11 +25,7 @@ use crate::bench::{
     AnswerCache, Subject, SubjectKind, build_hash, check_record, complaint_text, no_launch_error,
     trial_launches, unexpected_reply,
 };
-use crate::record::{Direction, Lever, Profile, Seen, TriedLever};
 use crate::roofline;
-use crate::run::{
-    BuildRecord, CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome,
-};
 use crate::session::StageError;
 use crate::trial;
 use crate::worker::{

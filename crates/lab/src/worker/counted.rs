@@ -1,16 +1,16 @@
 //! Metrics from the virtual GPU: its counters and its time model.
 
 use chips::{Chip, Occupancy, Resources};
+use compiler::Entry;
 use family::Family;
-use gpu::build::Entry;
 use indexmap::IndexMap;
+use runlog::record::{Fact, HotLine, Metrics, hottest};
+use runlog::{LaunchCounts, Time};
+use times::ModelledMicros;
 use vgpu::Counters;
 use vgpu::Pipe;
 use vgpu::count::Waits;
-use vgpu::model::{self, Modelled, ModelledMicros, Resource, Shape};
-
-use crate::record::{Fact, HotLine, Metrics, hottest};
-use crate::run::{LaunchCounts, Time};
+use vgpu::model::{self, Modelled, Resource, Shape};
 
 /// A launch with its counters.
 #[derive(Clone, Debug)]

@@ -3,14 +3,14 @@
 use std::cell::Cell;
 
 use chips::Target;
+use compiler::{Compiler, Request, Source};
 use gpu::accelerator::{
     Accelerator as _, AcceleratorError, Buffer, Call, ColdReplay, CudaDevice, EventPair, FreshInputs,
     Geometry, Image, LaunchStep, Replay, SideStreams,
 };
-use gpu::build::{Compiler, Request, Source};
+use runlog::{Ceiling, MeasuredMicros, Repeats, Speed, Timer};
 
 use super::failure::CandidateFailure;
-use crate::run::{Ceiling, MeasuredMicros, Repeats, Speed, Timer};
 
 /// Largest number of launches in one graph: enough for a kernel of a few hundred nanoseconds.
 const MAX_LAUNCHES: f64 = 2000.0;

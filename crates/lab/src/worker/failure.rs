@@ -1,11 +1,10 @@
 //! Why a candidate failed in a worker.
 
+use compiler::{BuildError, Diagnostic};
 use family::SettingError;
 use gpu::accelerator::AcceleratorError;
-use gpu::build::{BuildError, Diagnostic};
 use op::{Refusal, RunError};
-
-use crate::run::FailureKind;
+use runlog::FailureKind;
 
 /// How many compiler diagnostics a failure quotes.
 const MAX_DIAGNOSTICS: usize = 3;

@@ -6,7 +6,7 @@
 //! a reply by printing. [`serve`] is the worker's side for kernels, on a CUDA GPU or on the virtual GPU. Peers have a
 //! script that uses the same protocol. [`Worker`] is the parent's side: it starts the process, enforces a time limit
 //! for every reply and a memory limit for the process, and reports failures as a
-//! [`FailureKind`](crate::run::FailureKind).
+//! [`FailureKind`](runlog::FailureKind).
 //!
 //! The requests for a candidate are build, run, arm, sample, in this order. Between run and arm the parent compares the
 //! answer with the reference. A worker that was not asked to arm takes no samples.

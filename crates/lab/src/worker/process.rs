@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gpu::ending::ending;
+use runlog::FailureKind;
 use subprocess::Link;
+use subprocess::ending;
 
 use super::protocol::{WorkerReply, WorkerRequest};
-use crate::run::FailureKind;
 
 /// Time and memory limits of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

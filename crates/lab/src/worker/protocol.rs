@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use family::{Candidate, Family};
 use indexmap::IndexMap;
 use op::{Complaint, ExtraTolerance, InputDraw, TrialStep};
+use runlog::record::Seen;
+use runlog::{BuildRecord, Ceiling, FailureKind, LaunchCounts, Repeats, Timer};
 use serde::{Deserialize, Serialize};
-use vgpu::model::ModelledMicros;
-
-use crate::record::Seen;
-use crate::run::{BuildRecord, Ceiling, FailureKind, LaunchCounts, Repeats, Timer};
+use times::ModelledMicros;
 
 /// A family, a preset and the knobs set on top of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,24 +8,24 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::{fs, process, thread};
 
+use compiler::{Compiler, Entry};
 use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{
     Accelerator as _, AcceleratorError, Buffer, CudaDevice, FreshInputs, Geometry, SideStreams, VirtualDevice,
 };
-use gpu::build::{Compiler, Entry};
 use gpu::device::Device;
 use op::{
     Addresses, Arrangement, CheckDevice, Complaint, InputDraw, Kernel, LaunchObservation, LaunchParameters,
     Op, OutputState, PreparedLaunch, SecondInputs, TrialStep,
 };
+use runlog::record::{Metrics, Seen};
+use runlog::{BuildRecord, FailureKind, LaunchCounts, Time};
 use subprocess::{Channel, wire};
 
 use super::counted::{self, CountedLaunch};
 use super::cuda::{self, TimedGraphs};
 use super::failure::CandidateFailure;
 use super::protocol::{BuildReply, CandidateName, LaunchReply, Modelled, WorkerReply, WorkerRequest};
-use crate::record::{Metrics, Seen};
-use crate::run::{BuildRecord, FailureKind, LaunchCounts, Time};
 use crate::trial::{draw_all_inputs, kernel_notes, launch_complaints, stray_write_complaint};
 
 /// What a worker needs to answer requests.
@@ -504,7 +504,7 @@ fn parse_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, CandidateFailu
 pub fn build_record(
     family: &Family,
     candidate: &Candidate,
-    built: &gpu::build::BuildOutcome,
+    built: &compiler::BuildOutcome,
 ) -> Result<BuildRecord, CandidateFailure> {
     let build = &built.build;
     let entry = build.entry(&family.entry).ok_or_else(|| {

@@ -25,21 +25,11 @@ use std::collections::BTreeMap;
 
 use chips::{Chip, TensorType};
 use serde::{Deserialize, Serialize};
+use times::ModelledMicros;
 
 use crate::count::{Counters, LineCounters, TensorWork, Waits};
 use crate::isa::decode::Pipe;
 use crate::num::tile::Elem;
-
-/// A time that was computed, not measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ModelledMicros(pub f64);
-
-impl std::fmt::Display for ModelledMicros {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.2} us (modelled)", self.0)
-    }
-}
 
 /// A resource that can limit a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use lab::StageError;
 use lab::bench::{self, BenchPlan, Subject, SubjectKind};
-use lab::run::{FailureKind, RunState, Timer};
-use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
 use op::{OpInputs as _, OpPeers as _, OpProblems as _};
+use runlog::{FailureKind, RunState, Timer};
+use stats::Stopping;
 
 use super::tuned;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
+use compiler::toolchain;
+use compiler::{BuildError, BuildOutcome, Compiler, Entry, Request};
 use family::tuned::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
-use gpu::build::{BuildError, BuildOutcome, Compiler, Entry, Request};
 use gpu::device::Device;
-use gpu::toolchain;
 use op::tuned;
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ enum RowResult {
     /// The compiler reported errors.
     Failed {
         reason: String,
-        diagnostics: Vec<gpu::build::Diagnostic>,
+        diagnostics: Vec<compiler::Diagnostic>,
     },
 }
 
@@ -72,7 +72,7 @@ struct Built {
     occupancy: Vec<ChipOccupancy>,
     /// The resources that exceed the family's limits.
     over_limits: Vec<String>,
-    warnings: Vec<gpu::build::Diagnostic>,
+    warnings: Vec<compiler::Diagnostic>,
 }
 
 /// The occupancy on one GPU.
@@ -146,7 +146,7 @@ pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandE
     let mut display = Installation::new(printer);
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| display.show(progress))?;
     let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
-    Ok(Compiler::new(toolchain, &gpu::paths::cache_dir())?.warn_with(warn))
+    Ok(Compiler::new(toolchain, &files::cache_dir())?.warn_with(warn))
 }
 
 /// The jobs for one candidate: the named targets, or the device's target. An invalid candidate is a usage error.
@@ -376,7 +376,7 @@ fn emit(
     let setting: Vec<String> = job.candidate.axes.values().map(ToString::to_string).collect();
     let label = job.candidate.label(job.family);
     let parts = [vec![job.family.name.clone(), label], setting, vec![job.target.to_string()]].concat();
-    let stem = gpu::paths::file_name(&parts.join("-"));
+    let stem = files::file_name(&parts.join("-"));
     let generated = request.source.headers.iter().find(|(name, _)| name == "generated.cuh");
     let files = [
         (format!("{stem}.ptx"), outcome.build.ptx.as_bytes()),
@@ -385,7 +385,7 @@ fn emit(
     ];
     for (name, bytes) in files {
         let path = folder.join(name);
-        gpu::paths::write_atomically(&path, bytes)
+        files::write_atomically(&path, bytes)
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
         printer.message(&format!("wrote {}", path.display()));
     }

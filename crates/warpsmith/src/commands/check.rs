@@ -17,10 +17,10 @@ use lab::check::{
     self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckError, CheckGroup, CheckPlan, CheckSubject,
     Depth, PlanSize, cut_to_size,
 };
-use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
-use lab::words::count;
 use op::{CheckDevice, OpInputs as _, OpProblems as _, Refusal};
+use report::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
 use serde::Serialize;
+use text::count;
 use vgpu::Checks;
 
 use super::bench::require_class;
@@ -583,7 +583,7 @@ fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
     let own = family.and_then(|family| paths(family.source_name()));
     let mut add = |kind: &str, message: &str| {
         let mut finding = CiFinding::new(kind, &name, format!("{name}: {message}"));
-        finding.location = own.as_ref().map(|path| Location::file(lab::ci::display_path(path)));
+        finding.location = own.as_ref().map(|path| Location::file(report::ci::display_path(path)));
         case.findings.push(finding);
     };
     match &verdict.outcome {
@@ -767,7 +767,7 @@ fn save_pictures(folder: &Path, verdicts: &[CaseResult], printer: &Printer) -> R
         if let Some(picture) = &verdict.picture {
             let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
             let name = format!("{family}-{kernel}-{problem}-{class}-{seed}.svg").replace([' ', '='], "_");
-            let name = gpu::paths::file_name(&name);
+            let name = files::file_name(&name);
             fs::write(folder.join(&name), &picture.svg).map_err(failed)?;
             printer.message(&format!("wrote {}", folder.join(&name).display()));
         }

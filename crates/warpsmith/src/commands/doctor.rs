@@ -1,7 +1,7 @@
 //! `doctor`: shows what this machine has and what is missing, with a one-line remedy for each.
 
+use compiler::toolchain::{self, SearchEnvironment};
 use gpu::machine::{self, Driver};
-use gpu::toolchain::{self, SearchEnvironment};
 use serde::Serialize;
 use subprocess::sandbox;
 
@@ -107,7 +107,7 @@ fn compiler(global: &Global, python: Option<&machine::Python>) -> Check {
         return Check::missing("NVRTC", "no CUDA compiler found", remedy);
     };
     let origin = chosen.origin;
-    match gpu::build::Compiler::new(chosen, &surroundings.cache) {
+    match compiler::Compiler::new(chosen, &surroundings.cache) {
         Ok(compiler) => Check::found("NVRTC", format!("{} from {origin}", compiler.identity())),
         Err(error) => Check::unfit("NVRTC", error.to_string(), "warpsmith toolchain install"),
     }

@@ -10,14 +10,15 @@ use gpu::device::Device;
 use indicatif::ProgressBar;
 use lab::evolve::{
     self, Endpoint, EvolveError, EvolvePlan, ExternalProposer, Information, Progress, Proposer,
-    ProposerTransport, elites, tuned,
+    ProposerTransport, tuned,
 };
-use lab::run::{RunState, Time, Timer, Trial, TrialResult};
-use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
 use op::OpProblems as _;
+use runlog::elites;
+use runlog::{RunState, Time, Timer, Trial, TrialResult};
 use serde::Serialize;
+use stats::Stopping;
 
 use super::workbench::BUILD_LIMIT;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
@@ -306,7 +307,7 @@ impl<'p> SearchDisplay<'p> {
 #[derive(Serialize)]
 struct SearchDocument<'s> {
     run: String,
-    search: Option<&'s lab::run::Search>,
+    search: Option<&'s runlog::Search>,
     trials: Vec<&'s Trial>,
     picks: Vec<Pick>,
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use lab::gate::{GateRequest, Leaderboard, LeaderboardError, judge, output, update};
-use lab::run::{RunOutcome, RunState, Timer};
 use lab::suite;
+use runlog::{RunOutcome, RunState, Timer};
 
 use crate::ci_output;
 use crate::cli::{GateOptions, GateTimer, Global};
@@ -20,7 +20,7 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
         Some(folder) => super::report::run_folder(folder),
         None => latest()?,
     };
-    let log = lab::run::read(&folder)
+    let log = runlog::read(&folder)
         .map_err(|error| CommandError::usage(error.to_string()).hint("`warpsmith runs` lists the runs"))?;
     let mut problems = Vec::new();
     for name in &options.suite {
@@ -48,7 +48,7 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
     } else {
         printer.data(output::text(&report).trim_end());
     }
-    let converted = output::ci_report(&report, &lab::ci::display_path(path));
+    let converted = output::ci_report(&report, &report::ci::display_path(path));
     ci_output::write(&converted, &options.ci, printer)?;
     Ok(match report.outcome() {
         RunOutcome::Success => Exit::Success,
@@ -72,8 +72,8 @@ fn refuse_class(state: &RunState) -> Result<(), CommandError> {
 
 /// The latest bench in the default folder.
 fn latest() -> Result<PathBuf, CommandError> {
-    let folder = Path::new(lab::run::DEFAULT_FOLDER);
-    let runs = lab::run::list(folder).unwrap_or_default();
+    let folder = Path::new(runlog::DEFAULT_FOLDER);
+    let runs = runlog::list(folder).unwrap_or_default();
     let bench = runs.into_iter().find(|run| run.command.known().is_some_and(|command| command == "bench"));
     bench.map(|run| run.folder).ok_or_else(|| {
         CommandError::usage(format!("there is no bench in {}", folder.display()))

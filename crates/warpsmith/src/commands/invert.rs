@@ -7,10 +7,10 @@ use family::{Catalog, Family};
 use lab::bench::Subject;
 use lab::invert::{self, InvertError, InvertPlan};
 use lab::profile::ProfileError;
-use lab::record::InversionResult;
-use lab::run::RunState;
-use lab::stats::Stopping;
 use op::OpProblems as _;
+use runlog::RunState;
+use runlog::record::InversionResult;
+use stats::Stopping;
 
 use super::tuned;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};

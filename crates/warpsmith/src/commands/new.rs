@@ -78,5 +78,5 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    gpu::paths::write_atomically(path, text.as_bytes())
+    files::write_atomically(path, text.as_bytes())
 }

@@ -3,8 +3,8 @@
 use lab::StageError;
 use lab::bench::Subject;
 use lab::profile::{self, ProfileError, ProfilePlan};
-use lab::run::{FailureKind, RunState};
 use lab::suite;
+use runlog::{FailureKind, RunState};
 
 use super::tuned;
 use super::workbench::{self, Execution, ResumableCommand, StartedRun, Workbench};

@@ -79,7 +79,7 @@ fn write(path: &Path, scores: &[Score]) -> Result<(), CommandError> {
     let mut bytes = Vec::new();
     write_csv(scores, &mut bytes)
         .map_err(|error| error.to_string())
-        .and_then(|()| gpu::paths::write_atomically(path, &bytes).map_err(|error| error.to_string()))
+        .and_then(|()| files::write_atomically(path, &bytes).map_err(|error| error.to_string()))
         .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::export::write_exports;
-use lab::report::{Headline, TimeKind, headline};
-use lab::run::{LogError, RunState, Time, TimeChange, compare};
+use report::export::write_exports;
+use report::{Headline, TimeKind, headline};
+use runlog::{LogError, RunState, Time, TimeChange, compare};
 use serde::Serialize;
 
 use crate::cli::ReportOptions;
@@ -59,13 +59,13 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
 }
 
 fn state(folder: &Path) -> Result<RunState, CommandError> {
-    let log = lab::run::read(folder).map_err(|error| unreadable(folder, &error))?;
+    let log = runlog::read(folder).map_err(|error| unreadable(folder, &error))?;
     Ok(RunState::from_log(&log))
 }
 
 /// The folder of a run that the user names by its path, or by its name in the default folder.
 pub fn run_folder(named: &Path) -> PathBuf {
-    let in_default = Path::new(lab::run::DEFAULT_FOLDER).join(named);
+    let in_default = Path::new(runlog::DEFAULT_FOLDER).join(named);
     if !named.exists() && in_default.exists() { in_default } else { named.to_owned() }
 }
 
@@ -129,8 +129,8 @@ fn unreadable(folder: &Path, error: &LogError) -> CommandError {
 
 /// The latest run in the default folder, of any command.
 fn latest() -> Result<PathBuf, CommandError> {
-    let folder = Path::new(lab::run::DEFAULT_FOLDER);
-    let runs = lab::run::list(folder)
+    let folder = Path::new(runlog::DEFAULT_FOLDER);
+    let runs = runlog::list(folder)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", folder.display())))?;
     runs.into_iter().next().map(|run| run.folder).ok_or_else(|| {
         CommandError::usage(format!("there is no run in {}", folder.display()))

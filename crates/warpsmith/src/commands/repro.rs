@@ -6,14 +6,15 @@ use std::path::Path;
 use family::Family;
 use family::tuned::Table;
 use lab::bench::{self, Subject, SubjectKind};
-use lab::evolve::{self, EvolveError, elites, tuned};
+use lab::evolve::{self, EvolveError, tuned};
 use lab::invert::{self, InvertError};
 use lab::profile::{self, ProfileError};
-use lab::run::{Event, FailureKind, RunState, Timer, TrialResult};
-use lab::stats::geometric_mean;
-use lab::words::count;
 use lab::{Session, StageError};
 use op::OpProblems as _;
+use runlog::elites;
+use runlog::{Event, FailureKind, RunState, Timer, TrialResult};
+use stats::geometric_mean;
+use text::count;
 
 use super::evolve::{BUDGET, QUICK_BUDGET, SearchDisplay};
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
@@ -59,7 +60,7 @@ impl ResumableCommand for ReproOptions {
         let mut table = Table::default();
         table.merge(tuned::picks(&state));
         table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
-        let written = lab::export::write_exports(&folder, &state).map_err(|error| {
+        let written = report::export::write_exports(&folder, &state).map_err(|error| {
             CommandError::missing(format!("cannot write to {}: {error}", folder.display()))
         })?;
         if printer.is_json() {
@@ -222,7 +223,7 @@ impl<'a> Repro<'a> {
         };
         let display = SearchDisplay::new(budget, self.printer);
         let update =
-            |progress: &evolve::Progress, trial: Option<&lab::run::Trial>| display.update(progress, trial);
+            |progress: &evolve::Progress, trial: Option<&runlog::Trial>| display.update(progress, trial);
         let result = evolve::run(&self.session, &search, &update);
         display.finish();
         match result {
@@ -320,7 +321,7 @@ fn best_preset(state: &RunState, family: &Family, problems: &[Problem]) -> Optio
     if let Some(search) = &state.search {
         return Some(search.baseline.clone());
     }
-    let rows = lab::run::rows(state);
+    let rows = runlog::rows(state);
     let time = |subject: &str, problem: &Problem| {
         let problem = problem.to_string();
         let measured = rows.iter().filter(|row| row.of.subject == subject && row.of.problem == problem);
@@ -353,7 +354,7 @@ fn verdict(state: &RunState, strict: bool) -> Exit {
 fn fastest_kernels(state: &RunState) -> Option<String> {
     let mut table =
         tables::Table::new(&["problem", "fastest kernel", "time", "over the fastest baseline"], &["time"]);
-    let (rows, times) = (lab::run::rows(state), lab::run::times(state));
+    let (rows, times) = (runlog::rows(state), runlog::times(state));
     let mut problems: Vec<&str> = Vec::new();
     for time in &times {
         if !problems.contains(&time.of.problem.as_str()) {
@@ -368,7 +369,7 @@ fn fastest_kernels(state: &RunState) -> Option<String> {
             "not compared: modelled".to_owned()
         } else {
             let row = rows.iter().rfind(|row| row.of == fastest.of && row.timer == Timer::GraphHot);
-            let ratio = |over: &lab::run::RowSpeedup| over.comparison.speedup.ratio;
+            let ratio = |over: &runlog::RowSpeedup| over.comparison.speedup.ratio;
             let least = row.and_then(|row| row.over.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))));
             least.map_or(String::new(), |over| format!("{:.2}x over {}", ratio(over), over.baseline))
         };

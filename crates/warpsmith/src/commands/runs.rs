@@ -1,7 +1,7 @@
 //! `runs`: lists runs, or shows the times of one problem over runs.
 
-use lab::run::{RunSummary, TrendPoint, list, trend};
 use op::OpProblems as _;
+use runlog::{RunSummary, TrendPoint, list, trend};
 use serde::Serialize;
 
 use crate::cli::{Global, RunsOptions};
@@ -39,7 +39,7 @@ pub fn run(options: &RunsOptions, global: &Global, printer: &Printer) -> Result<
         } else {
             styled(BAD, format!("incomplete; {}", run.headline))
         };
-        let started = run.started.known().map_or_else(|| run.started.to_string(), lab::run::Utc::short);
+        let started = run.started.known().map_or_else(|| run.started.to_string(), runlog::Utc::short);
         let name = run.folder.file_name().unwrap_or(run.folder.as_os_str()).to_string_lossy().into_owned();
         table.row([name, run.device.to_string(), started, headline]);
     }
@@ -78,7 +78,7 @@ fn show_trend(
     let titles = ["started", "commit", "GPU", "fastest kernel", "time", "change"];
     let mut table = Table::new(&titles, &["time", "change"]);
     for point in &points {
-        let started = point.started.known().map_or_else(|| point.started.to_string(), lab::run::Utc::short);
+        let started = point.started.known().map_or_else(|| point.started.to_string(), runlog::Utc::short);
         let kind = if point.time.is_modelled() { " modelled" } else { "" };
         table.row([
             started,

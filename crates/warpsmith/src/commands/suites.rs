@@ -1,9 +1,9 @@
 //! `suites`: lists the built-in suites, or shows one.
 
 use lab::suite::{self, Suite, Target};
-use lab::words::count;
 use op::OpProblems as _;
 use serde::Serialize;
+use text::count;
 
 use crate::cli::{Global, SuitesOptions};
 use crate::error::CommandError;

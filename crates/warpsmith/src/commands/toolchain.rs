@@ -1,6 +1,6 @@
 //! `toolchain`: shows which compiler is used, and installs or removes Warpsmith's own copy.
 
-use gpu::toolchain::{self, PlaceVerdict, SearchEnvironment, Survey};
+use compiler::toolchain::{self, PlaceVerdict, SearchEnvironment, Survey};
 use serde::Serialize;
 
 use crate::cli::{Global, ToolchainAction, ToolchainOptions};
@@ -22,7 +22,7 @@ fn show(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let surroundings = SearchEnvironment::from_environment(global.cuda.as_deref());
     let survey = toolchain::survey(&surroundings);
     // The library itself reports the version: a file with the right name may be unusable.
-    let version = survey.chosen.clone().map(|chosen| gpu::build::Compiler::new(chosen, &surroundings.cache));
+    let version = survey.chosen.clone().map(|chosen| compiler::Compiler::new(chosen, &surroundings.cache));
     let version = version.transpose()?.map(|compiler| compiler.identity().to_owned());
     if printer.is_json() {
         #[derive(Serialize)]
@@ -83,11 +83,11 @@ fn install(printer: &Printer) -> Result<Exit, CommandError> {
         newly: bool,
         wheels: Vec<String>,
     }
-    let cache = gpu::paths::cache_dir();
+    let cache = files::cache_dir();
     let before = toolchain::installed_root(&cache).is_some();
     let mut display = Installation::new(printer);
     let root = toolchain::install(&cache, &mut |progress| display.show(progress))
-        .map_err(gpu::toolchain::ToolchainError::from)?;
+        .map_err(compiler::toolchain::ToolchainError::from)?;
     let wheels =
         toolchain::pinned_wheels().iter().map(|wheel| format!("{} {}", wheel.package, wheel.version));
     let installed = Installed { root, newly: !before, wheels: wheels.collect() };
@@ -101,8 +101,8 @@ fn install(printer: &Printer) -> Result<Exit, CommandError> {
 }
 
 fn clean(printer: &Printer) -> Result<Exit, CommandError> {
-    let cache = gpu::paths::cache_dir();
-    let removed = toolchain::clean(&cache).map_err(gpu::toolchain::ToolchainError::from)?;
+    let cache = files::cache_dir();
+    let removed = toolchain::clean(&cache).map_err(compiler::toolchain::ToolchainError::from)?;
     if printer.is_json() {
         #[derive(Serialize)]
         struct Cleaned {

@@ -9,20 +9,21 @@ use std::time::Duration;
 
 use chips::Chip;
 use clap::Parser as _;
+use compiler::Compiler;
 use family::tuned::is_tuned;
 use family::{Catalog, Family, NamedArrays, SettingError};
-use gpu::build::Compiler;
 use gpu::device::Device;
-use gpu::{machine, python};
+use gpu::machine;
 use lab::Session;
 use lab::bench::{CHOSEN, Subject, SubjectKind};
 use lab::evolve::redact;
-use lab::export::Exports;
-use lab::run::{Commit, Event, Fact, LogError, Manifest, Run, RunError, RunOutcome, RunState};
 use lab::suite::Suite;
 use lab::worker::Limits;
 use lab::worker::{PeerCommand, WorkerCommands};
 use op::OpProblems as _;
+use report::export::Exports;
+use runlog::{Commit, Event, Fact, LogError, Manifest, Run, RunError, RunOutcome, RunState};
+use subprocess::python;
 
 use crate::cli::{self, Cli, Global, ProcessOptions, RunFolderOptions};
 use crate::error::CommandError;
@@ -445,7 +446,7 @@ pub fn run_or_resume<C: ResumableCommand>(
             open: &|manifest| Run::create(run_dir, manifest),
         });
     }
-    let folder = run_dir.unwrap_or(Path::new(lab::run::DEFAULT_FOLDER));
+    let folder = run_dir.unwrap_or(Path::new(runlog::DEFAULT_FOLDER));
     let (mut logged_global, mut command) = command_line_of(folder)?.with_file_as_op()?.into_parts();
     override_flag("--cuda", global.cuda.as_ref(), &mut logged_global.cuda)?;
     override_flag("--kernels", global.kernels.as_ref(), &mut logged_global.kernels)?;
@@ -531,7 +532,7 @@ pub fn array_flags(arrays: &NamedArrays) -> Vec<String> {
 /// The command line that the run in this folder was started with.
 fn command_line_of(folder: &Path) -> Result<Cli, CommandError> {
     let no_run = || run_failure(&RunError::NoRun(folder.to_owned()));
-    let log = lab::run::read(folder).map_err(|error| match error {
+    let log = runlog::read(folder).map_err(|error| match error {
         LogError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound => no_run(),
         other => CommandError::usage(other.to_string()),
     })?;

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpu::build::Compiler;
-use gpu::toolchain::{self, Toolchain};
+use compiler::Compiler;
+use compiler::toolchain::{self, Toolchain};
 use subprocess::sandbox::Policy;
 
 use crate::cli::Global;
@@ -19,7 +19,7 @@ use crate::sandboxed;
 pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
     // The compiler is found before the sandbox starts: the search reads folders that the sandbox hides.
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |_| ())?;
-    let cache = gpu::paths::cache_dir();
+    let cache = files::cache_dir();
     sandboxed::enter(global, policy(global, &toolchain, &cache, asks.is_some()));
     let catalog = global.catalog()?;
     let device = super::device(global)?;

@@ -30,9 +30,9 @@ pub fn warpsmith_by(program: &str) -> Command {
     }
     command
         .env("NO_COLOR", "1")
-        .env("WARPSMITH_CUDA", gpu::testing::pinned_root(target_tmp()))
-        .env("PYTHONPATH", gpu::testing::numpy(target_tmp()))
-        .env("WARPSMITH_CACHE", gpu::testing::shared_cache(target_tmp()));
+        .env("WARPSMITH_CUDA", compiler::testing::pinned_root(target_tmp()))
+        .env("PYTHONPATH", compiler::testing::numpy(target_tmp()))
+        .env("WARPSMITH_CACHE", compiler::testing::shared_cache(target_tmp()));
     command
 }
 

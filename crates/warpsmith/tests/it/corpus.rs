@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{run, warpsmith};
-use gpu::launch::{Argument, Dtype};
+use launch::{Argument, Dtype};
 use reference::{Arg, Values};
 use serde_json::Value;
+
+use crate::common::{run, warpsmith};
 
 /// The CUDA files of a folder of the corpus.
 fn corpus(folder: &str) -> Vec<PathBuf> {
@@ -186,7 +187,7 @@ fn arguments(text: &str) -> Vec<Arg> {
             let contents = argument.contents();
             let (dtype, dims) = match (&argument.role, argument.buffer()) {
                 (_, Some((dtype, dims))) => (dtype, dims.to_vec()),
-                (gpu::launch::Role::Scalar { dtype, .. }, None) => (*dtype, Vec::new()),
+                (launch::Role::Scalar { dtype, .. }, None) => (*dtype, Vec::new()),
                 _ => (Dtype::U8, vec![contents.as_ref().map_or(0, Vec::len)]),
             };
             let values = values(dtype, &contents.unwrap_or_default());

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use gpu::launch::{Dtype, npy};
+use launch::{Dtype, npy};
 use tempfile::TempDir;
 
 use crate::common::{Run, run, warpsmith};

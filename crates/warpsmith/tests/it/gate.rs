@@ -1,17 +1,17 @@
 //! Tests of the guards for CI without a GPU: a sample repository with a family of kernels, changed in several ways.
 
-#[path = "../../../lab/tests/data/sarif/validator.rs"]
+#[path = "../../../report/tests/data/sarif/validator.rs"]
 mod validator;
 
 use std::fs;
 use std::path::Path;
 
-use lab::run::{Event, Fact, Manifest, ResultId, Run as Folder, RunOutcome};
+use runlog::{Event, Fact, Manifest, ResultId, Run as Folder, RunOutcome};
 use serde_json::Value;
 use tempfile::TempDir;
+use validator::sarif_error;
 
 use crate::common::{Run, run, warpsmith};
-use validator::sarif_error;
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
 const SOURCE: &str = "kernels/attention/good/kernel.cu";
@@ -283,8 +283,8 @@ fn a_log_cannot_add_workflow_commands_or_markup() {
     for subject in [evil, "::error::forged", "##[error]forged"] {
         log.record(&Event::CandidateFailed {
             of: ResultId::new(subject, subject, "b"),
-            stage: lab::run::Stage::Check,
-            failure: lab::run::FailureKind::WrongAnswer,
+            stage: runlog::Stage::Check,
+            failure: runlog::FailureKind::WrongAnswer,
             reason: evil.to_owned(),
         })
         .unwrap();

@@ -9,18 +9,18 @@ use crate::common::{run, target_tmp, warpsmith};
 /// A folder with the wheels, which pip downloads once. Installing from it needs no network.
 fn wheel_folder() -> std::path::PathBuf {
     // An older list of wheels has a folder of its own.
-    let wheels = gpu::toolchain::pinned_wheels().iter();
+    let wheels = compiler::toolchain::pinned_wheels().iter();
     let versions: Vec<&str> = wheels.map(|wheel| wheel.version).collect();
     let folder = target_tmp().join(format!("wheels-{}", versions.join("-")));
     let lock = std::fs::File::create(target_tmp().join("wheels.lock")).unwrap();
     lock.lock().unwrap();
     if !folder.is_dir() {
         let partial = target_tmp().join("wheels.partial");
-        let python = gpu::python::interpreter().expect("tests need Python with pip");
+        let python = subprocess::python::interpreter().expect("tests need Python with pip");
         let mut pip = Command::new(python);
         pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check", "--dest"])
             .arg(&partial);
-        for wheel in gpu::toolchain::pinned_wheels() {
+        for wheel in compiler::toolchain::pinned_wheels() {
             pip.arg(format!("{}=={}", wheel.package, wheel.version));
         }
         assert!(pip.status().unwrap().success(), "pip could not fetch the wheels");
@@ -52,7 +52,7 @@ fn kill_after(command: &mut Command, milliseconds: u64) {
 
 /// Asserts that the toolchain in `cache` compiles.
 fn assert_compiles(cache: &Path) {
-    let root = gpu::toolchain::installed_root(cache).expect("a toolchain is installed");
+    let root = compiler::toolchain::installed_root(cache).expect("a toolchain is installed");
     let mut command = warpsmith();
     command.env("WARPSMITH_CUDA", root).env("WARPSMITH_CACHE", cache);
     command.args(["build", "reference", "--arch", "sm_80"]);
@@ -99,9 +99,9 @@ fn clean_removes_the_toolchain_or_says_that_none_was_installed() {
     let clean = || run(warpsmith().env("WARPSMITH_CACHE", cache.path()).args(["toolchain", "clean"]));
     assert_eq!(clean().stdout.trim(), "nothing was installed");
     assert_eq!(run(&mut install(cache.path())).code, 0);
-    assert!(gpu::toolchain::installed_root(cache.path()).is_some());
+    assert!(compiler::toolchain::installed_root(cache.path()).is_some());
     assert_eq!(clean().stdout.trim(), "removed the installed CUDA compiler");
-    assert!(gpu::toolchain::installed_root(cache.path()).is_none());
+    assert!(compiler::toolchain::installed_root(cache.path()).is_none());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_missing_python_pip_or_network_is_exit_3_with_a_hint() {
     assert!(no_python.contains("hint: install Python 3 with pip"), "{no_python}");
 
     let bare = cache.path().join("bare");
-    let python = gpu::python::interpreter().unwrap();
+    let python = subprocess::python::interpreter().unwrap();
     let made = Command::new(python).args(["-m", "venv", "--without-pip"]).arg(&bare).status().unwrap();
     assert!(made.success());
     let no_pip = attempt(&|command| {

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use attention::Attention;
 use chips::Target;
+use compiler::Compiler;
 use family::Catalog;
-use gpu::build::Compiler;
 use gpu::device::Device;
 use lab::bench::{self, BenchPlan, Subject};
-use lab::run::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
-use lab::stats::{Stopping, Verdict};
 use lab::worker::WorkerCommands;
 use lab::worker::{Limits, Worker, WorkerError, WorkerReply, WorkerRequest};
 use lab::{Session, StageError};
 use op::{OpInputs as _, OpPeers as _, OpProblems as _};
+use runlog::{Event, Manifest, Row, Run, RunState, Timer, read, rows};
 use serde_json::Value;
+use stats::{Stopping, Verdict};
 
 use crate::common::{target_tmp, warpsmith};
 
@@ -133,7 +133,7 @@ fn fake_worker(folder: &Path, name: &str, plan: &str) -> Command {
     let script = folder.join("fake_worker.py");
     fs::write(&script, FAKE_WORKER).unwrap();
     let real = warpsmith();
-    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    let mut command = Command::new(subprocess::python::interpreter().expect("tests need Python"));
     command.arg(script).arg(does.to_string()).arg(real.get_program());
     command.args(["worker", name, "--device", "virtual:l4"]);
     for (variable, value) in real.get_envs() {
@@ -155,8 +155,8 @@ impl Scenario<'_> {
     ) -> Result<(), StageError> {
         let catalog = Catalog::load(None).unwrap();
         let compiler = Compiler::new(
-            gpu::testing::pinned_toolchain(target_tmp()),
-            &gpu::testing::shared_cache(target_tmp()),
+            compiler::testing::pinned_toolchain(target_tmp()),
+            &compiler::testing::shared_cache(target_tmp()),
         );
         let kernel = |family: &str, preset: &str| {
             Subject::kernel(catalog.family(family).unwrap(), Some(preset.to_owned()), Vec::new())
@@ -211,7 +211,7 @@ fn the_script_of_the_peers_answers_requests() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("peers.py");
     fs::write(&script, Attention.peers().unwrap().script).unwrap();
-    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    let mut command = Command::new(subprocess::python::interpreter().expect("tests need Python"));
     command.arg(script).args(["0", "fa3"]);
     let timeout = Duration::from_mins(2);
     let limits = Limits { build: timeout, answer: timeout, resident_bytes: 1 << 40 };
@@ -245,7 +245,7 @@ fn hello_of_fa3(library: &str) -> Result<WorkerReply, WorkerError> {
     let script = folder.path().join("peers.py");
     fs::write(&script, Attention.peers().unwrap().script).unwrap();
     fs::write(folder.path().join("torch.py"), FAKE_TORCH).unwrap();
-    let mut command = Command::new(gpu::python::interpreter().expect("tests need Python"));
+    let mut command = Command::new(subprocess::python::interpreter().expect("tests need Python"));
     command.arg(script).args(["0", "fa3"]).env("PYTHONPATH", folder.path()).env("WARPSMITH_FA3", library);
     let timeout = Duration::from_mins(2);
     let limits = Limits { build: timeout, answer: timeout, resident_bytes: 1 << 40 };

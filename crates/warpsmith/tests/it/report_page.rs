@@ -7,10 +7,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use runlog::testing::{bench_log, full_log, search_log, write};
+use serde_json::Value;
+
 use crate::browser::{self, Browser};
 use crate::common::{Run, run, target_tmp};
-use lab::testing::{bench_log, full_log, search_log, write};
-use serde_json::Value;
 
 /// Runs `report`. It needs no compiler, so the environment of the other tests is not set up.
 fn report(folder: &Path, arguments: &[&str]) -> Run {

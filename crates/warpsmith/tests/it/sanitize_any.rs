@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpu::launch::{Dtype, npy};
+use launch::{Dtype, npy};
 
 use crate::common::{Run, run, warpsmith};
 

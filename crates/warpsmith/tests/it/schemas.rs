@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpu::launch::{Dtype, npy};
+use launch::{Dtype, npy};
 use serde_json::{Value, json};
 
 use crate::common::{run, warpsmith};
@@ -234,9 +234,9 @@ fn documents_of_measured_runs_are_as_their_schemas_say() {
     let folder_of_run = tempfile::tempdir().unwrap();
     let at = folder_of_run.path();
     let mut validation = Validation::default();
-    for (name, events) in [("full", lab::testing::full_log()), ("bench", lab::testing::bench_log())] {
+    for (name, events) in [("full", runlog::testing::full_log()), ("bench", runlog::testing::bench_log())] {
         fs::create_dir(at.join(name)).unwrap();
-        lab::testing::write(&at.join(name), &events);
+        runlog::testing::write(&at.join(name), &events);
         validation.log(&at.join(name).join("events.jsonl"));
         for line in [
             format!("report {name}"),

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use lab::run::{Event, Fact, Manifest, ResultId, Run as Folder, RunOutcome};
+use runlog::{Event, Fact, Manifest, ResultId, Run as Folder, RunOutcome};
 
 use crate::common::{SCALE, family_folder, run, warpsmith, write_family};
 
@@ -109,8 +109,8 @@ fn no_command_lets_a_log_control_the_terminal() {
     let of = ResultId::new(format!("p{evil}"), format!("s{evil}"), "b");
     log.record(&Event::CandidateFailed {
         of,
-        stage: lab::run::Stage::Check,
-        failure: lab::run::FailureKind::WrongAnswer,
+        stage: runlog::Stage::Check,
+        failure: runlog::FailureKind::WrongAnswer,
         reason: evil.to_owned(),
     })
     .unwrap();

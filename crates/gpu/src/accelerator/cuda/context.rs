@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use chips::ComputeCapability;
+use compiler::machine_code;
 use cudarc::driver::{result, sys};
 
 use super::device::handle;
@@ -15,7 +16,6 @@ use super::primary::PrimaryContext;
 use super::repeated::RepeatedCall;
 use super::status::{check, reason};
 use crate::accelerator::{AcceleratorError, Buffer, LaunchStep};
-use crate::build::machine_code;
 
 /// The primary context of a GPU.
 #[derive(Debug)]

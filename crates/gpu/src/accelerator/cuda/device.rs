@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
+use compiler::machine_code;
 use cudarc::driver::{result, sys};
 use libloading::Library;
 
@@ -16,7 +17,6 @@ use super::status::{check, reason};
 use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, LaunchStep, Launched, ModuleId, Variable,
 };
-use crate::build::machine_code;
 
 /// Most tensor maps to keep; a launch has a few.
 const MOST_MAPS: usize = 1024;

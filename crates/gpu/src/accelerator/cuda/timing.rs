@@ -14,6 +14,7 @@
 use std::rc::Rc;
 
 use cudarc::driver::{result, sys};
+use times::MeasuredMicros;
 
 use super::context::CudaContext;
 use super::device::CudaDevice;
@@ -23,7 +24,6 @@ use super::launch::Call;
 use super::status::check;
 use super::stream::{CudaStream, OwnStream};
 use crate::accelerator::{Accelerator as _, AcceleratorError, Buffer};
-use crate::time::MeasuredMicros;
 
 /// Two events on a stream; measures the time between them.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use subprocess::Link;
+use subprocess::ending;
 
 use super::wire::{DeviceReply, DeviceRequest, digest};
 use crate::accelerator::{
     Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, ModuleId, Variable,
 };
-use crate::ending::ending;
 
 /// The error kind of a wait that the caller stopped. No socket error has this kind.
 const STOPPED: ErrorKind = ErrorKind::ConnectionAborted;

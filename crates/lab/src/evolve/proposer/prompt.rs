@@ -7,13 +7,13 @@ use family::{Family, Knob, Limits};
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{Op, Refusal, Work};
+use runlog::record::{Diagnosis, HotLine, Profile};
+use runlog::{FailureKind, ProblemTime, ResultId, Stage, Trial, TrialResult};
+use runlog::{elites, inert_knobs};
 use serde::Serialize;
 
 use super::Information;
 use super::screen::MAX_BYTES;
-use crate::evolve::{elites, knobs};
-use crate::record::{Diagnosis, HotLine, Profile};
-use crate::run::{FailureKind, ProblemTime, ResultId, Stage, Trial, TrialResult};
 
 const SCHEMA: u32 = 1;
 /// How many of its latest entries a list keeps.
@@ -281,7 +281,7 @@ fn insights<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Insights<'a> {
         profiles: profiles(facts),
         same: latest(same.collect()),
         refused: latest(refused.collect()),
-        dead_knobs: knobs::inert(trials).into_iter().map(|inert| inert.knob).collect(),
+        dead_knobs: inert_knobs::inert(trials).into_iter().map(|inert| inert.knob).collect(),
         knob_values: knob_values(trials),
     }
 }

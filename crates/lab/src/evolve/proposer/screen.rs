@@ -240,7 +240,7 @@ fn is_standard_header(name: &str) -> bool {
     let stays_in_folder = name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
     let is_verified = CUDA_HEADERS.contains(&name)
         || CUDA_FOLDERS.iter().any(|folder| name.starts_with(folder))
-        || gpu::build::standard_headers().iter().any(|(standard, _)| standard == name);
+        || compiler::standard_headers().iter().any(|(standard, _)| standard == name);
     has_plain_characters && stays_in_folder && is_verified
 }
 

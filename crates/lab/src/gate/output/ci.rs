@@ -1,8 +1,9 @@
 //! The report in the common form of the formats for CI systems.
 
+use report::ci::{CiCase, CiFinding, CiNotice, CiReport, CiStatus, CiValue, Level, Location};
+
 use super::super::{GateReport, GateRow, QuantityChange, QuantityVerdict, RowStatus};
 use super::values;
-use crate::ci::{CiCase, CiFinding, CiNotice, CiReport, CiStatus, CiValue, Level, Location};
 
 /// The report for CI systems. Findings are attached to `file`, the leaderboard.
 pub fn ci_report(report: &GateReport, file: &str) -> CiReport {

@@ -1,9 +1,9 @@
 //! The report as JSON, for programs.
 
+use runlog::RunOutcome;
 use serde::Serialize;
 
 use super::super::GateReport;
-use crate::run::RunOutcome;
 
 #[derive(Serialize)]
 struct File<'r> {

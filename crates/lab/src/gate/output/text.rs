@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::super::{Basis, GateReport, QuantityVerdict, RowStatus};
 use super::values;
-use crate::words;
 
 /// One line per problem, followed by its reasons, and a last line with the counts.
 pub fn text(report: &GateReport) -> String {
@@ -39,7 +38,7 @@ pub fn text(report: &GateReport) -> String {
     let _ = write!(
         out,
         "{}: {passed} passed ({} improved, {} recorded), {} failed, {} incomplete",
-        words::count(report.rows.len(), if report.basis == Basis::Measured { "problem" } else { "result" }),
+        ::text::count(report.rows.len(), if report.basis == Basis::Measured { "problem" } else { "result" }),
         count(RowStatus::Improved),
         count(RowStatus::Recorded),
         count(RowStatus::Failed),

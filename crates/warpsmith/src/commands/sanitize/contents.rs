@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gpu::accelerator::{Accelerator, VirtualDevice};
-use gpu::launch::{Placed, PlacedBuffer, npy};
+use launch::{Placed, PlacedBuffer, npy};
 
 use crate::cli::SanitizeOptions;
 use crate::error::CommandError;
@@ -43,8 +43,8 @@ pub fn read_back<'a>(
 pub fn save(folder: &Path, buffers: &[Contents], printer: &Printer) -> Result<(), CommandError> {
     for buffer in buffers {
         let PlacedBuffer { name, dtype, dims, .. } = buffer.placed;
-        let path = folder.join(gpu::paths::file_name(&format!("{}.npy", name.replace(' ', "-"))));
-        gpu::paths::write_atomically(&path, &npy::write(*dtype, dims, &buffer.bytes))
+        let path = folder.join(files::file_name(&format!("{}.npy", name.replace(' ', "-"))));
+        files::write_atomically(&path, &npy::write(*dtype, dims, &buffer.bytes))
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))?;
         printer.message(&format!("wrote {}", path.display()));
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpu::launch::npy;
+use launch::npy;
 use sanitize::expect::{self, Array, Comparison};
 
 use super::contents::Contents;

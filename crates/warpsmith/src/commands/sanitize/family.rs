@@ -4,8 +4,8 @@ use family::Catalog;
 use family::tuned::is_tuned;
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
-use lab::ci::{CiFinding, CiReport, CiStatus};
 use op::{Addresses, Kernel, OpInputs as _, OpJudgement as _, OpProblems as _, OpReference as _, tuned};
+use report::ci::{CiFinding, CiReport, CiStatus};
 
 use super::output::Run;
 use super::simulated;

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use chips::Target;
+use compiler::{BuildError, Diagnostic};
 use gpu::accelerator::Accelerator as _;
-use gpu::build::{BuildError, Diagnostic};
-use lab::ci::{CiCase, CiFinding, CiReport, CiStatus};
-use lab::words::count;
+use report::ci::{CiCase, CiFinding, CiReport, CiStatus};
 use sanitize::code;
 use sanitize::expect::Comparison;
 use sanitize::launches::signature;
 use sanitize::{Job, MAX_SOURCE, SanitizeError, Sources};
+use text::count;
 
 use super::contents::{read_back, save};
 use super::launches::{from_options, header, merged};
@@ -26,7 +26,7 @@ use crate::snippet;
 /// Runs the kernels of a file.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ci_output::require_writable(&options.ci)?;
-    let text = gpu::paths::read_text_bounded(&options.file, MAX_SOURCE)
+    let text = files::read_text_bounded(&options.file, MAX_SOURCE)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", options.file.display())))?;
     let launch = merged(&options.launch, header(&text, &options.file)?)?;
     let is_ptx = code::is_ptx(&options.file, &text);

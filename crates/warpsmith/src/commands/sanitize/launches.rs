@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Parser as _;
 use gpu::accelerator::Geometry;
-use gpu::launch::{Argument, Call};
+use launch::{Argument, Call};
 use sanitize::launches::{Launch, Launches};
 
 use crate::cli::{HeaderFlags, LaunchOptions};

@@ -1,12 +1,12 @@
 //! What `sanitize` prints.
 
 use chips::Occupancy;
-use gpu::launch::{Dtype, PlacedBuffer};
-use lab::ci::{CiCase, CiFinding, CiStatus};
-use lab::words::count;
+use launch::{Dtype, PlacedBuffer};
+use report::ci::{CiCase, CiFinding, CiStatus};
 use sanitize::Summary;
 use sanitize::expect::Comparison;
 use serde::Serialize;
+use text::count;
 use vgpu::model::{self, Modelled};
 use vgpu::{Counters, FidelityReport, LaunchReport};
 

@@ -1,0 +1,197 @@
+//! The compiler and its cache, tested with the real NVRTC.
+
+#![allow(clippy::unwrap_used)] // A test whose setup fails must fail.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use chips::Target;
+use warpsmith_compiler::testing::pinned_toolchain;
+use warpsmith_compiler::{BuildError, Compiler, Request, Source};
+
+const DOUBLE: &str = "extern \"C\" __global__ void twice(float* x) { x[threadIdx.x] *= FACTOR; }\n";
+
+fn compiler(cache: &Path) -> Compiler {
+    Compiler::new(pinned_toolchain(Path::new(env!("CARGO_TARGET_TMPDIR"))), cache).unwrap()
+}
+
+fn request(text: &str, option: &str) -> Request {
+    let source = Source { name: "twice.cu".into(), text: text.into(), ..Source::default() };
+    Request { source, target: Target::Sm80, options: vec![option.to_owned()] }
+}
+
+fn cached_files(cache: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(cache.join("builds")).unwrap().flatten();
+    folders
+        .flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten())
+        .map(|file| file.path())
+        .collect()
+}
+
+#[test]
+fn the_second_build_comes_from_the_cache() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let first = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap();
+    assert!(!first.cached);
+    let second = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap();
+    assert!(second.cached);
+    assert_eq!(first.build.ptx, second.build.ptx);
+    assert_eq!(first.build.cubin, second.build.cubin);
+    assert_eq!(first.build.entries, second.build.entries);
+    assert!(first.build.ptx.contains(".entry twice"));
+    assert!(first.build.cubin.starts_with(b"\x7fELF"));
+    assert!(first.build.entry("twice").unwrap().registers > 0);
+}
+
+#[test]
+fn source_options_target_and_name_each_change_the_hash() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let base = request(DOUBLE, "-DFACTOR=2");
+    let mut variants =
+        vec![base.clone(), request(DOUBLE, "-DFACTOR=3"), request(&DOUBLE.replace('x', "y"), "-DFACTOR=2")];
+    variants.push(Request { target: Target::Sm90, ..base.clone() });
+    let mut renamed = base.clone();
+    renamed.source.name = "other.cu".into();
+    variants.push(renamed);
+    let mut with_header = base.clone();
+    with_header.source.headers = vec![("a.cuh".into(), "// one".into())];
+    variants.push(with_header.clone());
+    with_header.source.headers[0].1 = "// two".into();
+    variants.push(with_header);
+    let mut hashes: Vec<String> = variants.iter().map(|variant| compiler.hash(variant)).collect();
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), variants.len());
+}
+
+#[test]
+fn a_changed_header_on_disk_changes_the_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = compiler(&folder.path().join("cache"));
+    let mut request =
+        request("#include \"factor.h\"\nextern \"C\" __global__ void k(float* x) { *x = FACTOR; }\n", "-G0");
+    request.options.clear();
+    request.source.include_dirs = vec![folder.path().to_owned()];
+    fs::write(folder.path().join("factor.h"), "#define FACTOR 2\n").unwrap();
+    let before = compiler.build(&request).unwrap().build;
+    fs::write(folder.path().join("factor.h"), "#define FACTOR 3\n").unwrap();
+    let after = compiler.build(&request).unwrap().build;
+    assert_ne!(before.hash, after.hash);
+    assert_ne!(before.code_hash, after.code_hash);
+}
+
+#[test]
+fn sources_that_differ_only_in_comments_have_the_same_code_hash() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let one = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap().build;
+    let commented = format!("// A remark that moves every line.\n\n{DOUBLE}");
+    let other = compiler.build(&request(&commented, "-DFACTOR=2")).unwrap().build;
+    assert_ne!(one.hash, other.hash);
+    assert_eq!(one.code_hash, other.code_hash);
+    let different = compiler.build(&request(DOUBLE, "-DFACTOR=3")).unwrap().build;
+    assert_ne!(one.code_hash, different.code_hash);
+}
+
+#[test]
+fn a_damaged_entry_is_rebuilt() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let good = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap().build;
+    let file = cached_files(cache.path()).pop().unwrap();
+    let whole = fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    let damages: [&[u8]; 4] = [&[], &whole[..whole.len() / 2], &flipped, b"warpsmith build 1\n{}\n"];
+    for damaged in damages {
+        fs::write(&file, damaged).unwrap();
+        let rebuilt = compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap();
+        assert!(!rebuilt.cached, "a damaged entry of {} bytes was accepted", damaged.len());
+        assert_eq!(rebuilt.build.cubin, good.cubin);
+        assert!(compiler.build(&request(DOUBLE, "-DFACTOR=2")).unwrap().cached);
+    }
+}
+
+#[test]
+fn a_syntax_error_is_reported_with_its_place_and_is_not_cached() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let text = "extern \"C\" __global__ void k(float* x) {\n    *x = nonsense;\n}\n";
+    let Err(BuildError::Source { diagnostics, .. }) = compiler.build(&request(text, "-DX")) else {
+        panic!("it compiled")
+    };
+    let place = diagnostics[0].place.as_ref().unwrap();
+    assert_eq!((place.file.as_str(), place.line, place.column), ("twice.cu", 2, Some(10)));
+    assert!(diagnostics[0].message.contains("nonsense"));
+    assert!(!cache.path().join("builds").exists());
+}
+
+#[test]
+fn a_source_without_a_kernel_is_an_error() {
+    let cache = tempfile::tempdir().unwrap();
+    let error =
+        compiler(cache.path()).build(&request("__device__ int f() { return 1; }\n", "-DX")).unwrap_err();
+    assert!(matches!(error, BuildError::NoKernel { .. }), "{error}");
+}
+
+#[test]
+fn parallel_builds_keep_their_order_and_each_is_reported() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let mut requests: Vec<Request> =
+        (0..6).map(|factor| request(DOUBLE, &format!("-DFACTOR={factor}"))).collect();
+    requests[3] = request("syntax error", "-DX");
+    let reported = AtomicUsize::new(0);
+    let outcomes = compiler.build_many(&requests, 4, &|_, _| {
+        reported.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(reported.into_inner(), 6);
+    assert_eq!(outcomes.len(), 6);
+    for (index, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            Ok(outcome) => assert_eq!(outcome.build.hash, compiler.hash(&requests[index])),
+            Err(_) => assert_eq!(index, 3),
+        }
+    }
+}
+
+#[test]
+fn the_ptx_does_not_contain_the_working_directory() {
+    let cache = tempfile::tempdir().unwrap();
+    let build = compiler(cache.path()).build(&request(DOUBLE, "-DFACTOR=2")).unwrap().build;
+    let file = build.ptx.lines().find(|line| line.contains(".file")).unwrap();
+    assert!(file.ends_with("\"twice.cu\""), "{file}");
+}
+
+#[test]
+fn an_unwritable_cache_warns_once_and_fails_no_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = folder.path().join("cache");
+    fs::create_dir(&blocked).unwrap();
+    fs::write(blocked.join("builds"), "a file where a folder should be").unwrap();
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::clone(&warnings);
+    let compiler = compiler(&blocked).warn_with(move |text| received.lock().unwrap().push(text.to_owned()));
+    for factor in [2, 3] {
+        let outcome = compiler.build(&request(DOUBLE, &format!("-DFACTOR={factor}"))).unwrap();
+        assert!(!outcome.cached);
+    }
+    let warnings = warnings.lock().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("WARPSMITH_CACHE"), "{warnings:?}");
+}
+
+#[test]
+fn a_build_over_the_size_limit_is_refused_and_not_cached() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let text = "__device__ int a[70 << 20] = {1};\nextern \"C\" __global__ void k(int* x) { *x = a[threadIdx.x]; }\n";
+    let error = compiler.build(&request(text, "-DX")).unwrap_err();
+    assert!(matches!(error, BuildError::TooLarge { .. }), "{error}");
+    assert!(!cache.path().join("builds").exists());
+}

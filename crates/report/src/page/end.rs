@@ -1,0 +1,199 @@
+//! The sections about the environment, failures and notes, the instructions to repeat the run, and the footer.
+
+use std::path::Path;
+
+use runlog::{Fact, Manifest, RunState};
+
+use super::super::facts::Facts;
+use super::super::html::{HtmlFragment, Table, each, escape, missing};
+use super::super::words::{count, shell_command};
+use super::Section;
+use super::results::ceiling_text;
+
+/// The section with the hardware, the versions and the measured ceilings.
+pub fn environment(state: &RunState) -> Option<Section> {
+    let Some(manifest) = &state.manifest else {
+        let body = missing("The run stopped before it recorded its environment.");
+        return Some(Section::new("environment", "Environment", body));
+    };
+    let clocks = |now: &Fact<u32>, max: &Fact<u32>| match (now, max) {
+        (Fact::Known(now), Fact::Known(max)) => Fact::Known(format!("{now} MHz of {max}")),
+        (Fact::Known(now), _) => Fact::Known(format!("{now} MHz")),
+        (Fact::Unavailable { reason }, _) => Fact::unavailable(reason),
+    };
+    let commit = match &manifest.commit {
+        Fact::Known(commit) => Fact::Known(commit.to_string()),
+        Fact::Unavailable { reason } => Fact::unavailable(reason),
+    };
+    let mut facts: Vec<(String, HtmlFragment)> = Vec::new();
+    let mut unknown: Vec<String> = Vec::new();
+    for (name, value) in [
+        ("GPU", &manifest.gpu),
+        ("device", &manifest.device),
+        ("driver", &manifest.driver),
+        ("CUDA", &manifest.cuda),
+        ("NVRTC", &manifest.nvrtc),
+        ("PyTorch", &manifest.pytorch),
+        ("Triton", &manifest.triton),
+        ("cuDNN", &manifest.cudnn),
+        ("SM clock", &clocks(&manifest.sm_clock_mhz, &manifest.sm_clock_max_mhz)),
+        ("memory clock", &clocks(&manifest.memory_clock_mhz, &manifest.memory_clock_max_mhz)),
+        ("commit", &commit),
+    ] {
+        match value {
+            Fact::Known(value) => facts.push((name.to_owned(), HtmlFragment::text(value))),
+            Fact::Unavailable { reason } if reason.is_empty() => unknown.push(name.to_owned()),
+            Fact::Unavailable { reason } => unknown.push(format!("{name} ({reason})")),
+        }
+    }
+    facts.push(("Warpsmith".to_owned(), HtmlFragment::text(&manifest.warpsmith)));
+    facts.push(("seed".to_owned(), HtmlFragment::text(manifest.seed)));
+    if let Some(telemetry) = telemetry(state) {
+        facts.push(("during measurements".to_owned(), HtmlFragment::text(telemetry)));
+    }
+    for ceiling in &state.ceilings {
+        let (name, value) = ceiling_text(ceiling.speed, ceiling.matrix.as_deref());
+        facts.push((name, HtmlFragment::text(value).with_small("measured in this run")));
+    }
+    // Peers of the same package share a version; it is shown once.
+    let mut versions: Vec<(Vec<&str>, &Fact<String>)> = Vec::new();
+    for (name, version) in &state.baselines {
+        match versions.iter_mut().find(|(_, known)| *known == version) {
+            Some((names, _)) => names.push(name),
+            None => versions.push((vec![name], version)),
+        }
+    }
+    facts.extend(versions.into_iter().map(|(names, version)| (names.join(", "), fact(version))));
+    let facts =
+        each(facts, |(name, value)| format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name)));
+    let unknown = if unknown.is_empty() {
+        String::new()
+    } else {
+        missing(&format!("Unavailable: {}.", unknown.join(", ")))
+    };
+    let body = format!("<dl class=\"facts\">\n{facts}</dl>\n{unknown}");
+    Some(Section::new("environment", "Environment", body))
+}
+
+fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> HtmlFragment {
+    match fact {
+        Fact::Known(value) => HtmlFragment::text(value),
+        unknown @ Fact::Unavailable { .. } => HtmlFragment::faint(unknown),
+    }
+}
+
+/// The range of clocks, temperature and power over all measurements, as far as they were recorded.
+fn telemetry(state: &RunState) -> Option<String> {
+    let all = || state.measurements.iter().map(|it| &it.sampled.telemetry);
+    let range = |values: Vec<(f64, f64)>, unit: &str| -> Option<String> {
+        let ends = values.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        Some(if ends.0 == ends.1 {
+            format!("{:.0} {unit}", ends.0)
+        } else {
+            format!("{:.0}\u{2013}{:.0} {unit}", ends.0, ends.1)
+        })
+    };
+    let whole = |pair: (u32, u32)| (f64::from(pair.0), f64::from(pair.1));
+    let parts = [
+        range(all().filter_map(|it| it.sm_clock_mhz.map(whole)).collect(), "MHz"),
+        range(all().filter_map(|it| it.temperature_c.map(whole)).collect(), "\u{b0}C"),
+        range(all().filter_map(|it| it.power_w).collect(), "W"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The section with all failures.
+pub fn failures(facts: &Facts<'_>) -> Option<Section> {
+    let (state, all) = (facts.state, &facts.failures);
+    if all.is_empty() {
+        let is_empty = state.manifest.is_none() || state.last.is_none();
+        return (!is_empty).then(|| Section::new("failures", "Failures", missing("Nothing failed.")));
+    }
+    let head = ["what", "kind", "stage", "problem", "reason"];
+    let mut table = Table::new(&format!("{} with the reasons", count(all.len(), "failure")), &head, 5);
+    for failed in all {
+        table.row(vec![
+            HtmlFragment::text(&failed.what),
+            HtmlFragment::text(&failed.kind),
+            HtmlFragment::text(&failed.at),
+            if failed.on.is_empty() { HtmlFragment::faint("-") } else { HtmlFragment::text(&failed.on) },
+            HtmlFragment::text(&failed.reason),
+        ]);
+    }
+    Some(Section::new("failures", "Failures", table.html()))
+}
+
+/// The section with the notes of the run and the warnings about its log.
+pub fn notes(state: &RunState) -> Option<Section> {
+    let unknown = state.unknown.iter().map(|(kind, times)| {
+        format!("{} of a kind that this version does not know: {kind}", count(*times, "event"))
+    });
+    let all: Vec<String> = state.notes.iter().chain(&state.warnings).cloned().chain(unknown).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let items = each(&all, |note| format!("<li>{}</li>\n", escape(note)));
+    Some(Section::new("notes", "Notes", format!("<ul>\n{items}</ul>\n")))
+}
+
+/// The section with the command line that repeats the run.
+pub fn repeat(state: &RunState) -> Section {
+    let body = match &state.manifest {
+        None => missing("The run stopped before it recorded its command line."),
+        Some(manifest) => {
+            let mut lines: Vec<String> = Vec::new();
+            if let Fact::Known(commit) = &manifest.commit {
+                let dirty = if commit.dirty { "    # plus uncommitted changes" } else { "" };
+                lines.push(format!("git checkout {}{dirty}", commit.hash));
+            }
+            lines.push(command(manifest));
+            format!(
+                "<pre tabindex=\"0\"><code>{}</code></pre>\n<p>On {}, with the versions listed under \
+                 <a href=\"#environment\">environment</a>. The seed is {}.</p>\n{}",
+                escape(&lines.join("\n")),
+                fact(&manifest.gpu),
+                manifest.seed,
+                resume(state, manifest),
+            )
+        }
+    };
+    Section::new("repeat", "How to repeat this run", body)
+}
+
+/// The command line of the run, with the program's name instead of its path.
+pub fn command(manifest: &Manifest) -> String {
+    let mut words = manifest.command_line.clone();
+    if let Some(program) = words.first_mut() {
+        let name = Path::new(program.as_str()).file_name().map(|name| name.to_string_lossy().into_owned());
+        *program = name.unwrap_or_else(|| "warpsmith".to_owned());
+    }
+    if words.is_empty() { format!("warpsmith {}", manifest.command) } else { shell_command(&words) }
+}
+
+fn resume(state: &RunState, manifest: &Manifest) -> String {
+    if state.is_complete() {
+        return String::new();
+    }
+    let command = format!("warpsmith {} --resume --run-dir DIR", manifest.command);
+    format!("<p>The run is not finished. Resume it with {}.</p>\n", HtmlFragment::code(command))
+}
+
+/// The footer: what the run does not contain, and the source of the numbers.
+pub fn footer(state: &RunState) -> String {
+    let parts = [
+        ("measured times (bench)", state.measurements.is_empty()),
+        ("a search (evolve)", state.search.is_none() && state.trials.is_empty()),
+        ("a profile (profile)", state.profiles.is_empty()),
+        ("an inversion (invert)", state.inversions.is_empty()),
+        ("targets (of a suite)", state.targets.is_empty()),
+    ];
+    let missing: Vec<&str> =
+        parts.iter().filter(|(_, is_missing)| *is_missing).map(|(name, _)| *name).collect();
+    let missing = match missing.as_slice() {
+        [] => String::new(),
+        some => format!("<p>Not in this run: {}.</p>\n", some.join(", ")),
+    };
+    let until = state.last.map_or(String::new(), |last| format!(" up to {}", escape(&last.to_string())));
+    format!("{missing}<p>Every number on this page is read from the run's log{until}.</p>\n")
+}

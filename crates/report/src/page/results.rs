@@ -1,0 +1,519 @@
+//! The sections about measured times, modelled times and correctness.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runlog::{Control, MeasuredMicros, Row, RunState, Speed, Timer};
+use stats::{Comparison, Verdict};
+
+use super::super::TimeKind;
+use super::super::comparison::ComparisonTable;
+use super::super::facts::Facts;
+use super::super::html::{HtmlFragment, Table, Tone, details, each, figure, heading, missing, paragraph};
+use super::super::svg::bars::{self, Axis, Bar, Group};
+use super::super::svg::roofline::{self, Point, Roofs};
+use super::super::words::{count, in_processes, interval, micros, number, ratio, thousands};
+use super::Section;
+
+/// A longer table is collapsed.
+const MAX_OPEN_ROWS: usize = 8;
+/// With more bars than this, only the speedups over the strongest baseline are drawn.
+const MAX_BARS: usize = 40;
+
+/// The section with the measured times.
+pub fn measured(facts: &Facts<'_>) -> Option<Section> {
+    let (state, rows) = (facts.state, facts.rows);
+    if rows.is_empty() {
+        return None;
+    }
+    let comparisons = &facts.tables;
+    let mut body = String::new();
+    for (index, comparison) in comparisons.iter().enumerate() {
+        if comparisons.len() > 1 {
+            body += &heading(timer_title(comparison.timer));
+        }
+        body += &speedup_table(comparison);
+        if index == 0 {
+            body += &speedup_figure(comparison);
+            body += &every_candidate(state, comparison);
+        }
+    }
+    if comparisons.is_empty() {
+        body += &missing("No candidate was compared with a baseline in this run.");
+    }
+    body += &rooflines(state, rows);
+    body += &noise(state);
+    body += &untimed_work(state);
+    body += &measurements(rows);
+    body += &builds(state);
+    Some(Section::new("measured", "Measured", body))
+}
+
+fn timer_title(timer: Timer) -> &'static str {
+    match timer {
+        Timer::GraphHot => "Kernel time, caches warm",
+        Timer::GraphCold => "Kernel time, L2 flushed before each call",
+        Timer::Eager => "Time of a call, launch included",
+    }
+}
+
+fn speedup_table(comparison: &ComparisonTable<'_>) -> String {
+    let head: Vec<&str> = ["problem", "fastest candidate", "median"]
+        .into_iter()
+        .chain(comparison.baselines.iter().copied())
+        .collect();
+    let caption = format!(
+        "Speedup of the fastest candidate over each baseline, with its 95% interval; {}",
+        comparison.timer
+    );
+    let mut table = Table::for_kind(TimeKind::Measured, &caption, &head, 2);
+    for line in &comparison.lines {
+        let mut cells = vec![
+            HtmlFragment::text(line.problem),
+            HtmlFragment::text(line.best.subject()),
+            median(line.best),
+        ];
+        cells.extend(line.over.iter().map(|over| over.map_or(HtmlFragment::faint("not measured"), speedup)));
+        table.row(cells);
+    }
+    table.html()
+}
+
+fn median(row: &Row) -> HtmlFragment {
+    HtmlFragment::text(micros(row.p50_us.0)).with_small(interval(row.interval_us.low, row.interval_us.high))
+}
+
+fn speedup(comparison: &Comparison) -> HtmlFragment {
+    let tone = match comparison.verdict {
+        Verdict::Faster => Tone::Good,
+        Verdict::Slower => Tone::Bad,
+        Verdict::Same | Verdict::Unclear => Tone::Open,
+    };
+    let speedup = comparison.speedup;
+    let interval = interval(speedup.interval.low, speedup.interval.high);
+    let text = match comparison.verdict {
+        Verdict::Same | Verdict::Unclear => format!("{interval}, {}", comparison.verdict),
+        Verdict::Faster | Verdict::Slower => interval,
+    };
+    HtmlFragment::mark(tone, ratio(speedup.ratio)).with_small(text)
+}
+
+fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
+    let strongest = comparison.strongest_baseline();
+    let few = comparison.lines.len() * comparison.baselines.len() <= MAX_BARS;
+    let shown = |name: &str| few || Some(name) == strongest;
+    let bar = |name: &str,
+               label: String,
+               line: &super::super::comparison::ComparisonRow<'_>,
+               over: &Comparison| Bar {
+        label,
+        value: over.speedup.ratio,
+        interval: Some((over.speedup.interval.low, over.speedup.interval.high)),
+        text: ratio(over.speedup.ratio),
+        title: format!(
+            "{} on {}: {} over {name} ({}), {}",
+            line.best.subject(),
+            line.problem,
+            ratio(over.speedup.ratio),
+            interval(over.speedup.interval.low, over.speedup.interval.high),
+            over.verdict,
+        ),
+        is_faint: matches!(over.verdict, Verdict::Same | Verdict::Unclear),
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    for line in &comparison.lines {
+        let bars = comparison.baselines.iter().zip(&line.over).filter(|(name, _)| shown(name)).filter_map(
+            |(name, over)| {
+                let label = if few { (*name).to_owned() } else { line.problem.to_owned() };
+                Some(bar(name, label, line, (*over)?))
+            },
+        );
+        let bars: Vec<Bar> = bars.collect();
+        // Few bars are grouped by problem. Many bars, one per problem, form a single group.
+        if let Some(group) = groups.last_mut().filter(|_| !few) {
+            group.bars.extend(bars);
+        } else {
+            let heading = format!("{}: {}", line.problem, line.best.subject());
+            groups.push(Group { heading: if few { heading } else { String::new() }, bars });
+        }
+    }
+    let over = if few { "each baseline" } else { strongest.unwrap_or("the strongest baseline") };
+    let caption = format!(
+        "Speedup of the fastest candidate over {over}. Bars start at 1x, on a logarithmic axis: the candidate is faster to \
+         the right and slower to the left. Whiskers are 95% intervals; very narrow ones are not drawn. Pale bars are within the \
+         noise. Measured, {}.",
+        comparison.timer
+    );
+    let picture = bars::draw(TimeKind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
+    figure(Some(TimeKind::Measured), &picture, &HtmlFragment::text(caption))
+}
+
+/// The mean speedup of every candidate over every baseline.
+fn every_candidate(state: &RunState, comparison: &ComparisonTable<'_>) -> String {
+    let means: Vec<_> = state.means().into_iter().filter(|mean| mean.timer == comparison.timer).collect();
+    let mut candidates: Vec<&str> = Vec::new();
+    for mean in &means {
+        if !candidates.contains(&mean.candidate.as_str()) {
+            candidates.push(&mean.candidate);
+        }
+    }
+    let head: Vec<&str> = ["candidate"].into_iter().chain(comparison.baselines.iter().copied()).collect();
+    let mut table = Table::for_kind(
+        TimeKind::Measured,
+        "Geometric mean of the speedups over all problems, with its rating",
+        &head,
+        1,
+    );
+    for candidate in candidates {
+        let cell = |baseline: &&str| {
+            let mean = means.iter().find(|mean| mean.candidate == candidate && mean.baseline == **baseline);
+            mean.map_or(HtmlFragment::faint("not measured"), |mean| {
+                let words = format!("{}, {}", mean.standing, count(mean.problems, "problem"));
+                HtmlFragment::text(ratio(mean.speedup)).with_small(words)
+            })
+        };
+        let cells = comparison.baselines.iter().map(cell);
+        table.row([HtmlFragment::text(candidate)].into_iter().chain(cells).collect());
+    }
+    details("Every candidate over every baseline", &table.html())
+}
+
+/// Rooflines with the ceilings that this run measured: the fastest candidate and the fastest baseline of each problem.
+fn rooflines(state: &RunState, rows: &[Row]) -> String {
+    let copy = state.ceilings.iter().find_map(|ceiling| match ceiling.speed {
+        Speed::CopyGbPerS(rate) => Some(rate),
+        _ => None,
+    });
+    let Some(gb_per_s) = copy else { return String::new() };
+    let mut html = String::new();
+    for ceiling in &state.ceilings {
+        let (Speed::MatrixTflops(tflops), Some(matrix)) = (ceiling.speed, &ceiling.matrix) else { continue };
+        let (points, list) = points(state, rows, matrix);
+        let roofs = Roofs { tflops, gb_per_s };
+        if let Some(picture) = roofline::draw(TimeKind::Measured, &roofs, &points) {
+            let caption = format!(
+                "Roofline under the ceilings measured in this run: {} TFLOP/s for {matrix} products, {} GB/s for \
+                 copies. Filled: the fastest candidate of each problem; hollow: the fastest baseline. Bytes are the \
+                 minimum that must be transferred.",
+                number(tflops),
+                thousands(gb_per_s),
+            );
+            let items = each(&list, |item| format!("<li>{}</li>", HtmlFragment::text(item)));
+            let caption =
+                HtmlFragment::html(format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption)));
+            html += &figure(Some(TimeKind::Measured), &picture, &caption);
+        }
+    }
+    html
+}
+
+fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<String>) {
+    let Some(timer) = rows.iter().map(|row| row.timer).min() else { return (Vec::new(), Vec::new()) };
+    let of = |row: &Row| {
+        let same = |it: &&runlog::Measurement| it.of == row.of && it.sampled.session == row.session;
+        let sampled = state.measurements.iter().find(same).map(|it| &it.sampled)?;
+        let work = sampled.work?;
+        (sampled.matrix.as_deref() == Some(matrix) && work.bytes > 0)
+            .then(|| (work.flops / work.bytes as f64, row.tflops.unwrap_or(f64::NAN)))
+    };
+    let mut problems: Vec<&str> = Vec::new();
+    for row in rows {
+        if !problems.contains(&row.of.problem.as_str()) {
+            problems.push(&row.of.problem);
+        }
+    }
+    let (mut points, mut list) = (Vec::new(), Vec::new());
+    for problem in problems {
+        let here = || rows.iter().filter(|row| row.of.problem == problem && row.timer == timer);
+        let fastest = |rows: &mut dyn Iterator<Item = &'_ Row>| -> Option<(f64, f64, String)> {
+            let row = rows.min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0))?;
+            let (flops_per_byte, tflops) = of(row)?;
+            let words = format!("{}, {} TFLOP/s", row.of.subject, number(tflops));
+            Some((flops_per_byte, tflops, words))
+        };
+        let candidate = fastest(&mut here().filter(|row| !row.over.is_empty() || !row.is_baseline));
+        let baseline = fastest(&mut here().filter(|row| row.is_baseline));
+        if candidate.is_none() && baseline.is_none() {
+            continue;
+        }
+        let key = (list.len() + 1).to_string();
+        let words = [&candidate, &baseline].into_iter().flatten().map(|it| it.2.as_str());
+        list.push(format!("{problem}: {}", words.collect::<Vec<_>>().join("; ")));
+        for (found, is_faint) in [(baseline, true), (candidate, false)] {
+            let Some((flops_per_byte, tflops, words)) = found else { continue };
+            points.push(Point {
+                label: key.clone(),
+                flops_per_byte,
+                tflops,
+                title: format!("{problem}: {words}"),
+                is_faint,
+            });
+        }
+    }
+    (points, list)
+}
+
+/// The noise floor of the A/A controls of one timer.
+pub struct ControlSpread<'s> {
+    /// The median of the controls.
+    pub median: f64,
+    /// The control with the largest noise floor.
+    pub worst: &'s Control,
+}
+
+/// The noise floor of each timer.
+pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, ControlSpread<'_>> {
+    let mut timers: BTreeMap<Timer, Vec<&Control>> = BTreeMap::new();
+    for control in &state.controls {
+        timers.entry(control.timer).or_default().push(control);
+    }
+    let share = |control: &Control| control.noise_floor.share();
+    let mut floors = BTreeMap::new();
+    for (timer, mut controls) in timers {
+        controls.sort_by(|a, b| share(a).total_cmp(&share(b)));
+        if let Some(worst) = controls.last() {
+            floors.insert(timer, ControlSpread { median: share(controls[(controls.len() - 1) / 2]), worst });
+        }
+    }
+    floors
+}
+
+fn noise(state: &RunState) -> String {
+    let floors = noise_floors(state);
+    if floors.is_empty() {
+        return missing("No A/A control was measured, so the noise floor is unknown.");
+    }
+    let floors: Vec<String> = floors
+        .iter()
+        .map(|(timer, ControlSpread { median, worst })| {
+            format!(
+                "{:.2}% ({timer}; {:.2}% at most, {} on {})",
+                100.0 * median,
+                100.0 * worst.noise_floor.share(),
+                worst.subject,
+                worst.problem
+            )
+        })
+        .collect();
+    paragraph(&HtmlFragment::text(format!(
+        "Noise floor: in A/A controls, which compare one process of a subject with its other processes, the median \
+         difference was {}. A speedup counts only if it differs from 1x by more than the variation between the \
+         processes of the two subjects.",
+        floors.join(", "),
+    )))
+}
+
+/// Preparatory work of some subjects, which is not part of any time.
+fn untimed_work(state: &RunState) -> String {
+    let mut table = Table::for_kind(
+        TimeKind::Measured,
+        "Preparatory work, which is not part of the times above",
+        &["subject", "problem", "work", "time"],
+        3,
+    );
+    let mut seen = BTreeSet::new();
+    for measurement in &state.measurements {
+        for (name, nanos) in &measurement.sampled.apart_ns {
+            let of = &measurement.of;
+            if seen.insert((&of.problem, &of.subject, name)) {
+                let time = HtmlFragment::text(micros(nanos / 1000.0));
+                table.row(vec![
+                    HtmlFragment::text(&of.subject),
+                    HtmlFragment::text(&of.problem),
+                    HtmlFragment::text(name),
+                    time,
+                ]);
+            }
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    details(&format!("Work that is not part of these times: {}", seen.len()), &table.html())
+}
+
+/// All measurements, one table per problem.
+fn measurements(rows: &[Row]) -> String {
+    let mut problems: indexmap::IndexMap<&str, Vec<&Row>> = indexmap::IndexMap::new();
+    for row in rows {
+        problems.entry(&row.of.problem).or_default().push(row);
+    }
+    let table_for = |(problem, mut rows): (&str, Vec<&Row>)| {
+        rows.sort_by(|a, b| a.timer.cmp(&b.timer).then(a.p50_us.0.total_cmp(&b.p50_us.0)));
+        let head = ["subject", "timer", "median", "p90", "p99", "TFLOP/s", "GB/s", "ceiling", "samples"];
+        let caption = format!(
+            "Every measurement on {problem}, the fastest first. With several processes, the median is the mean of \
+             their medians, and its interval includes the variation between processes"
+        );
+        let mut table = Table::for_kind(TimeKind::Measured, &caption, &head, 2);
+        let or_none = |value: Option<f64>| {
+            value.map_or(HtmlFragment::faint("n/a"), |value| HtmlFragment::text(number(value)))
+        };
+        for row in &rows {
+            let role = if row.is_baseline { "baseline" } else { "" };
+            table.row(vec![
+                HtmlFragment::text(row.subject()).with_small(role),
+                HtmlFragment::text(row.timer),
+                median(row),
+                HtmlFragment::text(micros(row.p90_us.0)),
+                HtmlFragment::text(micros(row.p99_us.0)),
+                or_none(row.tflops),
+                or_none(row.gb_per_s),
+                row.ceiling_percent.map_or(HtmlFragment::faint("n/a"), HtmlFragment::meter),
+                HtmlFragment::text(row.count).with_small(format!(
+                    "{}, {}",
+                    in_processes(row.processes),
+                    row.stopped.words()
+                )),
+            ]);
+        }
+        details(&format!("{problem}: {}", count(rows.len(), "measurement")), &table.html())
+    };
+    problems.into_iter().map(table_for).collect()
+}
+
+fn builds(state: &RunState) -> String {
+    let mut table = Table::new(
+        "Builds of the candidates",
+        &["subject", "target", "build", "registers", "shared memory", "spills", "compiled in"],
+        3,
+    );
+    let mut seen: Vec<&str> = Vec::new();
+    for (of, build) in &state.builds {
+        if seen.contains(&of.build.as_str()) {
+            continue;
+        }
+        seen.push(&of.build);
+        let spills = match build.spill_bytes {
+            0 => HtmlFragment::text("none"),
+            bytes => HtmlFragment::mark(Tone::Bad, format!("{bytes} B")),
+        };
+        let limit = build.registers_limit.map_or(String::new(), |limit| format!("of {limit}"));
+        table.row(vec![
+            HtmlFragment::text(state.subject(of)),
+            HtmlFragment::text(&build.target),
+            HtmlFragment::code(of.build.chars().take(12).collect::<String>()),
+            HtmlFragment::text(build.registers).with_small(limit),
+            HtmlFragment::text(format!("{} B", thousands(build.shared_bytes as f64))),
+            spills,
+            HtmlFragment::text(format!("{:.0} ms", build.compile_ms)).with_small(if build.from_cache {
+                "cached"
+            } else {
+                ""
+            }),
+        ]);
+    }
+    if seen.is_empty() { String::new() } else { details(&format!("Builds: {}", seen.len()), &table.html()) }
+}
+
+/// The section with the modelled times.
+pub fn modelled(state: &RunState) -> Option<Section> {
+    if state.modelled.is_empty() {
+        return None;
+    }
+    let mut problems: indexmap::IndexMap<&str, Vec<_>> = indexmap::IndexMap::new();
+    for (of, modelled) in &state.modelled {
+        problems.entry(&of.problem).or_default().push((of, modelled));
+    }
+    let head = ["problem", "kernel", "GPU", "limited by", "modelled time"];
+    let mut table =
+        Table::for_kind(TimeKind::Modelled, "Modelled times, computed and not measured", &head, 4);
+    let mut groups = Vec::new();
+    for (problem, mut times) in problems {
+        times.sort_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0));
+        let mut bars = Vec::new();
+        for (of, modelled) in times {
+            table.row(vec![
+                HtmlFragment::text(problem),
+                HtmlFragment::text(state.subject(of)),
+                HtmlFragment::text(&modelled.gpu),
+                modelled.limiter.as_ref().map_or(HtmlFragment::faint("n/a"), HtmlFragment::text),
+                HtmlFragment::text(micros(modelled.time_us.0)).styled_as(TimeKind::Modelled),
+            ]);
+            bars.push(Bar {
+                label: state.subject(of),
+                value: modelled.time_us.0,
+                interval: None,
+                text: micros(modelled.time_us.0),
+                title: format!("{} on {problem}: {}, {}", state.subject(of), modelled.time_us, modelled.gpu),
+                is_faint: false,
+            });
+        }
+        groups.push(Group { heading: problem.to_owned(), bars });
+    }
+    let picture = bars::draw(TimeKind::Modelled, "modelled times", Axis::Time, " us", &groups);
+    let caption = "Modelled time of each kernel, computed by the virtual GPU. Each problem has its own axis. \
+                   A bar with two strokes is longer than the axis.";
+    let mut body = figure(Some(TimeKind::Modelled), &picture, &HtmlFragment::text(caption));
+    body += &if state.modelled.len() > MAX_OPEN_ROWS {
+        details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
+    } else {
+        table.html()
+    };
+    Some(Section::new("modelled", "Modelled, not measured", body))
+}
+
+/// The section with the results of the checks.
+pub fn correctness(state: &RunState) -> Option<Section> {
+    if state.checks.is_empty() {
+        return None;
+    }
+    let passed = state.checks.values().filter(|check| check.passed).count();
+    let cases: u32 = state.checks.values().map(|check| check.cases).sum();
+    let worst = state
+        .checks
+        .iter()
+        .filter(|(_, check)| check.passed)
+        .filter_map(|(of, check)| Some((of, 100.0 * check.error? / check.limit?)))
+        .filter(|(_, percent)| percent.is_finite())
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    let mut words = format!(
+        "{passed} of {} passed, over {}.",
+        count(state.checks.len(), "check"),
+        count(cases as usize, "case")
+    );
+    if let Some((of, percent)) = worst {
+        words += &format!(
+            " The one closest to its limit is {} on {}: {percent:.0}% of the allowed error.",
+            of.subject, of.problem
+        );
+    }
+    if passed < state.checks.len() {
+        words += " The others are listed under failures, and were not timed.";
+    }
+    let mut table = Table::new(
+        "Relative L2 error compared with float64, and its limit",
+        &["subject", "problem", "result", "error", "limit", "cases"],
+        3,
+    );
+    for (of, check) in &state.checks {
+        let error = |value: Option<f64>| {
+            value.map_or(HtmlFragment::faint("none"), |value| HtmlFragment::text(format!("{value:.1e}")))
+        };
+        let mark = if check.passed {
+            HtmlFragment::mark(Tone::Good, "correct")
+        } else {
+            HtmlFragment::mark(Tone::Bad, "wrong")
+        };
+        table.row(vec![
+            HtmlFragment::text(&of.subject),
+            HtmlFragment::text(&of.problem),
+            mark,
+            error(check.error),
+            error(check.limit),
+            HtmlFragment::text(check.cases),
+        ]);
+    }
+    let body = paragraph(&HtmlFragment::text(words)) + &details("Every check", &table.html());
+    Some(Section::new("correctness", "Correctness", body))
+}
+
+/// The name and the value of a measured ceiling.
+pub fn ceiling_text(speed: Speed, matrix: Option<&str>) -> (String, String) {
+    match speed {
+        Speed::MatrixTflops(rate) => {
+            (format!("{} products", matrix.unwrap_or("matrix")), format!("{} TFLOP/s", number(rate)))
+        }
+        Speed::CopyGbPerS(rate) => ("copy".to_owned(), format!("{} GB/s", thousands(rate))),
+        Speed::LaunchFloorUs(MeasuredMicros(time)) => ("empty launch".to_owned(), micros(time)),
+    }
+}

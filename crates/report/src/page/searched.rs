@@ -1,0 +1,256 @@
+//! The section about a search: its course, its elites and the importance of knobs.
+
+use runlog::inert_knobs::inert;
+use runlog::{RunState, Search, TrialResult};
+
+use super::super::TimeKind;
+use super::super::facts::Facts;
+use super::super::html::{HtmlFragment, Table, details, figure, heading, missing, paragraph};
+use super::super::importance::{Importance, importance};
+use super::super::search::Scored;
+use super::super::svg::bars::{self, Axis, Bar, Group};
+use super::super::svg::curve::{self, Point};
+use super::super::svg::lineage as tree;
+use super::super::words::{count, interval, micros, ratio, thousands};
+use super::Section;
+
+/// The section about the search.
+pub fn section(facts: &Facts<'_>) -> Option<Section> {
+    let state = facts.state;
+    if state.search.is_none() && state.trials.is_empty() {
+        return None;
+    }
+    let mut body = match &state.search {
+        Some(search) => description(facts, search),
+        None => missing("The log has trials, but no description of the search."),
+    };
+    for kind in TimeKind::ALL {
+        if facts.scored.iter().any(|it| it.kind == kind) {
+            body += &curve(facts, kind);
+            body += &elites_html(facts, kind);
+            body += &knobs(facts, kind);
+        }
+    }
+    if facts.scored.is_empty() {
+        body += &missing("No trial was timed.");
+    }
+    let inert = inert(state.trials.values());
+    if !inert.is_empty() {
+        let words: Vec<String> =
+            inert.iter().map(|it| format!("{} ({})", it.knob, count(it.pairs, "pair"))).collect();
+        let words = words.join(", ");
+        let text = format!(
+            "Knobs without effect: trials that differ only in the knob compiled to the same machine code. {words}."
+        );
+        body += &paragraph(&HtmlFragment::text(text));
+    }
+    if !state.trials.is_empty() {
+        body += &every_trial(state);
+    }
+    Some(Section::new("search", "Search", body))
+}
+
+/// A paragraph about the search, and a table of its knobs.
+fn description(facts: &Facts<'_>, search: &Search) -> String {
+    let counts = &facts.counts;
+    let proposals = match facts.state.exchanges.len() {
+        0 => String::new(),
+        asked => format!(" The proposer was asked {}.", count(asked, "time")),
+    };
+    let text = format!(
+        "{}, over {}: {}, {} of them valid. Strategy {}, proposer {}, seed {}. {} with a budget of {}: {} timed, {} \
+         with the machine code of an earlier trial, {} failed. Speedups are over {}.{proposals}",
+        search.family,
+        count(search.problems.len(), "problem"),
+        count_points(search.raw_points),
+        thousands(search.legal_points as f64),
+        search.strategy,
+        search.proposer,
+        search.seed,
+        count(counts.all(), "trial"),
+        search.budget,
+        counts.timed,
+        counts.same,
+        counts.failed,
+        search.baseline,
+    );
+    let mut table = Table::new("The searched knobs", &["knob", "values"], 2);
+    for (knob, values) in &search.knobs {
+        table.row(vec![HtmlFragment::code(knob), HtmlFragment::text(values.join(", "))]);
+    }
+    let space =
+        if search.knobs.is_empty() { String::new() } else { details("Knobs and values", &table.html()) };
+    paragraph(&HtmlFragment::text(text)) + &space
+}
+
+fn count_points(points: u64) -> String {
+    format!("{} combination{}", thousands(points as f64), if points == 1 { "" } else { "s" })
+}
+
+fn curve(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let best: Vec<u32> = facts.elites.iter().map(|elite| elite.trial.number).collect();
+    let mut points: Vec<Point> = facts
+        .state
+        .trials
+        .values()
+        .filter_map(|trial| {
+            let found = facts.scored.iter().find(|it| it.trial.number == trial.number);
+            let (score, text) = match (&trial.result, found) {
+                (_, Some(it)) if it.kind != kind => return None,
+                (_, Some(it)) if it.is_copy => {
+                    (Some(it.score), format!("{}, same machine code as an earlier trial", ratio(it.score)))
+                }
+                (_, Some(it)) => (Some(it.score), ratio(it.score)),
+                (TrialResult::Failed { failure, reason, .. }, None) => (None, format!("{failure}: {reason}")),
+                (_, None) => return None,
+            };
+            Some(Point {
+                number: trial.number,
+                score,
+                is_elite: best.contains(&trial.number),
+                was_elite: matches!(trial.result, TrialResult::Timed { elite: true, .. }),
+                title: format!("#{} {}: {text}", trial.number, trial.candidate),
+            })
+        })
+        .collect();
+    points.sort_by_key(|point| point.number);
+    let caption = format!(
+        "Speedup of every trial over the search's baseline ({}). The line is the best elite so far. Large points are the last elites, \
+         crosses at the bottom are failed trials.",
+        kind.word()
+    );
+    heading("Trials") + &figure(Some(kind), &curve::draw(kind, &points), &HtmlFragment::text(caption))
+}
+
+fn elites_html(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let elites: Vec<&Scored<'_>> = facts.elites.iter().filter(|elite| elite.kind == kind).collect();
+    if elites.is_empty() {
+        return missing("No trial became an elite.");
+    }
+    let mut html = heading("Elites and their ancestors");
+    let mut problems: Vec<&str> = Vec::new();
+    for elite in &elites {
+        if let TrialResult::Timed { problems: times, .. } = &elite.trial.result {
+            for time in times {
+                if !problems.contains(&time.problem.as_str()) {
+                    problems.push(&time.problem);
+                }
+            }
+        }
+    }
+    let head: Vec<&str> = ["elite", "trial", "registers", "shared memory", "score"]
+        .into_iter()
+        .chain(problems.iter().copied())
+        .collect();
+    let caption = format!("Elites, sorted by the geometric mean of their speedups; {}", kind.word());
+    let mut table = Table::for_kind(kind, &caption, &head, 2);
+    for elite in &elites {
+        let TrialResult::Timed { registers, shared_bytes, problems: times, .. } = &elite.trial.result else {
+            continue;
+        };
+        let mut cells = vec![
+            HtmlFragment::text(&elite.trial.candidate),
+            HtmlFragment::text(format!("#{}", elite.trial.number)).with_small(&elite.trial.origin),
+            HtmlFragment::text(registers),
+            HtmlFragment::text(format!("{} B", thousands(*shared_bytes as f64))),
+            HtmlFragment::time(kind, ratio(elite.score)),
+        ];
+        for problem in &problems {
+            let time = times.iter().find(|time| time.problem == *problem);
+            cells.push(time.map_or(HtmlFragment::faint("not timed"), |time| {
+                let spread =
+                    time.interval.map_or(String::new(), |(low, high)| format!("{}, ", interval(low, high)));
+                HtmlFragment::text(ratio(time.speedup))
+                    .with_small(format!("{spread}{}", micros(time.time.micros())))
+                    .styled_as(kind)
+            }));
+        }
+        table.row(cells);
+    }
+    html += &table.html();
+    let nodes = &facts.lineage;
+    if nodes.len() > 1 {
+        let caption =
+            "Each elite (large) with its ancestors, and the knobs that changed from parent to child.";
+        html += &figure(Some(kind), &tree::draw(kind, nodes), &HtmlFragment::text(caption));
+    }
+    html
+}
+
+fn knobs(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let found = importance(&facts.scored, kind);
+    let title = heading("Importance of knobs");
+    if found.is_empty() {
+        return title + &missing("Too few trials were timed to rank the knobs.");
+    }
+    let bar = |it: &Importance<'_>| Bar {
+        label: it.knob.to_owned(),
+        value: 100.0 * it.share,
+        interval: None,
+        text: format!("{:.0}%", 100.0 * it.share),
+        title: format!("{}: {:.1}% of the variance of log time", it.knob, 100.0 * it.share),
+        is_faint: it.share == 0.0,
+    };
+    let groups = [Group { heading: String::new(), bars: found.iter().map(bar).collect() }];
+    let picture = bars::draw(kind, "importance of knobs", Axis::Amount, "%", &groups);
+    let caption = format!(
+        "The share of the variance of log time that each knob explains alone: the variance between its values, minus \
+         the share expected by chance (epsilon squared, {}). The shares need not add up to 100%: knobs interact, and a \
+         search does not try all values equally often.",
+        kind.word()
+    );
+    let mut table = Table::for_kind(
+        kind,
+        "Geometric mean of the scores of all trials with a value, the best value first",
+        &["knob", "values"],
+        2,
+    );
+    for it in &found {
+        let values: Vec<String> = it
+            .values
+            .iter()
+            .map(|value| {
+                let trials = count(value.trials, "trial");
+                format!(
+                    "{}",
+                    HtmlFragment::code(value.name).with_small(format!("{}, {trials}", ratio(value.score)))
+                )
+            })
+            .collect();
+        table.row(vec![HtmlFragment::code(it.knob), HtmlFragment::html(values.join("; "))]);
+    }
+    title
+        + &figure(Some(kind), &picture, &HtmlFragment::text(caption))
+        + &details("Values of each knob", &table.html())
+}
+
+fn every_trial(state: &RunState) -> String {
+    let head = ["trial", "candidate", "origin", "parent", "result", "score"];
+    let mut table = Table::new("Every trial, in the order of evaluation", &head, 5);
+    let mut trials: Vec<_> = state.trials.values().collect();
+    trials.sort_by_key(|trial| trial.number);
+    for trial in &trials {
+        let (result, score) = match &trial.result {
+            TrialResult::Timed { score, elite, problems, .. } => {
+                let kind = problems.first().map_or(TimeKind::Measured, |it| TimeKind::from_time(it.time));
+                let word = if *elite { "timed, became an elite" } else { "timed" };
+                (HtmlFragment::text(word), HtmlFragment::time(kind, ratio(*score)))
+            }
+            TrialResult::Same { as_trial, .. } => {
+                (HtmlFragment::text(format!("same machine code as #{as_trial}")), HtmlFragment::faint("-"))
+            }
+            TrialResult::Failed { stage, failure, .. } => {
+                (HtmlFragment::text(format!("{failure}, {stage}")), HtmlFragment::faint("-"))
+            }
+        };
+        table.row(vec![
+            HtmlFragment::text(trial.number),
+            HtmlFragment::text(&trial.candidate),
+            HtmlFragment::text(&trial.origin),
+            trial.parent.map_or(HtmlFragment::faint("-"), |parent| HtmlFragment::text(format!("#{parent}"))),
+            result,
+            score,
+        ]);
+    }
+    details(&format!("Every trial: {}", trials.len()), &table.html())
+}

@@ -1,0 +1,242 @@
+//! Compares the times of runs: two runs with each other, or one problem over many runs.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use stats::Interval;
+
+use super::{Fact, ResultId, RunState, RunSummary, Time, Timer, Utc, rows};
+
+/// Modelled times that differ by less are the same: the model's inputs are rounded.
+const SAME_MODELLED: f64 = 0.005;
+
+/// The time of one subject on one problem.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SubjectTime {
+    /// What was timed.
+    #[serde(flatten)]
+    pub of: ResultId,
+    /// Whether the subject is a baseline.
+    pub is_baseline: bool,
+    /// The median of a measured time, or the modelled time.
+    pub time: Time,
+    /// The 95% interval of a measured median.
+    pub interval: Option<Interval>,
+    /// The version of the model that computed a modelled time.
+    pub model: Option<u32>,
+}
+
+impl SubjectTime {
+    /// Whether both times are measured, or modelled by the same version of the model.
+    fn is_comparable(&self, other: &SubjectTime) -> bool {
+        self.time.is_modelled() == other.time.is_modelled() && self.model == other.model
+    }
+}
+
+/// The times of a run: the last hot measurement of each subject on each problem, and the modelled times.
+pub fn times(state: &RunState) -> Vec<SubjectTime> {
+    let mut times: Vec<SubjectTime> = Vec::new();
+    let mut keep = |next: SubjectTime| match times.iter_mut().find(|known| is_same(&known.of, &next.of)) {
+        Some(known) => *known = next,
+        None => times.push(next),
+    };
+    for row in rows(state).into_iter().filter(|row| row.timer == Timer::GraphHot) {
+        let (time, interval) = (Time::Measured(row.p50_us), Some(row.interval_us));
+        keep(SubjectTime { of: row.of, is_baseline: row.is_baseline, time, interval, model: None });
+    }
+    for (of, modelled) in &state.modelled {
+        let time = Time::Modelled(modelled.time_us);
+        let model = modelled.model;
+        keep(SubjectTime { of: of.clone(), is_baseline: false, time, interval: None, model });
+    }
+    times
+}
+
+/// Whether two results are of the same subject on the same problem, whatever their builds.
+fn is_same(one: &ResultId, other: &ResultId) -> bool {
+    one.problem == other.problem && one.subject == other.subject
+}
+
+/// How a time changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeChange {
+    /// The second time is shorter.
+    Faster,
+    /// The second time is longer.
+    Slower,
+    /// The intervals overlap, or the modelled times are equal.
+    NoClearDifference,
+    /// The GPUs differ, one time is measured and the other modelled, or the versions of the model differ.
+    NotComparable,
+}
+
+/// A subject and problem in both runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedTime {
+    /// What was timed.
+    #[serde(flatten)]
+    pub of: ResultId,
+    /// The time in the first run.
+    pub first: Time,
+    /// The time in the second run.
+    pub second: Time,
+    /// The first time divided by the second; `None` if they are not comparable.
+    pub speedup: Option<f64>,
+    /// How the time changed.
+    pub change: TimeChange,
+}
+
+/// Two runs side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunComparison {
+    /// The GPUs of the runs.
+    pub gpus: [Fact<String>; 2],
+    /// Results that both runs have.
+    pub both: Vec<ComparedTime>,
+    /// Results that only one of the runs has.
+    pub only: [Vec<ResultId>; 2],
+}
+
+/// Compares the times of two runs.
+pub fn compare(first: &RunState, second: &RunState) -> RunComparison {
+    let gpus = [first, second].map(|state| match &state.manifest {
+        Some(manifest) => manifest.gpu.clone(),
+        None => Fact::unavailable("the run has no manifest"),
+    });
+    let [before, after] = [first, second].map(times);
+    let same_gpu = gpus[0].known().is_some() && gpus[0] == gpus[1];
+    let both = before.iter().filter_map(|one| {
+        let other = after.iter().find(|other| is_same(&other.of, &one.of))?;
+        let speedup = (same_gpu && one.is_comparable(other)).then(|| one.time.micros() / other.time.micros());
+        let change = speedup.map_or(TimeChange::NotComparable, |speedup| change(one, other, speedup));
+        Some(ComparedTime { of: one.of.clone(), first: one.time, second: other.time, speedup, change })
+    });
+    let missing = |these: &[SubjectTime], those: &[SubjectTime]| {
+        let is_missing = |it: &&SubjectTime| those.iter().all(|other| !is_same(&other.of, &it.of));
+        these.iter().filter(is_missing).map(|it| it.of.clone()).collect()
+    };
+    RunComparison { gpus, both: both.collect(), only: [missing(&before, &after), missing(&after, &before)] }
+}
+
+fn change(one: &SubjectTime, other: &SubjectTime, speedup: f64) -> TimeChange {
+    let overlaps = match (&one.interval, &other.interval) {
+        (Some(a), Some(b)) => a.low <= b.high && b.low <= a.high,
+        _ => (speedup - 1.0).abs() < SAME_MODELLED,
+    };
+    match speedup {
+        _ if overlaps => TimeChange::NoClearDifference,
+        speedup if speedup > 1.0 => TimeChange::Faster,
+        _ => TimeChange::Slower,
+    }
+}
+
+/// The fastest kernel on a problem in one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrendPoint {
+    /// The folder of the run.
+    pub run: std::path::PathBuf,
+    /// When the run started.
+    pub started: Fact<Utc>,
+    /// The commit of the kernels; with `+` if there were uncommitted changes.
+    pub commit: Option<String>,
+    /// The GPU.
+    pub gpu: String,
+    /// The fastest kernel that is not a baseline.
+    pub subject: String,
+    /// Its time.
+    pub time: Time,
+    /// The time of the previous point on the same GPU, divided by this one. `None` if they are not comparable.
+    pub speedup: Option<f64>,
+}
+
+/// The fastest kernel on a problem in each run that timed it, oldest first. Runs that cannot be read are skipped.
+pub fn trend(runs: &[RunSummary], problem: &str) -> Vec<TrendPoint> {
+    let mut points: Vec<TrendPoint> = Vec::new();
+    let mut latest: HashMap<String, SubjectTime> = HashMap::new();
+    for run in runs.iter().rev() {
+        let Ok(log) = super::read(&run.folder) else { continue };
+        let state = RunState::from_log(&log);
+        let mut kernels = times(&state);
+        kernels.retain(|it| !it.is_baseline && it.of.problem == problem);
+        let fastest = kernels.into_iter().min_by(|a, b| a.time.micros().total_cmp(&b.time.micros()));
+        let (Some(fastest), Some(manifest)) = (fastest, &state.manifest) else { continue };
+        let gpu = manifest.gpu.to_string();
+        let commit = manifest.commit.known().map(|commit| {
+            let short: String = commit.hash.chars().take(9).collect();
+            short + if commit.dirty { "+" } else { "" }
+        });
+        let before = latest.get(&gpu).filter(|before| before.is_comparable(&fastest));
+        let speedup = before.map(|before| before.time.micros() / fastest.time.micros());
+        latest.insert(gpu.clone(), fastest.clone());
+        points.push(TrendPoint {
+            run: run.folder.clone(),
+            started: run.started.clone(),
+            commit,
+            gpu,
+            subject: fastest.of.subject,
+            time: fastest.time,
+            speedup,
+        });
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{bench_log, full_log, state_from};
+
+    #[test]
+    fn a_run_does_not_differ_from_itself() {
+        let state = state_from(&bench_log());
+        let compared = compare(&state, &state);
+        assert!(!compared.both.is_empty() && compared.only.iter().all(Vec::is_empty));
+        for it in &compared.both {
+            assert_eq!((it.speedup, it.change), (Some(1.0), TimeChange::NoClearDifference), "{it:?}");
+        }
+    }
+
+    #[test]
+    fn runs_on_different_gpus_are_not_comparable() {
+        let state = state_from(&bench_log());
+        let mut other = state.clone();
+        if let Some(manifest) = &mut other.manifest {
+            manifest.gpu = Fact::Known("another GPU".to_owned());
+        }
+        let compared = compare(&state, &other);
+        assert!(
+            compared.both.iter().all(|it| it.change == TimeChange::NotComparable && it.speedup.is_none())
+        );
+    }
+
+    #[test]
+    fn times_of_different_versions_of_the_model_are_not_comparable() {
+        let state = state_from(&full_log());
+        assert!(!state.modelled.is_empty());
+        let mut other = state.clone();
+        for (_, modelled) in &mut other.modelled {
+            modelled.model = Some(u32::MAX);
+        }
+        let compared = compare(&state, &other);
+        let modelled: Vec<_> = compared.both.iter().filter(|it| it.first.is_modelled()).collect();
+        assert!(!modelled.is_empty() && modelled.iter().all(|it| it.change == TimeChange::NotComparable));
+    }
+
+    #[test]
+    fn a_change_is_clear_only_without_overlap() {
+        let time = |micros: f64, half: Option<f64>| SubjectTime {
+            of: ResultId { problem: "p".to_owned(), subject: "s".to_owned(), build: String::new() },
+            is_baseline: false,
+            time: Time::Measured(super::super::MeasuredMicros(micros)),
+            interval: half.map(|half| Interval { low: micros - half, high: micros + half }),
+            model: None,
+        };
+        let change =
+            |a: &SubjectTime, b: &SubjectTime| super::change(a, b, a.time.micros() / b.time.micros());
+        assert_eq!(change(&time(10.0, Some(1.0)), &time(9.5, Some(1.0))), TimeChange::NoClearDifference);
+        assert_eq!(change(&time(10.0, Some(0.1)), &time(9.5, Some(0.1))), TimeChange::Faster);
+        assert_eq!(change(&time(9.5, Some(0.1)), &time(10.0, Some(0.1))), TimeChange::Slower);
+        assert_eq!(change(&time(10.0, None), &time(10.01, None)), TimeChange::NoClearDifference);
+    }
+}

@@ -1,0 +1,10 @@
+//! Values that stages compute and a run records. Stages, the run log and reports use them; they use no stage.
+
+mod fact;
+mod inversion;
+mod profile;
+
+pub use fact::Fact;
+pub use inversion::{Inversion, InversionResult};
+pub use profile::{Diagnosis, Direction, HotLine, Lever, Metrics, Profile, Roofline, Seen, TriedLever};
+pub use profile::{LineWeights, hottest};

@@ -1,0 +1,148 @@
+//! The verdict on every file of the corpus is the same for any number of workers, order of blocks and placement of
+//! memory. The files with a bug must have their expected findings, and all others none, in every run.
+//!
+//! `VERDICTS` names a part of a file name. Such files run with ten seeds; without it, all files run with a sample of
+//! seeds, because every run of the whole corpus takes seconds.
+
+#![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use chips::Chip;
+use compiler::testing::{pinned_toolchain, shared_cache};
+use compiler::{Compiler, Request, Source, standard_headers};
+use gpu::accelerator::{Accelerator, Geometry, Image, VirtualDevice};
+use launch::{Argument, Extent, Placed};
+use vgpu::{Finding, Severity};
+
+/// Workers and seeds of the runs of every file. Seed 0 is the default world.
+const SAMPLE: [(usize, u64); 4] = [(1, 0), (2, 0), (2, 1), (1, 2)];
+
+/// The kinds of findings that are about the whole launch and have no line.
+const WITHOUT_LINE: [&str; 3] = ["unwritten-output", "idle-blocks", "not-resident"];
+
+fn files() -> Vec<PathBuf> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus");
+    let list = |folder| std::fs::read_dir(corpus.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = list("kernels").chain(list("bugs")).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "cu"));
+    files.sort();
+    files
+}
+
+/// A mark of a file with a bug: the number of its expectation (`None` if the finding is only allowed), kind and line.
+struct Mark {
+    group: Option<u32>,
+    kind: String,
+    line: u32,
+}
+
+fn marks(text: &str) -> Vec<Mark> {
+    let (mut marks, mut group) = (Vec::new(), 0);
+    for (line, text) in (1..).zip(text.lines()) {
+        for comment in text.split("//~").skip(1) {
+            let allowed = comment.starts_with('?');
+            group += u32::from(!allowed && !comment.starts_with('|'));
+            let kind = comment.trim_start_matches(['|', '?']).split_whitespace().next().unwrap().to_owned();
+            marks.push(Mark { group: (!allowed).then_some(group), kind, line });
+        }
+    }
+    marks
+}
+
+fn matches(finding: &Finding, mark: &Mark, name: &str) -> bool {
+    finding.kind.name() == mark.kind
+        && (WITHOUT_LINE.contains(&mark.kind.as_str())
+            || finding.place.frames.iter().any(|f| f.line == mark.line && f.file.ends_with(name)))
+}
+
+/// What is wrong with the findings of a run.
+fn complaints(findings: &[Finding], marks: &[Mark], name: &str) -> Vec<String> {
+    let found: Vec<&Finding> = findings.iter().filter(|f| f.severity != Severity::Note).collect();
+    let mut complaints = Vec::new();
+    let groups = marks.iter().filter_map(|mark| mark.group).max().unwrap_or(0);
+    for group in 1..=groups {
+        let mut of_group = marks.iter().filter(|mark| mark.group == Some(group));
+        if !of_group.any(|mark| found.iter().any(|finding| matches(finding, mark, name))) {
+            complaints.push(format!("expectation {group} is not met"));
+        }
+    }
+    for finding in found {
+        if !marks.iter().any(|mark| matches(finding, mark, name)) {
+            complaints.push(format!("not expected: {} {}", finding.kind, finding.message));
+        }
+    }
+    complaints
+}
+
+fn judge(file: &Path, compiler: &Compiler, runs: &[(usize, u64)]) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let name = file.file_name().unwrap().to_string_lossy().into_owned();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("// warpsmith:"));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let flags = |name: &'static str| words.windows(2).filter(move |pair| pair[0] == name).map(|pair| pair[1]);
+    let flag = |name| flags(name).next();
+    let extent = |name| flag(name).map_or([1; 3], |text: &str| text.parse::<Extent>().unwrap().0);
+    let geometry = Geometry {
+        grid: extent("--grid"),
+        block: extent("--block"),
+        cluster: extent("--cluster"),
+        shared_bytes: flag("--shared").map_or(0, |bytes| bytes.parse().unwrap()),
+    };
+    let arguments: Vec<Argument> =
+        flags("--arg").map(|text| text.parse().unwrap_or_else(|error| panic!("{name}: {error}"))).collect();
+    let target = flag("--arch").unwrap().parse().unwrap();
+    let source = Source {
+        name: name.clone(),
+        text: text.clone(),
+        headers: standard_headers(),
+        include_dirs: vec![file.parent().unwrap().to_owned(), file.parent().unwrap().join("..")],
+        ..Source::default()
+    };
+    let request = Request { source, target, options: Vec::new() };
+    let build = compiler.build(&request).unwrap_or_else(|error| panic!("{name}: {error}")).build;
+    let marks = marks(&text);
+    let mut found = Vec::new();
+    for &(workers, seed) in runs {
+        let mut device = VirtualDevice::new(Chip::by_name("h200").unwrap());
+        device.set_world(seed);
+        device.options.threads = workers;
+        device.options.budget = 20_000_000;
+        let module = device.load(Image::Ptx(&build.ptx)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let placed = Placed::on(&mut device, &arguments).unwrap();
+        device.set_outputs(&placed.outputs());
+        let report = device.run(module, flag("--kernel").unwrap(), geometry, &placed.parameters).unwrap();
+        let wrong = complaints(&report.findings, &marks, &name);
+        found.extend(wrong.iter().map(|text| format!("{name}, {workers} workers, seed {seed}: {text}")));
+    }
+    found
+}
+
+#[test]
+fn verdicts_depend_neither_on_workers_nor_on_seeds() {
+    let wanted = std::env::var("VERDICTS").ok();
+    let ten: Vec<(usize, u64)> = (0..10).flat_map(|seed| [(1, seed), (2, seed)]).collect();
+    let runs = if wanted.is_some() { &ten[..] } else { &SAMPLE[..] };
+    let mut files = files();
+    files.retain(|file| file.to_string_lossy().contains(wanted.as_deref().unwrap_or_default()));
+    assert!(wanted.is_some() || files.len() >= 400, "the corpus has only {} files", files.len());
+    let target_tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let compiler = Compiler::new(pinned_toolchain(target_tmp), &shared_cache(target_tmp)).unwrap();
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = judge(file, &compiler, runs);
+                    wrong.lock().unwrap().extend(found);
+                }
+            });
+        }
+    });
+    let mut wrong = wrong.into_inner().unwrap();
+    wrong.sort();
+    assert!(wrong.is_empty(), "{} complaints:\n{}", wrong.len(), wrong.join("\n"));
+}
