@@ -14,10 +14,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
-use sanitize::escape::visible;
 use sanitize::expect::{Array, Comparison, compare};
 use sanitize::launches::{Launch, Launches};
 use sanitize::{Job, Outcome, Renderer, SanitizeError, Sources, Summary};
+use text::escape::visible;
 use vgpu::Checks;
 
 use crate::argument::Given;

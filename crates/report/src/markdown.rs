@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use runlog::inert_knobs::{InertKnob, inert};
-use runlog::record::{InversionResult, Metrics};
+use runlog::record::{InversionResult, METRICS, Metric, Metrics};
 use runlog::{Fact, Row, RunState, Speed, TrialResult, rows};
+use text::escape::markdown as escaped;
 
 use super::TimeKind;
 use super::advice::{bottlenecks, suggestions};
@@ -41,12 +42,6 @@ impl Exporter for Markdown {
         list(out, "Notes", state.notes.iter().chain(&state.warnings).map(|note| escaped(note)))?;
         repeat(state, out)
     }
-}
-
-/// Escapes text from the log: it stays on one line and cannot end a cell, start a block or become HTML.
-fn escaped(text: &str) -> String {
-    let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    one_line.replace('|', "\\|").replace('&', "&amp;").replace('<', "&lt;")
 }
 
 fn cells(out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
@@ -387,30 +382,14 @@ fn profiled(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 /// Every metric with its value, or with the reason why it has none.
 fn metric_values(metrics: &Metrics) -> Vec<(&'static str, String)> {
-    let percent = |fact: &Fact<f64>| match fact {
-        Fact::Known(value) => format!("{value:.1}%"),
-        unknown @ Fact::Unavailable { .. } => unknown.to_string(),
-    };
-    let sectors = match &metrics.sectors_per_request {
-        Fact::Known(value) => format!("{value:.2}"),
-        unknown @ Fact::Unavailable { .. } => unknown.to_string(),
-    };
     let time = metrics.time.map_or("unavailable".to_owned(), |time| {
         format!("{} ({})", micros(time.micros()), TimeKind::from_time(time).word())
     });
-    vec![
-        ("time", time),
-        ("tensor pipe active", percent(&metrics.tensor_active_percent)),
-        ("DRAM throughput", percent(&metrics.dram_percent)),
-        ("SM busy", percent(&metrics.sm_busy_percent)),
-        ("warps active", percent(&metrics.warps_active_percent)),
-        ("achieved occupancy", percent(&metrics.occupancy_percent)),
-        ("L2 hits", percent(&metrics.l2_hit_percent)),
-        ("shared bank conflicts", metrics.bank_conflicts.to_string()),
-        ("sectors per request", sectors),
-        ("registers", metrics.registers.to_string()),
-        ("local memory traffic, bytes", metrics.local_bytes.to_string()),
-    ]
+    let value = |metric: &Metric| {
+        let unknown = |reason: String| Fact::<f64>::Unavailable { reason }.to_string();
+        (metric.label, metric.text(metrics).unwrap_or_else(unknown))
+    };
+    [("time", time)].into_iter().chain(METRICS.iter().map(value)).collect()
 }
 
 fn inverted(state: &RunState, out: &mut dyn Write) -> io::Result<()> {

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use text::count;
+use text::escape::{one_line, visible};
 use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
-
-use crate::escape::{one_line, visible};
 
 /// Maps a file name of the line table to the text of the file.
 pub type Texts<'a> = dyn Fn(&str) -> Option<String> + 'a;

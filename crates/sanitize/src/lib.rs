@@ -11,7 +11,6 @@
 
 pub mod code;
 mod error;
-pub mod escape;
 pub mod expect;
 pub mod findings;
 mod kernel_name;

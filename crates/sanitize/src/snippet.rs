@@ -2,8 +2,7 @@
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use compiler::{Diagnostic, Severity};
-
-use crate::escape::{one_line, visible};
+use text::escape::{one_line, visible};
 
 /// One compiler message with file, line and caret.
 pub fn diagnostic(diagnostic: &Diagnostic, renderer: &Renderer) -> String {

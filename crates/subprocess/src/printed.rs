@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use text::escape::one_line;
+
 /// Number of bytes of a stream that are kept: the last ones.
 const KEPT_BYTES: usize = 8 << 10;
 /// Largest number of characters of a line that are shown.
@@ -66,21 +68,12 @@ impl OutputTail {
     }
 }
 
-/// Makes a line safe to print to a terminal.
+/// Makes a line safe to print to a terminal, and cuts it.
 fn sanitised(line: &str) -> String {
-    let mut text = String::new();
-    for (index, c) in line.chars().enumerate() {
-        if index == LINE_CHARACTERS {
-            text.push_str("...");
-            break;
-        }
-        if c.is_control() {
-            text.extend(c.escape_default());
-        } else {
-            text.push(c);
-        }
+    match line.char_indices().nth(LINE_CHARACTERS) {
+        Some((end, _)) => one_line(&line[..end]) + "...",
+        None => one_line(line),
     }
-    text
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Text for people: counted nouns.
+//! Text for people: counted nouns, and escapes of untrusted text for every format.
+
+pub mod escape;
 
 /// A number with its noun: `1 trial`, `3 trials`, `2 launches`.
 pub fn count(number: usize, one: &str) -> String {

@@ -1,7 +1,7 @@
 //! Renders profiles and inversions as text and as JSON, from the run's log.
 
-use runlog::record::{Inversion, InversionResult, Metrics, Profile};
-use runlog::{Fact, FailureRecord, ResultId, RunState, Time};
+use runlog::record::{Inversion, InversionResult, METRICS, Metrics, Profile};
+use runlog::{FailureRecord, ResultId, RunState, Time};
 use serde::Serialize;
 
 use crate::bench_table::failures;
@@ -105,95 +105,16 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
 
 /// One metric per line, so that two profiles can be compared side by side.
 fn metrics(metrics: &Metrics) -> Table {
-    let percent = |fact: &Fact<f64>| words(fact, |value| format!("{value:.1}%"));
-    let number = |fact: &Fact<u64>| words(fact, ToString::to_string);
-    let number_u32 = |fact: &Fact<u32>| words(fact, ToString::to_string);
-    let time = metrics.time.map_or(styled(FAINT, "unavailable"), time_words);
-    let rows = [
-        ("time", time),
-        ("tensor pipe", percent(&metrics.tensor_active_percent)),
-        ("DRAM", percent(&metrics.dram_percent)),
-        ("SM busy", percent(&metrics.sm_busy_percent)),
-        ("warps active", percent(&metrics.warps_active_percent)),
-        (
-            "occupancy",
-            format!(
-                "{} of {} allowed",
-                percent(&metrics.occupancy_percent),
-                percent(&metrics.theoretical_occupancy_percent)
-            ),
-        ),
-        ("L2 hits", percent(&metrics.l2_hit_percent)),
-        (
-            "bank conflicts",
-            format!(
-                "{} of {} wavefronts",
-                number(&metrics.bank_conflicts),
-                number(&metrics.shared_wavefronts)
-            ),
-        ),
-        (
-            "global loads",
-            format!(
-                "{} requests, {} sectors each, {} of their bytes used",
-                number(&metrics.global_requests),
-                words(&metrics.sectors_per_request, |value| format!("{value:.1}")),
-                percent(&metrics.sector_use_percent)
-            ),
-        ),
-        ("registers", number_u32(&metrics.registers)),
-        (
-            "local memory",
-            format!(
-                "{} B moved, {} B spilled per thread",
-                number(&metrics.local_bytes),
-                number(&metrics.spill_bytes)
-            ),
-        ),
-        (
-            "branches",
-            format!("{} of {} divergent", number(&metrics.divergent_branches), number(&metrics.branches)),
-        ),
-        (
-            "active threads",
-            format!(
-                "{} of 32 per instruction",
-                words(&metrics.threads_per_instruction, |value| format!("{value:.1}"))
-            ),
-        ),
-        ("barriers", number(&metrics.barriers)),
-        (
-            "instructions",
-            format!(
-                "{}, {} on tensor cores",
-                number(&metrics.instructions),
-                number(&metrics.tensor_instructions)
-            ),
-        ),
-        (
-            "launch",
-            format!(
-                "{} blocks of {} threads on {} SMs",
-                number(&metrics.blocks),
-                number_u32(&metrics.threads_per_block),
-                number_u32(&metrics.sms)
-            ),
-        ),
-    ];
     let mut table = Table::untitled(2);
-    for (name, value) in rows {
-        table.row([name.to_owned(), value]);
+    table.row(["time".to_owned(), metrics.time.map_or(styled(FAINT, "unavailable"), time_words)]);
+    for metric in METRICS {
+        let value = metric.text(metrics).unwrap_or_else(|reason| match reason.as_str() {
+            "" => styled(FAINT, "unavailable"),
+            reason => styled(FAINT, format!("unavailable ({reason})")),
+        });
+        table.row([metric.label.to_owned(), value]);
     }
     table
-}
-
-/// A known value as `format` writes it, or the reason why it is unavailable.
-fn words<T>(fact: &Fact<T>, format: impl Fn(&T) -> String) -> String {
-    match fact {
-        Fact::Known(value) => format(value),
-        Fact::Unavailable { reason } if reason.is_empty() => styled(FAINT, "unavailable"),
-        Fact::Unavailable { reason } => styled(FAINT, format!("unavailable ({reason})")),
-    }
 }
 
 fn time_words(time: Time) -> String {

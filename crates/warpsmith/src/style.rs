@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use anstyle::{AnsiColor, Style};
 
-pub use sanitize::escape::{flat, is_hidden, one_line, visible};
+pub use text::escape::{flat, is_hidden, one_line, visible};
 
 /// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use family::Family;
 use gpu::machine::{self, Profiler};
 use indexmap::IndexMap;
-use runlog::record::{HotLine, LineWeights, Metrics, hottest};
+use runlog::record::{HotLine, LineWeights, METRICS, Metric, Metrics, hottest};
 use runlog::{Fact, MeasuredMicros, Time};
 use subprocess::{ProgramEnd, ProgramLimits};
 
@@ -210,47 +210,6 @@ fn run(command: &mut Command, limit: Duration, stop: &AtomicBool) -> Result<Ende
 // ---- the metrics ----
 
 const TIME: &str = "gpu__time_duration.sum";
-/// The name on the newest chips first.
-const TENSOR_ACTIVE: [&str; 2] = [
-    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
-    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
-];
-const DRAM: &str = "dram__throughput.avg.pct_of_peak_sustained_elapsed";
-const SM_BUSY: &str = "sm__instruction_throughput.avg.pct_of_peak_sustained_elapsed";
-const WARPS_ACTIVE: &str = "sm__warps_active.avg.pct_of_peak_sustained_elapsed";
-const OCCUPANCY: &str = "sm__warps_active.avg.pct_of_peak_sustained_active";
-const THEORETICAL: &str = "sm__maximum_warps_per_active_cycle_pct";
-const L2_HIT: &str = "lts__t_sector_hit_rate.pct";
-/// Wavefronts of the shared-memory accesses, counted per instruction, including asynchronous copies. (The counter of
-/// the data pipe, `l1tex__data_pipe_lsu_wavefronts_mem_shared`, misses most of a copy.)
-const WAVEFRONTS: &str = "smsp__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum";
-/// All bank conflicts: those between the addresses of one access, which the kernel can avoid, and those between
-/// simultaneous accesses of different warps. `ARBITRATION` counts only the latter.
-const CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum";
-const ARBITRATION: &str = "l1tex__data_bank_conflicts_type_arbitration.sum";
-const LOAD_REQUESTS: &str = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum";
-const LOAD_SECTORS: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum";
-/// Asynchronous copies (cp.async) are separate instructions.
-const COPY_REQUESTS: [&str; 2] = [
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
-];
-const COPY_SECTORS: [&str; 2] = [
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
-];
-const SECTOR_USE: &str = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct";
-const REGISTERS: &str = "launch__registers_per_thread";
-const LOCAL_SECTORS: [&str; 2] =
-    ["l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"];
-const BRANCHES: &str = "smsp__sass_branch_targets.sum";
-const DIVERGENT: &str = "smsp__sass_branch_targets_threads_divergent.sum";
-const THREADS_PER_INSTRUCTION: &str = "smsp__thread_inst_executed_per_inst_executed.ratio";
-const INSTRUCTIONS: &str = "smsp__inst_executed.sum";
-const TENSOR_INSTRUCTIONS: &str = "sm__inst_executed_pipe_tensor.sum";
-const BLOCKS: &str = "launch__grid_size";
-const THREADS: &str = "launch__block_size";
-const SMS: &str = "launch__sm_count";
 const STALL_PREFIX: &str = "smsp__average_warps_issue_stalled_";
 const STALL_SUFFIX: &str = "_per_issue_active.ratio";
 const STALLS: [&str; 19] = [
@@ -277,33 +236,9 @@ const STALLS: [&str; 19] = [
 
 /// Returns every metric that is requested from ncu.
 pub fn requested_metrics() -> Vec<String> {
-    let single = [
-        TIME,
-        DRAM,
-        SM_BUSY,
-        WARPS_ACTIVE,
-        OCCUPANCY,
-        THEORETICAL,
-        L2_HIT,
-        CONFLICTS,
-        ARBITRATION,
-        WAVEFRONTS,
-        LOAD_REQUESTS,
-        LOAD_SECTORS,
-        SECTOR_USE,
-        REGISTERS,
-        BRANCHES,
-        DIVERGENT,
-        THREADS_PER_INSTRUCTION,
-        INSTRUCTIONS,
-        TENSOR_INSTRUCTIONS,
-        BLOCKS,
-        THREADS,
-        SMS,
-    ];
-    let several = [TENSOR_ACTIVE, COPY_REQUESTS, COPY_SECTORS, LOCAL_SECTORS].concat();
     let stalls = STALLS.iter().map(|reason| format!("{STALL_PREFIX}{reason}{STALL_SUFFIX}"));
-    single.into_iter().chain(several).map(str::to_owned).chain(stalls).collect()
+    let named = METRICS.iter().flat_map(|metric| metric.ncu).copied();
+    [TIME].into_iter().chain(named).map(str::to_owned).chain(stalls).collect()
 }
 
 // ---- the raw page ----
@@ -430,41 +365,48 @@ impl ProfiledLaunch {
         Fact::Known(facts.iter().filter_map(Fact::known).sum())
     }
 
+    /// Returns the metric with this name in the table. If several names of ncu are listed, the first that this GPU has.
+    fn metric(&self, name: &str) -> Fact<f64> {
+        self.first(Metric::named(name).ncu)
+    }
+
     /// Sector use of loads and copies together. ncu reports only plain loads, which may be few compared with copies.
     /// Copies are assumed to have 16 bytes per lane: 16 sectors per request if they are well aligned.
     fn sector_use(&self) -> Fact<f64> {
-        let plain = self.fact(SECTOR_USE);
+        let (requests, sectors) = request_and_sector_names();
+        let plain = self.metric("sector_use_percent");
         if plain.known() == Some(&0.0) {
             // Every load uses some of its bytes. Copies that bypass L1 count as load requests, but not in this metric.
             return Fact::unavailable("ncu reports it only for plain loads, and there are none");
         }
         let known = |names: &[&str]| self.sum(names).known().copied().unwrap_or(0.0);
-        let (loaded, copied) = (known(&[LOAD_SECTORS]), known(&COPY_SECTORS));
+        let (loaded, copied) = (known(&sectors[..1]), known(&sectors[1..]));
         let all = loaded + copied;
         if copied == 0.0 || all == 0.0 {
             return plain;
         }
-        let filled = (16.0 * known(&COPY_REQUESTS)).min(copied);
-        map_fact(plain, |percent| (percent * loaded + 100.0 * filled) / all)
+        let filled = (16.0 * known(&requests[1..])).min(copied);
+        plain.map(|percent| (percent * loaded + 100.0 * filled) / all)
     }
 
     /// Returns the conflicts between the addresses of one access, or all conflicts if the GPU does not separate them.
     fn own_conflicts(&self) -> Fact<f64> {
-        let between_warps = self.fact(ARBITRATION).known().copied().unwrap_or(0.0);
-        map_fact(self.fact(CONFLICTS), |all| (all - between_warps).max(0.0))
+        let [all, arbitration] = Metric::named("bank_conflicts").ncu else { return Fact::default() };
+        let between_warps = self.fact(arbitration).known().copied().unwrap_or(0.0);
+        self.fact(all).map(|all| (all - between_warps).max(0.0))
     }
 
     /// Converts the columns to metrics.
     pub fn metrics(&self) -> Metrics {
-        let requests = self.sum(&[&[LOAD_REQUESTS], &COPY_REQUESTS[..]].concat());
-        let sectors = self.sum(&[&[LOAD_SECTORS], &COPY_SECTORS[..]].concat());
+        let (requests, sectors) = request_and_sector_names();
+        let (requests, sectors) = (self.sum(requests), self.sum(sectors));
         let each = match (sectors.known(), requests.known()) {
             (Some(sectors), Some(requests)) if *requests > 0.0 => Fact::Known(sectors / requests),
             (Some(_), Some(_)) => Fact::unavailable("no load from global memory"),
             (None, _) => sectors,
             (_, None) => requests.clone(),
         };
-        let local = self.sum(&LOCAL_SECTORS);
+        let local_sectors = self.sum(Metric::named("local_bytes").ncu);
         let mut stalls: Vec<(String, f64)> = STALLS
             .iter()
             .filter_map(|reason| {
@@ -478,51 +420,51 @@ impl ProfiledLaunch {
             *warps *= 100.0 / total;
         }
         stalls.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let whole = |name: &str| to_u64(self.metric(name));
+        let small = |name: &str| to_u32(self.metric(name));
         Metrics {
             resources: Vec::new(),
             time: self.fact(TIME).known().map(|nanos| Time::Measured(MeasuredMicros::from_nanos(*nanos))),
-            tensor_active_percent: self.first(&TENSOR_ACTIVE),
-            dram_percent: self.fact(DRAM),
-            sm_busy_percent: self.fact(SM_BUSY),
-            warps_active_percent: self.fact(WARPS_ACTIVE),
-            occupancy_percent: self.fact(OCCUPANCY),
-            theoretical_occupancy_percent: self.fact(THEORETICAL),
-            l2_hit_percent: self.fact(L2_HIT),
+            tensor_active_percent: self.metric("tensor_active_percent"),
+            dram_percent: self.metric("dram_percent"),
+            sm_busy_percent: self.metric("sm_busy_percent"),
+            warps_active_percent: self.metric("warps_active_percent"),
+            occupancy_percent: self.metric("occupancy_percent"),
+            theoretical_occupancy_percent: self.metric("theoretical_occupancy_percent"),
+            l2_hit_percent: self.metric("l2_hit_percent"),
             bank_conflicts: to_u64(self.own_conflicts()),
-            shared_wavefronts: to_u64(self.fact(WAVEFRONTS)),
+            shared_wavefronts: whole("shared_wavefronts"),
             global_requests: to_u64(requests),
             sectors_per_request: each,
             sector_use_percent: self.sector_use(),
-            registers: to_u32(self.fact(REGISTERS)),
-            local_bytes: to_u64(map_fact(local, |sectors| sectors * 32.0)),
+            registers: small("registers"),
+            local_bytes: to_u64(local_sectors.map(|sectors| sectors * 32.0)),
             spill_bytes: Fact::default(),
-            branches: to_u64(self.fact(BRANCHES)),
-            divergent_branches: to_u64(self.fact(DIVERGENT)),
-            threads_per_instruction: self.fact(THREADS_PER_INSTRUCTION),
+            branches: whole("branches"),
+            divergent_branches: whole("divergent_branches"),
+            threads_per_instruction: self.metric("threads_per_instruction"),
             barriers: Fact::unavailable("ncu counts the time at barriers, not the barriers"),
-            instructions: to_u64(self.fact(INSTRUCTIONS)),
-            tensor_instructions: to_u64(self.fact(TENSOR_INSTRUCTIONS)),
-            blocks: to_u64(self.fact(BLOCKS)),
-            threads_per_block: to_u32(self.fact(THREADS)),
-            sms: to_u32(self.fact(SMS)),
+            instructions: whole("instructions"),
+            tensor_instructions: whole("tensor_instructions"),
+            blocks: whole("blocks"),
+            threads_per_block: small("threads_per_block"),
+            sms: small("sms"),
             stalls,
         }
     }
 }
 
-fn map_fact<T, U>(fact: Fact<T>, with: impl FnOnce(T) -> U) -> Fact<U> {
-    match fact {
-        Fact::Known(value) => Fact::Known(with(value)),
-        Fact::Unavailable { reason } => Fact::Unavailable { reason },
-    }
+/// The names of requests to global memory and of their sectors: first that of loads, then those of asynchronous copies.
+fn request_and_sector_names() -> (&'static [&'static str], &'static [&'static str]) {
+    (Metric::named("global_requests").ncu, Metric::named("sectors_per_request").ncu)
 }
 
 fn to_u64(fact: Fact<f64>) -> Fact<u64> {
-    map_fact(fact, |value| value.round().max(0.0) as u64)
+    fact.map(|value| value.round().max(0.0) as u64)
 }
 
 fn to_u32(fact: Fact<f64>) -> Fact<u32> {
-    map_fact(fact, |value| value.round().clamp(0.0, f64::from(u32::MAX)) as u32)
+    fact.map(|value| value.round().clamp(0.0, f64::from(u32::MAX)) as u32)
 }
 
 // ---- the source page ----
@@ -608,20 +550,17 @@ mod tests {
 
     #[test]
     fn sector_use_includes_copies() {
+        let used = Metric::named("sector_use_percent").ncu[0];
+        let (requests, sectors) = request_and_sector_names();
         let launch = |copied: f64| ProfiledLaunch {
             kernel: "k".to_owned(),
-            values: [
-                (SECTOR_USE, 50.0),
-                (LOAD_SECTORS, 100.0),
-                (COPY_SECTORS[0], copied),
-                (COPY_REQUESTS[0], 100.0),
-            ]
-            .map(|(name, value)| (name.to_owned(), Fact::Known(value)))
-            .into(),
+            values: [(used, 50.0), (sectors[0], 100.0), (sectors[1], copied), (requests[1], 100.0)]
+                .map(|(name, value)| (name.to_owned(), Fact::Known(value)))
+                .into(),
         };
         assert_eq!(launch(0.0).sector_use(), Fact::Known(50.0));
         let mut none = launch(0.0);
-        none.values.insert(SECTOR_USE.to_owned(), Fact::Known(0.0));
+        none.values.insert(used.to_owned(), Fact::Known(0.0));
         assert_eq!(none.sector_use().known(), None, "observed on an H200 with only cp.async.cg");
         let well = *launch(1600.0).sector_use().known().unwrap();
         assert!((well - 100.0 * 1650.0 / 1700.0).abs() < 1e-9, "{well}");

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::escape::{workflow_message, workflow_property};
+use text::escape::{workflow_message, workflow_property};
+
 use super::{CiReport, CiStatus, Level, Location};
 
 /// One annotation per finding and per remark. A failed or incomplete result without a finding has an annotation too.

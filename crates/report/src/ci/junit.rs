@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::escape::xml;
+use text::escape::xml;
+
 use super::{CiReport, CiStatus};
 
 /// The report as JUnit XML.

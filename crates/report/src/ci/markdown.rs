@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use text::count;
+use text::escape::markdown_code;
 
-use super::escape::code_span;
 use super::{CiReport, CiStatus, Location};
 
 /// The most lines of a table.
@@ -18,7 +18,7 @@ pub fn summary(report: &CiReport) -> String {
     let _ = writeln!(
         out,
         "{}: {}, {} passed, {} failed, {} incomplete",
-        code_span(&report.subject),
+        markdown_code(&report.subject),
         count(cases.len(), "result"),
         report.count(CiStatus::Passed),
         report.count(CiStatus::Failed),
@@ -26,20 +26,20 @@ pub fn summary(report: &CiReport) -> String {
     );
     let mut lines = Vec::new();
     for case in cases {
-        let (status, name) = (case.status.name(), code_span(&case.name));
+        let (status, name) = (case.status.name(), markdown_code(&case.name));
         for finding in &case.findings {
             let place = finding.location.as_ref().map(place_text).unwrap_or_default();
-            let (rule, message) = (finding.rule.id, code_span(&finding.message));
-            lines.push(format!("| {status} | {name} | {rule} | {} | {message} |", code_span(&place)));
+            let (rule, message) = (finding.rule.id, markdown_code(&finding.message));
+            lines.push(format!("| {status} | {name} | {rule} | {} | {message} |", markdown_code(&place)));
         }
         if case.findings.is_empty() && case.status != CiStatus::Passed {
-            lines.push(format!("| {status} | {name} |  |  | {} |", code_span(&case.detail)));
+            lines.push(format!("| {status} | {name} |  |  | {} |", markdown_code(&case.detail)));
         }
     }
     table(&mut out, &["verdict", "result", "finding", "place", "message"], &lines);
     let values = report.values.iter().map(|value| {
         let cells = [&value.case, &value.name, &value.now, &value.best, &value.change];
-        format!("| {} |", cells.map(|cell| code_span(cell)).join(" | "))
+        format!("| {} |", cells.map(|cell| markdown_code(cell)).join(" | "))
     });
     let values: Vec<String> = values.collect();
     table(&mut out, &["result", "value", "now", "on record", "change"], &values);

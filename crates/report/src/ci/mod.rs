@@ -14,7 +14,6 @@
 //! assert_eq!(sarif(&report)["version"], "2.1.0");
 //! ```
 
-mod escape;
 mod github;
 mod junit;
 mod markdown;

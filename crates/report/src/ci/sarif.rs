@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
+use text::escape::{self, uri};
 
-use super::escape::{sarif_text, uri};
 use super::rules::{RULES, Rule};
 use super::{CiFinding, CiReport, CiStatus, Level, Location};
 
@@ -75,7 +75,7 @@ fn rule(rule: &Rule) -> Value {
 
 fn result(finding: &CiFinding, count: usize, fingerprint: &str) -> Value {
     let mut location = finding.location.as_ref().map_or_else(|| json!({}), place);
-    location["logicalLocations"] = json!([{ "name": sarif_text(&finding.owner), "kind": "function" }]);
+    location["logicalLocations"] = json!([{ "name": escape::sarif(&finding.owner), "kind": "function" }]);
     let related: Vec<Value> = finding
         .related
         .iter()
@@ -83,7 +83,7 @@ fn result(finding: &CiFinding, count: usize, fingerprint: &str) -> Value {
         .map(|(index, (label, other))| {
             let mut location = place(other);
             location["id"] = json!(index + 1);
-            location["message"] = json!({ "text": sarif_text(label) });
+            location["message"] = json!({ "text": escape::sarif(label) });
             location
         })
         .collect();
@@ -95,7 +95,7 @@ fn result(finding: &CiFinding, count: usize, fingerprint: &str) -> Value {
             Level::Warning => "warning",
             Level::Note => "note",
         },
-        "message": { "text": sarif_text(&finding.message) },
+        "message": { "text": escape::sarif(&finding.message) },
         "locations": [location],
         "partialFingerprints": { FINGERPRINT: fingerprint },
         "occurrenceCount": count,

@@ -1,6 +1,6 @@
 //! The sections about profiles, suggested changes and the cost of known pathologies.
 
-use runlog::record::{Inversion, InversionResult, Metrics, Profile, Roofline};
+use runlog::record::{Inversion, InversionResult, METRICS, Metrics, Profile, Roofline, Unit};
 use runlog::{Fact, ResultId, RunState, Time};
 
 use super::super::TimeKind;
@@ -88,43 +88,30 @@ fn diagnoses(profile: &Profile) -> String {
 
 /// A table with the available metrics, and a line with the unavailable ones and the reasons.
 fn metrics(kind: TimeKind, metrics: &Metrics) -> String {
-    let percent = |fact: &Fact<f64>| fact_cell(fact, |value| HtmlFragment::meter(*value));
-    let whole = |fact: &Fact<u64>| fact_cell(fact, |value| HtmlFragment::text(thousands(*value as f64)));
-    let time = metrics.time.map(|time| HtmlFragment::time(TimeKind::from_time(time), micros(time.micros())));
-    let conflicts = fact_cell(&metrics.bank_conflicts, |extra| {
-        let text = HtmlFragment::text(thousands(*extra as f64));
-        match metrics.shared_wavefronts.known() {
-            Some(all) if *all > 0 => {
-                text.with_small(format!("{:.1}% of wavefronts", 100.0 * *extra as f64 / *all as f64))
-            }
-            _ => text,
-        }
-    });
     let mut table = Table::for_kind(kind, "Metrics of the launch", &["metric", "value"], 2);
     let mut unavailable: Vec<String> = Vec::new();
-    for (name, value) in [
-        ("time", time.ok_or_else(String::new)),
-        ("tensor pipe active", percent(&metrics.tensor_active_percent)),
-        ("DRAM throughput", percent(&metrics.dram_percent)),
-        ("SM busy", percent(&metrics.sm_busy_percent)),
-        ("warps active", percent(&metrics.warps_active_percent)),
-        ("achieved occupancy", percent(&metrics.occupancy_percent)),
-        ("L2 hits", percent(&metrics.l2_hit_percent)),
-        ("shared bank conflicts", conflicts),
-        (
-            "sectors per request",
-            fact_cell(&metrics.sectors_per_request, |value| HtmlFragment::text(number(*value))),
-        ),
-        ("registers", fact_cell(&metrics.registers, |value| HtmlFragment::text(value))),
-        ("local memory traffic, bytes", whole(&metrics.local_bytes)),
-        ("divergent branches", whole(&metrics.divergent_branches)),
-        ("barriers", whole(&metrics.barriers)),
-        ("instructions", whole(&metrics.instructions)),
-    ] {
-        match value {
-            Ok(value) => table.row(vec![HtmlFragment::text(name), value]),
-            Err(reason) if reason.is_empty() => unavailable.push(name.to_owned()),
-            Err(reason) => unavailable.push(format!("{name} ({reason})")),
+    match metrics.time {
+        Some(time) => {
+            let cell = HtmlFragment::time(TimeKind::from_time(time), micros(time.micros()));
+            table.row(vec![HtmlFragment::text("time"), cell]);
+        }
+        None => unavailable.push("time".to_owned()),
+    }
+    for metric in METRICS {
+        match ((metric.value)(metrics), metric.unit) {
+            (Fact::Known(value), unit) => {
+                let cell = match unit {
+                    Unit::Percent => HtmlFragment::meter(value),
+                    Unit::Count => HtmlFragment::text(thousands(value)),
+                    Unit::Bytes => HtmlFragment::text(format!("{} B", thousands(value))),
+                    Unit::Ratio => HtmlFragment::text(number(value)),
+                };
+                table.row(vec![HtmlFragment::text(metric.label), cell]);
+            }
+            (Fact::Unavailable { reason }, _) if reason.is_empty() => {
+                unavailable.push(metric.label.to_owned());
+            }
+            (Fact::Unavailable { reason }, _) => unavailable.push(format!("{} ({reason})", metric.label)),
         }
     }
     let unavailable = if unavailable.is_empty() {
@@ -133,14 +120,6 @@ fn metrics(kind: TimeKind, metrics: &Metrics) -> String {
         missing(&format!("Unavailable: {}.", unavailable.join(", ")))
     };
     if table.is_empty() { unavailable } else { table.html() + &unavailable }
-}
-
-/// The cell for a fact, or the reason why it is unavailable.
-fn fact_cell<T>(fact: &Fact<T>, show: impl Fn(&T) -> HtmlFragment) -> Result<HtmlFragment, String> {
-    match fact {
-        Fact::Known(value) => Ok(show(value)),
-        Fact::Unavailable { reason } => Err(reason.clone()),
-    }
 }
 
 fn roofline_figure(kind: TimeKind, of: &ResultId, roof: &Roofline) -> String {

@@ -32,6 +32,14 @@ impl<T> Fact<T> {
             Fact::Unavailable { .. } => None,
         }
     }
+
+    /// Converts the value, if it is known.
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Fact::Known(value) => Fact::Known(with(value)),
+            Fact::Unavailable { reason } => Fact::Unavailable { reason },
+        }
+    }
 }
 
 impl<T> Default for Fact<T> {

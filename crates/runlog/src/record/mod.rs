@@ -2,9 +2,11 @@
 
 mod fact;
 mod inversion;
+mod metrics;
 mod profile;
 
 pub use fact::Fact;
 pub use inversion::{Inversion, InversionResult};
+pub use metrics::{METRICS, Metric, Unit};
 pub use profile::{Diagnosis, Direction, HotLine, Lever, Metrics, Profile, Roofline, Seen, TriedLever};
 pub use profile::{LineWeights, hottest};

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use ::text::escape::one_line;
+
 use super::super::{Basis, GateReport, QuantityVerdict, RowStatus};
 use super::values;
 
 /// One line per problem, followed by its reasons, and a last line with the counts.
 pub fn text(report: &GateReport) -> String {
-    // Text from the log may contain control characters. Each name must stay on one line.
-    let one_line = |text: &str| text.replace(char::is_control, " ");
     let basis = match report.basis {
         Basis::Measured => report.timer.to_string(),
         Basis::Counted => "compiled, counted and modelled; nothing was measured".to_owned(),
