@@ -157,6 +157,6 @@ fn no_numpy(reason: &str) -> Refusal {
 }
 
 /// Refuses to go on without Python and numpy.
-pub fn require_numpy() -> Result<(), Refusal> {
+pub(crate) fn require_numpy() -> Result<(), Refusal> {
     started().map(drop)
 }

@@ -19,6 +19,7 @@ mod arrangement;
 mod check_device;
 mod contract;
 pub mod cores;
+mod erased;
 pub mod error_map;
 mod kernel;
 mod memory;
@@ -32,6 +33,7 @@ pub use contract::{
     Complaint, ExtraTolerance, JudgedRow, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems,
     OpReference, Peer, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
 };
+pub use erased::{AnyInputs, AnyOp, AnyProblem, AnyReference, erase};
 pub use kernel::{
     Inputs, Kernel, LaunchObservation, LaunchParameters, PreparedLaunch, RunError, SecondInputs,
     launch_geometries,

@@ -31,7 +31,7 @@ pub struct UnusablePick<'f> {
 
 /// Returns the usable and the unusable picks of a family's table. An old table stays useful as long as one of its picks
 /// is, so unusable picks are never selected. Callers should report them.
-pub fn picks<'f, O: Op>(
+pub fn picks<'f, O: Op + ?Sized>(
     op: &O,
     family: &'f Family,
 ) -> (Vec<UsablePick<'f, O::Problem>>, Vec<UnusablePick<'f>>) {
@@ -45,7 +45,11 @@ pub fn picks<'f, O: Op>(
     (usable, unusable)
 }
 
-fn parse_pick<O: Op>(op: &O, family: &Family, pick: &Pick) -> Result<(O::Problem, Candidate), String> {
+fn parse_pick<O: Op + ?Sized>(
+    op: &O,
+    family: &Family,
+    pick: &Pick,
+) -> Result<(O::Problem, Candidate), String> {
     if pick.family != family.full_name() {
         return Err(format!("it belongs to {}", pick.family));
     }
@@ -58,7 +62,7 @@ fn parse_pick<O: Op>(op: &O, family: &Family, pick: &Pick) -> Result<(O::Problem
 }
 
 /// The candidate of a pick on a problem, with knobs set on top.
-fn pick_candidate<O: Op>(
+fn pick_candidate<O: Op + ?Sized>(
     op: &O,
     family: &Family,
     pick: &Pick,
@@ -88,7 +92,7 @@ const OTHER_KIND: f64 = 2.0;
 /// Returns the pick for a problem on a device. This is the problem's own pick, or that of the problem of the same kind
 /// nearest in size. The setting must be allowed for this problem and target. The returned candidate is for the
 /// requested problem. If the table has no pick, the refusal says what it has.
-pub fn pick<'f, O: Op>(
+pub fn pick<'f, O: Op + ?Sized>(
     op: &O,
     family: &'f Family,
     device: &Device,
@@ -102,7 +106,7 @@ type Ranked<'f, P> = (Distance, Result<UsablePick<'f, P>, Refusal>);
 
 /// Returns the picks of the problem's kind on the device, the nearest first. Each has its candidate on the problem, or
 /// the reason why it is not allowed there.
-fn ranked<'f, O: Op>(
+fn ranked<'f, O: Op + ?Sized>(
     op: &O,
     family: &'f Family,
     device: &Device,
@@ -115,7 +119,7 @@ fn ranked<'f, O: Op>(
 
 /// Like [`ranked`], but also of related kinds and of other GPUs. Each pick has the place of its kind: 0 for the
 /// problem's own kind, then the kinds of [`crate::Similarity::related`] in order.
-fn all_ranked<'f, O: Op>(
+fn all_ranked<'f, O: Op + ?Sized>(
     op: &O,
     family: &'f Family,
     device: &Device,
@@ -149,7 +153,7 @@ fn all_ranked<'f, O: Op>(
 
 /// Returns the candidate of a preset for a problem on a device, with knobs set on top. Like [`crate::OpProblems::candidate`], but
 /// `tuned` selects the table's pick.
-pub fn candidate<O: Op>(
+pub fn candidate<O: Op + ?Sized>(
     op: &O,
     family: &Family,
     preset: Option<&str>,
@@ -168,7 +172,7 @@ pub fn candidate<O: Op>(
 /// are comparable, and then by time. A problem of a kind without picks gets a pick of a related kind, and a GPU without
 /// picks gets those of another GPU. If no pick is allowed, the first allowed preset of the preferred families is
 /// returned. It refuses only a problem that no family supports on the device.
-pub fn choose<'c, O: Op>(
+pub fn choose<'c, O: Op + ?Sized>(
     op: &O,
     catalog: &'c Catalog,
     device: &Device,
@@ -191,7 +195,7 @@ pub fn choose<'c, O: Op>(
 }
 
 /// Returns the first preset that is allowed for a problem on a device, of the preferred families first.
-fn first_allowed<'c, O: Op>(
+fn first_allowed<'c, O: Op + ?Sized>(
     op: &O,
     mut families: Vec<&'c Family>,
     device: &Device,
@@ -210,7 +214,7 @@ fn first_allowed<'c, O: Op>(
 }
 
 /// The refusal if there is no pick. Its hint says what the table has.
-fn no_pick<O: Op>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -> Refusal {
+fn no_pick<O: Op + ?Sized>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -> Refusal {
     let refusal =
         Refusal::new(format!("{} has no tuned setting for {problem} on {}", family.name, device.gpu()));
     if let Some((_, Err(nearest))) = ranked(op, family, device, problem).into_iter().next() {

@@ -7,12 +7,13 @@ use lab::bench::BenchPlan;
 use lab::run::{ClassError, FailureKind, MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
 use lab::stats::Verdict;
 
-use crate::ops::Problem;
+use op::AnyProblem;
+
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, flat, one_line, styled};
 use crate::tables::Table;
 
 /// All tables of a bench. `every_baseline`: show a column for each baseline, not only for the first and the fastest.
-pub fn text(plan: &BenchPlan<'_, Problem>, state: &RunState, every_baseline: bool) -> String {
+pub fn text(plan: &BenchPlan<'_, AnyProblem>, state: &RunState, every_baseline: bool) -> String {
     let mut parts = Vec::new();
     parts.extend(measured(state, every_baseline));
     parts.extend(modelled(plan, state));
@@ -176,7 +177,7 @@ fn telemetry_line(telemetry: &Telemetry) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn modelled(plan: &BenchPlan<'_, Problem>, state: &RunState) -> Option<String> {
+fn modelled(plan: &BenchPlan<'_, AnyProblem>, state: &RunState) -> Option<String> {
     if state.modelled.is_empty() {
         return None;
     }

@@ -29,12 +29,15 @@ use crate::words::count;
 use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
 /// Measures everything in the plan that the run has not measured yet.
-pub fn run<O: Op>(session: &Session<'_, O>, plan: &BenchPlan<'_, O::Problem>) -> Result<(), StageError> {
+pub fn run<O: Op + ?Sized>(
+    session: &Session<'_, O>,
+    plan: &BenchPlan<'_, O::Problem>,
+) -> Result<(), StageError> {
     run_with(session, plan, &AnswerCache::disabled())
 }
 
 /// Like [`run`], with a cache of answers that the caller shares between benches.
-pub fn run_with<O: Op>(
+pub fn run_with<O: Op + ?Sized>(
     session: &Session<'_, O>,
     plan: &BenchPlan<'_, O::Problem>,
     answers: &AnswerCache<O>,
@@ -76,7 +79,7 @@ pub fn run_with<O: Op>(
 }
 
 /// A bench in progress.
-pub(super) struct Bench<'a, O: Op> {
+pub(super) struct Bench<'a, O: Op + ?Sized> {
     pub(super) op: &'a O,
     pub(super) plan: &'a BenchPlan<'a, O::Problem>,
     answers: &'a AnswerCache<O>,
@@ -100,7 +103,7 @@ pub(super) struct Participant {
 }
 
 /// A problem with its draws, references and files, which all participants share.
-pub(super) struct ProblemInputs<'p, O: Op> {
+pub(super) struct ProblemInputs<'p, O: Op + ?Sized> {
     pub(super) problem: &'p O::Problem,
     pub(super) name: String,
     pub(super) draws: Draws,
@@ -113,12 +116,12 @@ pub(super) struct ProblemInputs<'p, O: Op> {
     peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
 }
 
-struct Classes<O: Op> {
+struct Classes<O: Op + ?Sized> {
     case: TrialCase<O::Problem>,
     answers: Vec<Arc<InputsWithAnswer<O>>>,
 }
 
-impl<O: Op> Bench<'_, O> {
+impl<O: Op + ?Sized> Bench<'_, O> {
     fn run_all(&self) -> Result<(), StageError> {
         let processes = self.plan.processes_per_subject();
         let subjects = self.plan.subjects.iter();

@@ -120,7 +120,10 @@ fn failed_at(stage: Stage) -> impl Fn(WorkerError) -> ProfileFailure {
 }
 
 /// Profiles everything in the plan that the run has not profiled yet.
-pub fn run<O: Op>(session: &Session<'_, O>, plan: &ProfilePlan<'_, O::Problem>) -> Result<(), ProfileError> {
+pub fn run<O: Op + ?Sized>(
+    session: &Session<'_, O>,
+    plan: &ProfilePlan<'_, O::Problem>,
+) -> Result<(), ProfileError> {
     let Session { op, compiler, start, run, stop, tell } = *session;
     let ncu = match &plan.device {
         Device::Cuda { .. } => Some(Ncu::find().map_err(ProfileError::Ncu)?),
@@ -149,7 +152,7 @@ pub fn run<O: Op>(session: &Session<'_, O>, plan: &ProfilePlan<'_, O::Problem>) 
     outcome
 }
 
-struct ProfileRun<'a, O: Op> {
+struct ProfileRun<'a, O: Op + ?Sized> {
     op: &'a O,
     plan: &'a ProfilePlan<'a, O::Problem>,
     compiler: &'a Compiler,
@@ -162,7 +165,7 @@ struct ProfileRun<'a, O: Op> {
 }
 
 /// A subject with its problem.
-struct Job<'a, O: Op> {
+struct Job<'a, O: Op + ?Sized> {
     subject: &'a Subject<'a>,
     family: &'a Family,
     candidate: Candidate,
@@ -185,7 +188,7 @@ struct Counted {
     seen: Result<Seen, ProfileFailure>,
 }
 
-impl<O: Op> ProfileRun<'_, O> {
+impl<O: Op + ?Sized> ProfileRun<'_, O> {
     fn subject(
         &self,
         subject: &Subject<'_>,

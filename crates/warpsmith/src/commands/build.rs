@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::cli::{BuildOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 use crate::progress::{self, Installation};
 use crate::snippet;
@@ -187,13 +187,13 @@ fn candidate_for(
     (device, catalog): (&Device, &Catalog),
     printer: &Printer,
 ) -> Result<Candidate, CommandError> {
-    let op = AnyOp::named(&family.op, catalog)?;
-    let problem = op.problem(problem)?;
+    let op = &*ops::named(&family.op, catalog)?;
+    let problem = ops::problem(op, problem)?;
     let preset = options.preset.as_deref();
     if preset.is_some_and(is_tuned) {
-        super::tuned::look_up(&op, &[family], (std::slice::from_ref(&problem), &[]), device, printer)?;
+        super::tuned::look_up(op, &[family], (std::slice::from_ref(&problem), &[]), device, printer)?;
     }
-    Ok(tuned::candidate(&op, family, preset, &options.knobs.set, (&problem, device))?)
+    Ok(tuned::candidate(op, family, preset, &options.knobs.set, (&problem, device))?)
 }
 
 /// The jobs for every preset and every target, and the errors of families whose manifest is invalid.

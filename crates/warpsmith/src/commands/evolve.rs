@@ -16,7 +16,7 @@ use lab::run::{RunState, Time, Timer, Trial, TrialResult};
 use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
-use op::OpProblems as _;
+use op::{AnyOp, AnyProblem};
 use serde::Serialize;
 
 use super::workbench::BUILD_LIMIT;
@@ -25,7 +25,7 @@ use crate::cli::{EvolveOptions, Global, ProposerInformation};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::layout;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::tables;
@@ -116,13 +116,13 @@ fn plan<'w>(
     global: &Global,
     workbench: &'w Workbench<'_>,
     printer: &Printer,
-) -> Result<EvolvePlan<'w, Problem>, CommandError> {
-    let op = &workbench.op;
+) -> Result<EvolvePlan<'w, AnyProblem>, CommandError> {
+    let op = &*workbench.op;
     let family = family(options.family.as_deref(), workbench)?;
     let suite = options.suite.as_deref().map(|name| suite::find(op, name)).transpose()?;
     let mut names = options.problem.clone();
     if names.is_empty() && suite.is_none() {
-        names.push(op.default_problem());
+        names.push(ops::default_problem(op));
     }
     let problems = workbench::problems(op, &names, suite.as_ref())?;
     let (baseline, baseline_knobs) = if options.preset.as_deref().is_some_and(is_tuned) {
@@ -196,10 +196,10 @@ pub fn limits(is_virtual: bool, limit: Option<f64>) -> Limits {
 
 /// The family to search: the named one, or the op's default. An op's name stands for its default family.
 pub fn family<'w>(named: Option<&str>, workbench: &'w Workbench<'_>) -> Result<&'w Family, CommandError> {
-    let (op, catalog) = (&workbench.op, &workbench.catalog);
+    let (op, catalog) = (&*workbench.op, &workbench.catalog);
     match named {
-        Some(name) if name != op.name() => op.family(name, catalog),
-        _ => op.search_family(catalog),
+        Some(name) if name != op.name() => ops::family(op, name, catalog),
+        _ => ops::search_family(op, catalog),
     }
 }
 
@@ -209,7 +209,7 @@ pub fn baseline(
     family: &Family,
     named: Option<&str>,
     set: &[(String, String)],
-    problems: &[Problem],
+    problems: &[AnyProblem],
 ) -> Result<Option<String>, CommandError> {
     let supports = |preset: Option<&str>| {
         problems.iter().try_for_each(|problem| op.candidate(family, preset, set, problem).map(drop))
@@ -230,9 +230,9 @@ fn tuned_baseline(
     op: &AnyOp,
     family: &Family,
     set: &[(String, String)],
-    (problems, device): (&[Problem], &Device),
+    (problems, device): (&[AnyProblem], &Device),
 ) -> Result<Candidate, CommandError> {
-    let candidate = |problem: &Problem| {
+    let candidate = |problem: &AnyProblem| {
         op::tuned::candidate(op, family, Some(family::tuned::PRESET), set, (problem, device))
     };
     let candidates = problems.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;

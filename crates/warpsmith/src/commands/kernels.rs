@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::cli::{Global, KernelsOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::{BAD, FAINT, Printer, STRONG, WARN, styled};
 use crate::tables::Table;
 
@@ -155,8 +155,8 @@ fn picks<'f>(
     if family.tuned.picks.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    let op = AnyOp::named(&family.op, catalog)?;
-    let (usable, unusable) = op::tuned::picks(&op, family);
+    let op = &*ops::named(&family.op, catalog)?;
+    let (usable, unusable) = op::tuned::picks(op, family);
     let usable = usable
         .into_iter()
         .map(|usable| PickDocument { setting: usable.candidate.label(family), pick: usable.pick })

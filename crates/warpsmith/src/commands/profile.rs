@@ -8,10 +8,12 @@ use lab::suite;
 
 use super::tuned;
 use super::workbench::{self, Execution, ResumableCommand, StartedRun, Workbench};
+use op::AnyProblem;
+
 use crate::cli::ProfileOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::Problem;
+use crate::ops;
 use crate::printer::{FAINT, styled};
 use crate::profile_table;
 
@@ -21,10 +23,10 @@ impl ResumableCommand for ProfileOptions {
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global, &options.kernels.families)?;
-        let op = &workbench.op;
+        let op = &*workbench.op;
         let suite = options.suite.as_deref().map(|name| suite::find(op, name)).transpose()?;
         let names = match (options.problem.as_slice(), &suite) {
-            ([], None) => vec![op.default_problem()],
+            ([], None) => vec![ops::default_problem(op)],
             (names, _) => names.to_vec(),
         };
         let problems = workbench::problems(op, &names, suite.as_ref())?;
@@ -35,9 +37,9 @@ impl ResumableCommand for ProfileOptions {
         )?;
         workbench.refuse_unsupported(&options.kernels.families, &kernels, &problems)?;
         let named = workbench::problems(op, &names, None)?;
-        let others: Vec<Problem> = problems.iter().filter(|it| !named.contains(it)).cloned().collect();
+        let others: Vec<AnyProblem> = problems.iter().filter(|it| !named.contains(it)).cloned().collect();
         tuned::look_up(op, &tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;
-        let subjects: Vec<(Subject<'_>, Problem)> = problems
+        let subjects: Vec<(Subject<'_>, AnyProblem)> = problems
             .iter()
             .flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), problem.clone())))
             .collect();
