@@ -32,7 +32,7 @@ fn launch(setting: Setting, problem: &Problem, inputs: &Encoded) -> Run {
     let (preset, knobs) = match setting {
         Setting::Preset(name) => (Some(name), Vec::new()),
         Setting::Pick(of) => {
-            let fits = |pick: &&family::tuned::Pick| pick.problem == of && pick.gpu == "NVIDIA H200";
+            let fits = |pick: &&family::tuned_table::Pick| pick.problem == of && pick.gpu == "NVIDIA H200";
             (None, hopper().tuned.picks.iter().find(fits).expect("a pick").setting())
         }
     };

@@ -10,7 +10,7 @@ use gpu::build::Compiler;
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
-use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, tuned};
+use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, dispatch};
 
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
@@ -385,10 +385,10 @@ impl<O: Op + ?Sized> Bench<'_, O> {
                 return Ok((version, None));
             }
             SubjectKind::Kernel { family, preset, knobs } => {
-                tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
+                dispatch::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
                     .map(|candidate| (*family, candidate))
             }
-            SubjectKind::Chosen { catalog } => tuned::choose(self.op, catalog, device, problem),
+            SubjectKind::Chosen { catalog } => dispatch::choose(self.op, catalog, device, problem),
         };
         let (family, candidate) = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
         let hash = build_hash(family, &candidate, device, self.compiler)?;

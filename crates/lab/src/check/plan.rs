@@ -1,11 +1,11 @@
 //! The plan of a check: kernels and cases.
 
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Candidate, Family};
 use gpu::build::{Compiler, Request};
 use gpu::device::Device;
 use indexmap::IndexMap;
-use op::{Op, Refusal, tuned};
+use op::{Op, Refusal, dispatch};
 use serde::Serialize;
 
 /// A kernel to check: a family with a preset, and knobs set on top of it.
@@ -136,7 +136,7 @@ impl CheckSubject<'_> {
         // Before the setting: no other setting of the family would run on this device.
         self.family.check_has_target(device.target())?;
         let (preset, knobs) = (self.preset.as_deref(), &self.knobs);
-        let candidate = tuned::candidate(op, self.family, preset, knobs, (problem, device))?;
+        let candidate = dispatch::candidate(op, self.family, preset, knobs, (problem, device))?;
         self.family.check_target(&candidate, device.target())?;
         Ok(candidate)
     }

@@ -13,17 +13,17 @@
 //!
 //! * [`elites`]: selects the candidates to keep;
 //! * [`knobs`]: finds the knobs that have no effect;
-//! * [`tuned`]: extracts the entries for the tuned table that a library reads.
+//! * [`picks`]: extracts the entries for the tuned table that a library reads.
 
 mod driver;
 
 mod error;
 mod evaluator;
 pub mod knobs;
+pub mod picks;
 mod plan;
 mod proposer;
 pub mod space;
-pub mod tuned;
 mod untrusted;
 
 pub use crate::run::elites;

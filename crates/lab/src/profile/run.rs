@@ -11,7 +11,7 @@ use family::{Candidate, Family};
 use gpu::build::Compiler;
 use gpu::device::Device;
 use indexmap::IndexMap;
-use op::{ExtraTolerance, InputDraw, Op, Refusal, TrialStep, tuned};
+use op::{ExtraTolerance, InputDraw, Op, Refusal, TrialStep, dispatch};
 use subprocess::wire;
 
 use super::ncu::{Ncu, NcuError};
@@ -203,10 +203,10 @@ impl<O: Op + ?Sized> ProfileRun<'_, O> {
         let found = match &subject.kind {
             SubjectKind::Peer { .. } => return Ok(()),
             SubjectKind::Kernel { family, preset, knobs } => {
-                tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
+                dispatch::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
                     .map(|candidate| (*family, candidate))
             }
-            SubjectKind::Chosen { catalog } => tuned::choose(self.op, catalog, device, problem),
+            SubjectKind::Chosen { catalog } => dispatch::choose(self.op, catalog, device, problem),
         };
         let identity = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string())).and_then(
             |(family, candidate)| {

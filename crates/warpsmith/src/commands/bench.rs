@@ -10,7 +10,7 @@ use lab::suite;
 use lab::worker::Limits;
 use op::{AnyOp, AnyProblem};
 
-use super::tuned;
+use super::tuned_preset;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::bench_table;
 use crate::cli::{BenchOptions, Global};
@@ -145,10 +145,16 @@ fn look_up_tuned(
     let others: Vec<AnyProblem> = plan.problems.iter().filter(|it| !named.contains(it)).cloned().collect();
     for subject in &plan.subjects {
         if let SubjectKind::Chosen { catalog } = &subject.kind {
-            tuned::show_choices(op, catalog, &plan.problems, &plan.device, printer)?;
+            tuned_preset::show_choices(op, catalog, &plan.problems, &plan.device, printer)?;
         }
     }
-    tuned::look_up(op, &tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
+    tuned_preset::look_up(
+        op,
+        &tuned_preset::families(&plan.subjects),
+        (&named, &others),
+        &plan.device,
+        printer,
+    )
 }
 
 /// The subjects: the baselines, then the kernels.

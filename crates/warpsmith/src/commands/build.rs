@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
 use gpu::build::{BuildError, BuildOutcome, Compiler, Entry, Request};
 use gpu::device::Device;
 use gpu::toolchain;
-use op::tuned;
+use op::dispatch;
 use serde::Serialize;
 
 use crate::cli::{BuildOptions, Global};
@@ -191,9 +191,9 @@ fn candidate_for(
     let problem = ops::problem(op, problem)?;
     let preset = options.preset.as_deref();
     if preset.is_some_and(is_tuned) {
-        super::tuned::look_up(op, &[family], (std::slice::from_ref(&problem), &[]), device, printer)?;
+        super::tuned_preset::look_up(op, &[family], (std::slice::from_ref(&problem), &[]), device, printer)?;
     }
-    Ok(tuned::candidate(op, family, preset, &options.knobs.set, (&problem, device))?)
+    Ok(dispatch::candidate(op, family, preset, &options.knobs.set, (&problem, device))?)
 }
 
 /// The jobs for every preset and every target, and the errors of families whose manifest is invalid.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chips::{Chip, Target};
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
@@ -24,7 +24,7 @@ use serde::Serialize;
 use vgpu::Checks;
 
 use super::bench::require_class;
-use super::{lend_device, tuned, workbench};
+use super::{lend_device, tuned_preset, workbench};
 use crate::ci_output;
 use crate::cli::{CheckOptions, Global, KernelOptions, MAX_CASES};
 use crate::error::CommandError;
@@ -220,7 +220,7 @@ fn look_up_tuned(
     let families: Vec<&Family> = tuned.map(|subject| subject.family).collect();
     let named = options.problem.iter().map(|name| op.problems(name)).collect::<Result<Vec<_>, _>>()?.concat();
     let others: Vec<_> = problems.iter().filter(|problem| !named.contains(problem)).cloned().collect();
-    tuned::look_up(op, &families, (&named, &others), &plan.device, printer)
+    tuned_preset::look_up(op, &families, (&named, &others), &plan.device, printer)
 }
 
 /// The problems to check.
@@ -394,7 +394,7 @@ fn chosen<'c>(
         return Err(CommandError::usage(format!("`{CHOSEN}` chooses the setting itself"))
             .hint("name a family to set its preset or knobs"));
     }
-    let (family, candidate) = op::tuned::choose(op, catalog, device, problem)?;
+    let (family, candidate) = op::dispatch::choose(op, catalog, device, problem)?;
     let knobs = candidate.knobs.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
     Ok(CheckSubject { family, preset: candidate.preset, knobs })
 }

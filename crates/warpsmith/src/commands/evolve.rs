@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use family::tuned::{Pick, Table, is_tuned};
+use family::tuned_table::{Pick, Table, is_tuned};
 use family::{Candidate, Family};
 use gpu::device::Device;
 use indicatif::ProgressBar;
 use lab::evolve::{
     self, Endpoint, EvolveError, EvolvePlan, ExternalProposer, Information, Progress, Proposer,
-    ProposerTransport, elites, tuned,
+    ProposerTransport, elites, picks,
 };
 use lab::run::{RunState, Time, Timer, Trial, TrialResult};
 use lab::stats::Stopping;
@@ -64,7 +64,7 @@ impl ResumableCommand for EvolveOptions {
         };
         let folder = started.opened.run.folder().to_owned();
         let (state, _) = started.opened.finish(exit)?;
-        let picks = tuned::picks(&state);
+        let picks = picks::from_search(&state);
         let merge_picks = |path: &Path| -> Result<(), CommandError> {
             let mut table = Table::read(path).map_err(|error| CommandError::usage(error.to_string()))?;
             table.merge(picks.clone());
@@ -126,7 +126,7 @@ fn plan<'w>(
     }
     let problems = workbench::problems(op, &names, suite.as_ref())?;
     let (baseline, baseline_knobs) = if options.preset.as_deref().is_some_and(is_tuned) {
-        super::tuned::look_up(op, &[family], (&problems, &[]), &workbench.device, printer)?;
+        super::tuned_preset::look_up(op, &[family], (&problems, &[]), &workbench.device, printer)?;
         let tuned = tuned_baseline(op, family, &options.knobs.set, (&problems, &workbench.device))?;
         (tuned.preset.clone(), tuned.changes(family))
     } else {
@@ -233,7 +233,7 @@ fn tuned_baseline(
     (problems, device): (&[AnyProblem], &Device),
 ) -> Result<Candidate, CommandError> {
     let candidate = |problem: &AnyProblem| {
-        op::tuned::candidate(op, family, Some(family::tuned::PRESET), set, (problem, device))
+        op::dispatch::candidate(op, family, Some(family::tuned_table::PRESET), set, (problem, device))
     };
     let candidates = problems.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
     let one = candidates.first().filter(|one| candidates.iter().all(|it| it.knobs == one.knobs));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use lab::bench::Subject;
 use lab::invert::{self, InvertError, InvertPlan};
@@ -12,7 +12,7 @@ use lab::run::RunState;
 use lab::stats::Stopping;
 use op::{AnyOp, AnyProblem};
 
-use super::tuned;
+use super::tuned_preset;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::cli::InvertOptions;
 use crate::error::CommandError;
@@ -104,7 +104,7 @@ fn healthy<'w>(
                 None => most_refined_preset(op, family, problems),
             };
             if preset.as_deref().is_some_and(is_tuned) {
-                tuned::look_up(op, &[family], (problems, &[]), &workbench.device, printer)?;
+                tuned_preset::look_up(op, &[family], (problems, &[]), &workbench.device, printer)?;
             } else {
                 family.candidate(preset.as_deref(), &options.knobs.set, &[])?;
             }

@@ -1,9 +1,9 @@
 //! `kernels`: lists the families, or shows all details of one.
 
 use chips::Target;
-use family::tuned::Pick;
+use family::tuned_table::Pick;
 use family::{Axis, Catalog, Family, Knob, Layout, Limits, Pathology, Preset, Weights};
-use op::tuned::UnusablePick;
+use op::dispatch::UnusablePick;
 use serde::Serialize;
 
 use crate::cli::{Global, KernelsOptions};
@@ -156,7 +156,7 @@ fn picks<'f>(
         return Ok((Vec::new(), Vec::new()));
     }
     let op = &*ops::named(&family.op, catalog)?;
-    let (usable, unusable) = op::tuned::picks(op, family);
+    let (usable, unusable) = op::dispatch::picks(op, family);
     let usable = usable
         .into_iter()
         .map(|usable| PickDocument { setting: usable.candidate.label(family), pick: usable.pick })

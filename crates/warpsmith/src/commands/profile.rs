@@ -6,7 +6,7 @@ use lab::profile::{self, ProfileError, ProfilePlan};
 use lab::run::{FailureKind, RunState};
 use lab::suite;
 
-use super::tuned;
+use super::tuned_preset;
 use super::workbench::{self, Execution, ResumableCommand, StartedRun, Workbench};
 use op::AnyProblem;
 
@@ -38,7 +38,13 @@ impl ResumableCommand for ProfileOptions {
         workbench.refuse_unsupported(&options.kernels.families, &kernels, &problems)?;
         let named = workbench::problems(op, &names, None)?;
         let others: Vec<AnyProblem> = problems.iter().filter(|it| !named.contains(it)).cloned().collect();
-        tuned::look_up(op, &tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;
+        tuned_preset::look_up(
+            op,
+            &tuned_preset::families(&kernels),
+            (&named, &others),
+            &workbench.device,
+            printer,
+        )?;
         let subjects: Vec<(Subject<'_>, AnyProblem)> = problems
             .iter()
             .flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), problem.clone())))

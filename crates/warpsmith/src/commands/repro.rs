@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use family::Family;
-use family::tuned::Table;
+use family::tuned_table::Table;
 use lab::bench::{self, Subject, SubjectKind};
-use lab::evolve::{self, EvolveError, elites, tuned};
+use lab::evolve::{self, EvolveError, elites, picks};
 use lab::invert::{self, InvertError};
 use lab::profile::{self, ProfileError};
 use lab::run::{Event, FailureKind, RunState, Timer, TrialResult};
@@ -56,7 +56,7 @@ impl ResumableCommand for ReproOptions {
         let folder = started.opened.run.folder().to_owned();
         let (state, _) = started.opened.finish(exit)?;
         let mut table = Table::default();
-        table.merge(tuned::picks(&state));
+        table.merge(picks::from_search(&state));
         table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
         let written = lab::export::write_exports(&folder, &state).map_err(|error| {
             CommandError::missing(format!("cannot write to {}: {error}", folder.display()))

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chips::Chip;
 use clap::Parser as _;
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family, NamedArrays, SettingError};
 use gpu::build::Compiler;
 use gpu::device::Device;
@@ -162,7 +162,7 @@ impl<'g> Workbench<'g> {
     fn check_support(&self, subject: &Subject<'_>, problem: &AnyProblem) -> Result<(), CommandError> {
         let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
         let place = (problem, &self.device);
-        let candidate = op::tuned::candidate(&*self.op, family, preset.as_deref(), knobs, place)?;
+        let candidate = op::dispatch::candidate(&*self.op, family, preset.as_deref(), knobs, place)?;
         match family.check_target(&candidate, self.device.target()) {
             Err(SettingError::SharedMemory { .. } | SettingError::Threads { .. }) => Ok(()),
             other => Ok(other?),

@@ -1,11 +1,11 @@
 //! `sanitize` for a family: the launch and its arguments follow from a preset and a problem.
 
 use family::Catalog;
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
 use lab::ci::{CiFinding, CiReport, CiStatus};
-use op::{Addresses, Kernel, tuned};
+use op::{Addresses, Kernel, dispatch};
 
 use super::output::Run;
 use super::simulated;
@@ -33,10 +33,16 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let chip = simulated::chip(global, None)?;
     let place = Device::Virtual { chip };
     if options.preset.as_deref().is_some_and(is_tuned) {
-        super::super::tuned::look_up(op, &[family], (std::slice::from_ref(&problem), &[]), &place, printer)?;
+        super::super::tuned_preset::look_up(
+            op,
+            &[family],
+            (std::slice::from_ref(&problem), &[]),
+            &place,
+            printer,
+        )?;
     }
     let candidate =
-        tuned::candidate(op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
+        dispatch::candidate(op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
     let request = family.request(&candidate, chip.target)?;
     let build = super::super::build::compiler(global, printer)?.build(&request)?.build;
 

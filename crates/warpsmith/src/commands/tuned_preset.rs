@@ -1,10 +1,10 @@
 //! `--preset tuned`: resolves the tuned picks of families and prints them.
 
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use gpu::device::Device;
 use lab::bench::{CHOSEN, Subject, SubjectKind};
-use op::tuned::{self, UsablePick};
+use op::dispatch::{self, UsablePick};
 
 use op::{AnyOp, AnyProblem};
 
@@ -33,12 +33,12 @@ pub fn look_up(
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for family in families {
-        for unusable in tuned::picks(op, family).1 {
+        for unusable in dispatch::picks(op, family).1 {
             let (gpu, problem) = (&unusable.pick.gpu, &unusable.pick.problem);
             let text = format!("ignoring {}'s tuned pick for {problem} on {gpu}", family.name);
             printer.message(&format!("{}: {text}: {}", styled(WARN, "warning"), unusable.reason));
         }
-        let find = |problem: &AnyProblem| Ok((problem.clone(), tuned::pick(op, family, device, problem)?));
+        let find = |problem: &AnyProblem| Ok((problem.clone(), dispatch::pick(op, family, device, problem)?));
         let found: Result<Vec<_>, op::Refusal> = named.iter().map(find).collect();
         let mut found = found?;
         let (more, missing): (Vec<_>, Vec<_>) = others.iter().map(find).partition(Result::is_ok);
@@ -62,7 +62,7 @@ pub fn show_choices(
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for problem in problems.iter().take(MAX_LINES) {
-        let (family, candidate) = tuned::choose(op, catalog, device, problem)?;
+        let (family, candidate) = dispatch::choose(op, catalog, device, problem)?;
         let text = format!("{CHOSEN} on {problem}: {} {}", family.name, candidate.label(family));
         printer.message(&styled(FAINT, text));
     }
