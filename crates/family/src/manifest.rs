@@ -111,13 +111,13 @@ impl Constraint {
 }
 
 /// The precision of weights that are multiplied by values. It decides how much rounding of the result is acceptable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
-    /// fp16, bf16 or better.
+    /// fp16, bf16 or better. FP8 values are decoded to fp16.
     #[default]
     Half,
-    /// E4M3.
+    /// E4M3, like the values.
     Fp8,
 }
 

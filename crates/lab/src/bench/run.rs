@@ -11,6 +11,7 @@ use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
 use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, dispatch};
+use subprocess::wire;
 
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
@@ -48,7 +49,7 @@ pub fn run_with<O: Op + ?Sized>(
     fs::create_dir_all(&folder).map_err(io)?;
     let script = folder.join("peers.py");
     if let Some(peers) = op.peers() {
-        gpu::paths::write_atomically(&script, peers.script.as_bytes()).map_err(io)?;
+        gpu::paths::write_atomically(&script, wire::with_python(&peers.script).as_bytes()).map_err(io)?;
     }
     let factory = WorkerFactory { start, limits: plan.limits, script, stop };
     let monitor = match &plan.device {
