@@ -18,7 +18,7 @@
 //!
 //! Nothing here searches or prints, and only [`fp8_study`] times. To compute attention in a program, use [`forward`]. The
 //! other modules check kernels. The best settings that searches found are in the families' tuned tables:
-//! `op::tuned::choose(&Attention, &catalog, &Device::Virtual { chip }, &problem)` returns the family and the candidate
+//! `op::dispatch::choose(&Attention, &catalog, &Device::Virtual { chip }, &problem)` returns the family and the candidate
 //! for a problem on a GPU. Use it instead of `run::candidate` with a preset.
 //!
 //! ```no_run

@@ -436,7 +436,7 @@ impl OpReference for Attention {
 
 impl OpJudgement for Attention {
     fn extra_tolerance(&self, family: &Family, problem: &Problem, ptx: &str) -> Option<ExtraTolerance> {
-        if problem.dtype != Dtype::E4m3 || Weights::declared_by(family, problem.dtype) != Weights::Fp8 {
+        if problem.dtype != Dtype::E4m3 || family.weights(problem.dtype.name()) != Weights::Fp8 {
             return None;
         }
         // One instruction converts weights to FP8, and only one kind of instruction uses FP8 weights.

@@ -118,13 +118,6 @@ impl DeclaredOp {
         self.declaration.check_arrays()
     }
 
-    /// A sentence about what the checks cannot show, if all inputs come from files.
-    pub fn limits_of_checks(&self) -> Option<&'static str> {
-        self.declaration.has_fixed_inputs().then_some(
-            "all inputs come from files, so there is only one set of inputs: a kernel that stores the answer would pass",
-        )
-    }
-
     /// The problem that the files of the arguments fit; `None` if there are none.
     pub(crate) fn problem_of_files(&self) -> Option<DeclaredProblem> {
         // `check_arrays` has refused files that fit no problem.
@@ -142,11 +135,6 @@ impl DeclaredOp {
     /// The sizes of the op, as (name, description).
     pub fn size_descriptions(&self) -> impl Iterator<Item = (&str, &str)> {
         self.declaration.sizes.iter().map(|size| (size.name.as_str(), size.about.as_str()))
-    }
-
-    /// Whether references are computed in Python.
-    pub fn needs_numpy(&self) -> bool {
-        matches!(self.declaration.reference, crate::declaration::ReferenceSource::Python(_))
     }
 
     /// Sets how a family is run, for an op whose reference is a family.

@@ -62,4 +62,3 @@ mod tensors;
 pub use declared_op::{DeclaredOp, DeclaredReference, FamilyReference};
 pub use inputs::DeclaredInputs;
 pub use problem::DeclaredProblem;
-pub use python::require_numpy;

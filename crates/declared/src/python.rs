@@ -138,7 +138,7 @@ fn start() -> Result<Link, Refusal> {
         );
     };
     let mut command = Command::new(interpreter);
-    command.arg("-c").arg(include_str!("reference.py"));
+    command.arg("-c").arg(subprocess::wire::with_python(include_str!("reference.py")));
     // Threads of numpy take address space, which is limited; the reference is not timed.
     for threads in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
         if std::env::var_os(threads).is_none() {
@@ -157,6 +157,6 @@ fn no_numpy(reason: &str) -> Refusal {
 }
 
 /// Refuses to go on without Python and numpy.
-pub fn require_numpy() -> Result<(), Refusal> {
+pub(crate) fn require_numpy() -> Result<(), Refusal> {
     started().map(drop)
 }

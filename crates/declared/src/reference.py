@@ -1,7 +1,7 @@
 """Calls the reference of an op: one request and one reply after the other over a private socket.
 
-The socket's number is in WARPSMITH_CHANNEL; the format is that of crates/subprocess/src/wire.rs. Everything that the
-reference prints goes to standard output, which is never taken for a reply.
+crates/subprocess/src/wire.py replaces the line WIRE and has the socket. Everything that the reference prints goes to
+standard output, which is never taken for a reply.
 """
 
 import sys
@@ -10,43 +10,11 @@ import sys
 sys.path[:] = [folder for folder in sys.path if folder]
 
 import inspect  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
 import resource  # noqa: E402
-import socket  # noqa: E402
-import struct  # noqa: E402
 import traceback  # noqa: E402
 import types  # noqa: E402
 
-channel = socket.socket(fileno=int(os.environ["WARPSMITH_CHANNEL"]))
-channel.set_inheritable(False)
-
-
-def read(count):
-    data = bytearray(count)
-    view = memoryview(data)
-    while view:
-        got = channel.recv_into(view)
-        if not got:
-            os._exit(0)
-        view = view[got:]
-    return data
-
-
-def receive():
-    length, attachments = struct.unpack("<II", read(8))
-    lengths = struct.unpack(f"<{attachments}Q", read(8 * attachments))
-    message = json.loads(read(length))
-    return message, [read(each) for each in lengths]
-
-
-def send(message, attachments=()):
-    text = json.dumps(message).encode()
-    channel.sendall(struct.pack("<II", len(text), len(attachments)))
-    channel.sendall(struct.pack(f"<{len(attachments)}Q", *map(len, attachments)) + text)
-    for attachment in attachments:
-        channel.sendall(attachment)
-
+# WIRE
 
 try:
     import numpy

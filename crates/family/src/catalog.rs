@@ -11,7 +11,7 @@ use crate::manifest::{self, Family, Place};
 use crate::single_file::{self, Expanded};
 use crate::suggest::nearest;
 use crate::text::{ManifestError, ManifestErrors, Reader};
-use crate::tuned::{self, Table};
+use crate::tuned_table::{self, Table};
 
 /// Largest size of a manifest, a source or a header, in bytes.
 const MOST_BYTES: u64 = 4 << 20;
@@ -351,7 +351,7 @@ impl Tree {
         self.files.keys().filter_map(|path| {
             let mut parts = path.split('/');
             let (op, name, file) = (parts.next()?, parts.next()?, parts.next()?);
-            let is_one = ["kernel.toml", tuned::FILE].contains(&file) && parts.next().is_none();
+            let is_one = ["kernel.toml", tuned_table::FILE].contains(&file) && parts.next().is_none();
             is_one.then(|| (op.to_owned(), name.to_owned()))
         })
     }
@@ -402,7 +402,7 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors>
         message: format!("there is no {what} next to the {beside}"),
     };
     let Some((tree, text)) = find(&format!("{folder}/kernel.toml")) else {
-        let at = trees.first().map_or_else(|| folder.clone(), |tree| file(tree, tuned::FILE));
+        let at = trees.first().map_or_else(|| folder.clone(), |tree| file(tree, tuned_table::FILE));
         return Err(missing(at, "kernel.toml", "tuned table").into());
     };
     let sources = SOURCE_FILES.iter().filter_map(|name| Some((*name, find(&format!("{folder}/{name}"))?)));
@@ -418,8 +418,8 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors>
         }
     };
     let table = trees.first().and_then(|tree| {
-        let text = tree.files.get(&format!("{folder}/{}", tuned::FILE))?;
-        Some(Table::parse(&file(tree, tuned::FILE), text))
+        let text = tree.files.get(&format!("{folder}/{}", tuned_table::FILE))?;
+        Some(Table::parse(&file(tree, tuned_table::FILE), text))
     });
     let op_manifest = find(&format!("{op}/{OP_FILE}"));
     let op_sizes = op_manifest.map_or(Ok(Vec::new()), |(tree, text)| {

@@ -12,9 +12,18 @@ pub(crate) const NAME: &str = "generated.cuh";
 pub(crate) fn generate(family: &Family, candidate: &Candidate, layout: &Layout) -> String {
     let mut text =
         format!("// Made by warpsmith from {}'s manifest. Do not edit.\n#pragma once\n", family.full_name());
+    let element = candidate.axes.get("dtype").and_then(|dtype| element_type(&dtype.to_string()));
+    let element = element.filter(|_| !family.axes.iter().any(|axis| camel_case(&axis.name) == "Element"));
+    if let Some(name) = element.and_then(|name| name.strip_prefix("::")) {
+        // Declared only: a kernel that uses elements includes CUDA's header.
+        let _ = writeln!(text, "struct {name};");
+    }
     text.push_str("namespace axis {\n");
     for axis in family.axes.iter().filter(|axis| axis.specialised) {
         constant(&mut text, &axis.name, &candidate.axes[&axis.name], &axis.values);
+    }
+    if let Some(name) = element {
+        let _ = writeln!(text, "template <typename E4m3 = void>\nusing Element = {name};  // of dtype");
     }
     text.push_str("}\nnamespace knob {\n");
     for knob in &family.knobs {
@@ -34,6 +43,17 @@ pub(crate) fn generate(family: &Family, candidate: &Candidate, layout: &Layout) 
     }
     let _ = writeln!(text, "constexpr unsigned total = {};\n}}", layout.total_bytes);
     text
+}
+
+/// The C++ type of elements. FP8 has none that every kernel uses, so a kernel names its own: `axis::Element<Code>`.
+fn element_type(dtype: &str) -> Option<&'static str> {
+    Some(match dtype {
+        "fp16" => "::__half",
+        "bf16" => "::__nv_bfloat16",
+        "fp32" => "float",
+        "e4m3" => "E4m3",
+        _ => return None,
+    })
 }
 
 fn constant(text: &mut String, name: &str, value: &Value, values: &[Value]) {

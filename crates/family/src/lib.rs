@@ -27,7 +27,7 @@ mod rules;
 mod single_file;
 mod suggest;
 mod text;
-pub mod tuned;
+pub mod tuned_table;
 mod value;
 
 pub use candidate::{Candidate, Launch, SettingError, Sizes, TensorBox, setting_name};

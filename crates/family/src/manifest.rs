@@ -14,7 +14,7 @@ use crate::Value;
 use crate::expression::{Expression, Scope};
 use crate::suggest::nearest;
 use crate::text::{ManifestError, ManifestErrors, Reader};
-use crate::tuned::{self, Table};
+use crate::tuned_table::{self, Table};
 
 /// A CUDA source with everything that its manifest declares. [`crate::Catalog`] reads and checks it.
 #[derive(Debug)]
@@ -111,13 +111,13 @@ impl Constraint {
 }
 
 /// The precision of weights that are multiplied by values. It decides how much rounding of the result is acceptable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
-    /// fp16, bf16 or better.
+    /// fp16, bf16 or better. FP8 values are decoded to fp16.
     #[default]
     Half,
-    /// E4M3.
+    /// E4M3, like the values.
     Fp8,
 }
 
@@ -661,7 +661,7 @@ impl Reader<'_> {
         let mut presets = Vec::new();
         for (name, spanned) in tables.get_ref() {
             let table = spanned.get_ref();
-            if tuned::is_tuned(name) {
+            if tuned_table::is_tuned(name) {
                 let message = "this name is reserved for the tuned table's picks".to_owned();
                 return Err(self.error(spanned.span(), &format!("presets.{name}"), message));
             }
@@ -908,7 +908,7 @@ impl Family {
 
     /// The names of its presets, and that of its tuned table if it has one.
     pub fn preset_names(&self) -> impl Iterator<Item = &str> {
-        let tuned = (!self.tuned.picks.is_empty()).then_some(tuned::PRESET);
+        let tuned = (!self.tuned.picks.is_empty()).then_some(tuned_table::PRESET);
         self.presets.iter().map(|preset| preset.name.as_str()).chain(tuned)
     }
 

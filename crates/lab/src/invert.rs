@@ -77,7 +77,10 @@ fn setting(pathology: &family::Pathology) -> Vec<(String, String)> {
 
 /// Tries every pathology of the healthy kernel's family on every problem. Records what each costs, the most expensive
 /// first.
-pub fn run<O: Op>(session: &Session<'_, O>, plan: &InvertPlan<'_, O::Problem>) -> Result<(), InvertError> {
+pub fn run<O: Op + ?Sized>(
+    session: &Session<'_, O>,
+    plan: &InvertPlan<'_, O::Problem>,
+) -> Result<(), InvertError> {
     let run = session.run;
     let SubjectKind::Kernel { family, preset, knobs } = &plan.healthy.kind else { return Ok(()) };
     let pathological: Vec<PathologicalKernel<'_>> = family

@@ -11,7 +11,7 @@ use runlog::{LogError, Run};
 use crate::worker::WorkerCommands;
 
 /// The op, tools and run that a stage uses. Stages take a session and a plan.
-pub struct Session<'a, O: Op> {
+pub struct Session<'a, O: Op + ?Sized> {
     /// The op of the run.
     pub op: &'a O,
     /// Compiles trusted sources.
@@ -26,15 +26,15 @@ pub struct Session<'a, O: Op> {
     pub tell: &'a dyn Fn(&str),
 }
 
-impl<O: Op> Clone for Session<'_, O> {
+impl<O: Op + ?Sized> Clone for Session<'_, O> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<O: Op> Copy for Session<'_, O> {}
+impl<O: Op + ?Sized> Copy for Session<'_, O> {}
 
-impl<O: Op> fmt::Debug for Session<'_, O> {
+impl<O: Op + ?Sized> fmt::Debug for Session<'_, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Session({} in {})", self.op.name(), self.run.folder().display())
     }

@@ -81,7 +81,7 @@ struct File {
 }
 
 /// Finds a suite by its built-in name or by the path of its file.
-pub fn find<O: Op>(op: &O, text: &str) -> Result<Suite<O::Problem>, Refusal> {
+pub fn find<O: Op + ?Sized>(op: &O, text: &str) -> Result<Suite<O::Problem>, Refusal> {
     if let Some(own) = op.suites().iter().find(|suite| suite.name == text) {
         return read(op, &own.name, &own.text);
     }
@@ -102,7 +102,7 @@ pub fn find<O: Op>(op: &O, text: &str) -> Result<Suite<O::Problem>, Refusal> {
 }
 
 /// Parses the text of a suite. An error names the suite and, where TOML reports it, the line.
-pub fn read<O: Op>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, Refusal> {
+pub fn read<O: Op + ?Sized>(op: &O, name: &str, text: &str) -> Result<Suite<O::Problem>, Refusal> {
     let wrong = |message: String| Refusal::new(format!("suite {name}: {message}"));
     let file: File = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
     let mut problems: Vec<O::Problem> = Vec::new();

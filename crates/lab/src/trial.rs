@@ -24,7 +24,7 @@ const CLASS_FLOPS: f64 = 1e6;
 const CLASSES_FLOPS: f64 = 1e7;
 
 /// Returns a draw of ordinary inputs, and a draw of a hard class with the opposite signs.
-pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [InputDraw; 2] {
+pub fn usual_draws<O: Op + ?Sized>(op: &O, seed: u64) -> [InputDraw; 2] {
     let hard = op.hard_classes();
     let class = hard[derive_seed(seed, 1) as usize % hard.len()];
     [InputDraw::new(op.classes()[0], seed), InputDraw::new(class, seed).way(DrawMode::Opposite)]
@@ -32,7 +32,7 @@ pub fn usual_draws<O: Op>(op: &O, seed: u64) -> [InputDraw; 2] {
 
 impl<P> TrialCase<P> {
     /// Returns the usual three launches on ordinary inputs.
-    pub fn usual<O: Op<Problem = P>>(op: &O, problem: P, seed: u64) -> Self {
+    pub fn usual<O: Op<Problem = P> + ?Sized>(op: &O, problem: P, seed: u64) -> Self {
         let draws = usual_draws(op, derive_seed(seed, 0)).into();
         TrialCase { problem, draws, steps: TrialStep::USUAL.to_vec(), seed: derive_seed(seed, 1) }
     }
@@ -40,7 +40,7 @@ impl<P> TrialCase<P> {
     /// Returns the usual launches and one launch for every input class. If even the smallest part of the problem is
     /// large, only some classes are used. The problem is cut, because a fault that a class shows does not depend on the
     /// size.
-    pub fn classes<O: Op<Problem = P>>(op: &O, problem: &P, seed: u64) -> Self {
+    pub fn classes<O: Op<Problem = P> + ?Sized>(op: &O, problem: &P, seed: u64) -> Self {
         let problem = op.cut(problem, CLASS_FLOPS);
         let mut classes = op.classes();
         let affordable = (CLASSES_FLOPS / op.work(&problem).flops.max(1.0)) as usize;
@@ -93,7 +93,7 @@ pub struct JudgedTrial {
 /// Compares every launch with the reference for its inputs. `references` holds the inputs of the trial, in the order of
 /// [`TrialStep::inputs`], each with its reference. `extra_tolerance` is what
 /// the op grants the kernel ([`op::OpJudgement::extra_tolerance`]).
-pub fn judge<O: Op>(
+pub fn judge<O: Op + ?Sized>(
     op: &O,
     extra_tolerance: Option<&ExtraTolerance>,
     steps: &[TrialStep],
@@ -201,14 +201,18 @@ pub fn kernel_notes(ptx: &str, entry: &str) -> Vec<String> {
 }
 
 /// Makes the inputs of a draw.
-pub fn draw_inputs<O: Op>(op: &O, problem: &O::Problem, draw: &InputDraw) -> Result<O::Inputs, Refusal> {
+pub fn draw_inputs<O: Op + ?Sized>(
+    op: &O,
+    problem: &O::Problem,
+    draw: &InputDraw,
+) -> Result<O::Inputs, Refusal> {
     let mut inputs = draw_all_inputs(op, problem, std::slice::from_ref(draw))?;
     inputs.pop().ok_or_else(|| Refusal::new("no inputs were drawn"))
 }
 
 /// Makes the inputs of several draws. Drawing is slow, so ordinary inputs that are also the base of opposite inputs are
 /// drawn once.
-pub fn draw_all_inputs<O: Op>(
+pub fn draw_all_inputs<O: Op + ?Sized>(
     op: &O,
     problem: &O::Problem,
     draws: &[InputDraw],

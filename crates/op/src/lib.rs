@@ -3,7 +3,7 @@
 //! An [`Op`] has five parts: problems, inputs, reference, judgement and peers. It depends on neither devices nor files. This
 //! crate places the buffers of an op on a device ([`Arrangement`]) with guard bands and poison, launches kernels
 //! ([`Kernel`]), and returns what each launch did ([`LaunchObservation`]). It also selects the tuned setting for a
-//! problem ([`tuned`]). The workbench (`lab`) depends only on this crate, so a second op needs no change there, and the
+//! problem ([`dispatch`]). The workbench (`lab`) depends only on this crate, so a second op needs no change there, and the
 //! crate of an op does not depend on the workbench.
 //!
 //! Every launch of a trial draws its own inputs. Their seeds come from one secret seed:
@@ -19,11 +19,12 @@ mod arrangement;
 mod check_device;
 mod contract;
 pub mod cores;
+pub mod dispatch;
+mod erased;
 pub mod error_map;
 mod kernel;
 mod memory;
 mod trial;
-pub mod tuned;
 pub mod values;
 
 pub use arrangement::{Addresses, Arrangement, Input, Output, TensorShape};
@@ -32,6 +33,7 @@ pub use contract::{
     Complaint, ExtraTolerance, JudgedRow, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems,
     OpReference, Peer, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
 };
+pub use erased::{AnyInputs, AnyOp, AnyProblem, AnyReference, erase};
 pub use kernel::{
     Inputs, Kernel, LaunchObservation, LaunchParameters, PreparedLaunch, RunError, SecondInputs,
     launch_geometries,

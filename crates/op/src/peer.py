@@ -1,8 +1,8 @@
 """Functions of PyTorch as workers of the bench: one per process.
 
 The script receives messages and sends one reply to each, as defined in crates/lab/src/worker. Messages use a separate
-socket, whose number is in WARPSMITH_CHANNEL, in the format of crates/subprocess/src/wire.rs. The output of libraries is
-never taken for a reply.
+socket (crates/subprocess/src/wire.py, which replaces the line WIRE), so the output of libraries is never taken for a
+reply.
 The timers are the same as those of the kernels' worker. Hot: a CUDA graph of many calls is replayed twice, and two
 events measure the second replay. Cold: a graph overwrites twice the L2 and then makes one call between two events that
 are nodes of the graph. Eager: a pair of events around one call. Before times are taken, many streams run a small
@@ -12,45 +12,13 @@ The op defines the class Problem, which replaces the line PROBLEM: `__init__(nam
 version of a peer's own package. The arguments are the index of the GPU and the name of the peer.
 """
 
-import json
-import os
 import queue
-import socket
-import struct
 import sys
 import threading
 
-# Child processes must not inherit the channel.
-channel = socket.socket(fileno=int(os.environ["WARPSMITH_CHANNEL"]))
-channel.set_inheritable(False)
+# WIRE
+
 asks = queue.Queue()
-
-
-def read(count):
-    data = bytearray(count)
-    view = memoryview(data)
-    while view:
-        got = channel.recv_into(view)
-        if not got:
-            raise EOFError
-        view = view[got:]
-    return data
-
-
-def receive():
-    """A message: a JSON value and a list of binary attachments."""
-    length, attachments = struct.unpack("<II", read(8))
-    lengths = struct.unpack(f"<{attachments}Q", read(8 * attachments))
-    message = json.loads(read(length))
-    return message, [read(each) for each in lengths]
-
-
-def send(message, *attachments):
-    text = json.dumps(message).encode()
-    channel.sendall(struct.pack("<II", len(text), len(attachments)))
-    channel.sendall(struct.pack(f"<{len(attachments)}Q", *map(len, attachments)) + text)
-    for attachment in attachments:
-        channel.sendall(attachment)
 
 
 def listen():
@@ -66,7 +34,7 @@ threading.Thread(target=listen, daemon=True).start()
 
 
 def say(*attachments, **words):
-    send(words, *attachments)
+    send(words, attachments)
 
 
 def unavailable(reason):

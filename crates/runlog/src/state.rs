@@ -186,7 +186,7 @@ pub const CHOSEN: &str = "best";
 
 /// A subject's name, with its setting if the name does not say it: `best (mma small)`, `mma tuned (mma d64)`.
 pub(super) fn named(subject: &str, setting: Option<&str>) -> String {
-    let is_resolved = subject == CHOSEN || subject.split(' ').any(family::tuned::is_tuned);
+    let is_resolved = subject == CHOSEN || subject.split(' ').any(family::tuned_table::is_tuned);
     match setting.filter(|_| is_resolved) {
         Some(setting) => format!("{subject} ({setting})"),
         None => subject.to_owned(),

@@ -8,7 +8,7 @@
 //!      the attachments
 //! ```
 //!
-//! All numbers are little-endian. The Python script of a peer uses the same format (`crates/attention/src/peers`).
+//! All numbers are little-endian. Python scripts use the same format ([`with_python`]).
 //! The reader checks every length against a limit before it allocates, because the writer is untrusted.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -22,6 +22,11 @@ pub const MAX_JSON_BYTES: usize = 16 << 20;
 pub const MAX_ATTACHMENTS: usize = 1024;
 /// The limit for a reader that trusts the writer.
 pub const ANY_SIZE: u64 = u64::MAX;
+
+/// Replaces the line `# WIRE` of a Python script by the functions `receive` and `send`.
+pub fn with_python(script: &str) -> String {
+    script.replace("# WIRE\n", include_str!("wire.py"))
+}
 
 /// Writes a message.
 pub fn send(to: &mut impl Write, message: &impl Serialize, attachments: &[&[u8]]) -> io::Result<()> {

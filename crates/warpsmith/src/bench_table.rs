@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 
 use indexmap::IndexMap;
 use lab::bench::BenchPlan;
+use op::AnyProblem;
 use runlog::{ClassError, FailureKind, MeanSpeedup, Row, RunState, Speed, Telemetry, rows};
 use stats::Verdict;
 
-use crate::ops::Problem;
 use crate::printer::{BAD, FAINT, GOOD, STRONG, WARN, flat, one_line, styled};
 use crate::tables::Table;
 
 /// All tables of a bench. `every_baseline`: show a column for each baseline, not only for the first and the fastest.
-pub fn text(plan: &BenchPlan<'_, Problem>, state: &RunState, every_baseline: bool) -> String {
+pub fn text(plan: &BenchPlan<'_, AnyProblem>, state: &RunState, every_baseline: bool) -> String {
     let mut parts = Vec::new();
     parts.extend(measured(state, every_baseline));
     parts.extend(modelled(plan, state));
@@ -176,7 +176,7 @@ fn telemetry_line(telemetry: &Telemetry) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn modelled(plan: &BenchPlan<'_, Problem>, state: &RunState) -> Option<String> {
+fn modelled(plan: &BenchPlan<'_, AnyProblem>, state: &RunState) -> Option<String> {
     if state.modelled.is_empty() {
         return None;
     }

@@ -56,17 +56,7 @@ using attention::Arguments;
 
 // ---- the candidate ----
 
-template <axis::Dtype>
-struct ElementOf;
-template <>
-struct ElementOf<axis::Dtype::fp16> {
-    using Type = __half;
-};
-template <>
-struct ElementOf<axis::Dtype::e4m3> {
-    using Type = e4m3::Code;
-};
-using Element = ElementOf<axis::dtype>::Type;
+using Element = axis::Element<e4m3::Code>;
 using OutputElement = OutputOf<Element, axis::fp8_output == axis::Fp8Output::bf16>::Type;
 
 constexpr bool FP8 = axis::dtype == axis::Dtype::e4m3;

@@ -9,21 +9,7 @@
 
 namespace plain {
 
-template <axis::Dtype>
-struct ElementOf;
-template <>
-struct ElementOf<axis::Dtype::fp16> {
-    using Type = __half;
-};
-template <>
-struct ElementOf<axis::Dtype::bf16> {
-    using Type = __nv_bfloat16;
-};
-template <>
-struct ElementOf<axis::Dtype::e4m3> {
-    using Type = e4m3::Code;
-};
-using Element = ElementOf<axis::dtype>::Type;
+using Element = axis::Element<e4m3::Code>;
 using Output = OutputOf<Element>::Type;
 constexpr bool BIAS = axis::epilogue != axis::Epilogue::none;
 constexpr bool GELU = axis::epilogue == axis::Epilogue::bias_gelu;

@@ -15,17 +15,7 @@
 
 namespace two_pass {
 
-template <axis::Dtype>
-struct ElementOf;
-template <>
-struct ElementOf<axis::Dtype::fp16> {
-    using Type = __half;
-};
-template <>
-struct ElementOf<axis::Dtype::bf16> {
-    using Type = __nv_bfloat16;
-};
-using Element = ElementOf<axis::dtype>::Type;
+using Element = axis::Element<>;
 
 using knob::THREADS;
 using knob::VECTORS;

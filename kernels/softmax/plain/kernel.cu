@@ -14,21 +14,7 @@
 
 namespace plain {
 
-template <axis::Dtype>
-struct ElementOf;
-template <>
-struct ElementOf<axis::Dtype::fp16> {
-    using Type = __half;
-};
-template <>
-struct ElementOf<axis::Dtype::bf16> {
-    using Type = __nv_bfloat16;
-};
-template <>
-struct ElementOf<axis::Dtype::fp32> {
-    using Type = float;
-};
-using Element = ElementOf<axis::dtype>::Type;
+using Element = axis::Element<>;
 
 constexpr int THREADS = knob::THREADS;
 constexpr int WARPS = THREADS / 32;

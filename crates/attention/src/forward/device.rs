@@ -151,7 +151,7 @@ impl Device {
             let reason = format!("head_dim is {}, but must be one of {}", problem.head_dim, known.join(", "));
             return Err(unsupported(format!("q: {reason}")));
         }
-        let chosen = op::tuned::choose(&Attention, &self.catalog, &self.found, problem);
+        let chosen = op::dispatch::choose(&Attention, &self.catalog, &self.found, problem);
         chosen.map(Some).map_err(|refusal| unsupported(refusal.to_string()))
     }
 
@@ -287,7 +287,7 @@ pub fn tuned_requests(chip: &'static Chip) -> Result<Vec<Request>, ForwardError>
     let device = FoundDevice::Virtual { chip };
     let mut requests: HashMap<String, Request> = HashMap::new();
     for problem in representative_problems(&catalog) {
-        let (family, candidate) = op::tuned::choose(&Attention, &catalog, &device, &problem)
+        let (family, candidate) = op::dispatch::choose(&Attention, &catalog, &device, &problem)
             .map_err(|refusal| unsupported(refusal.to_string()))?;
         let request =
             family.request(&candidate, chip.target).map_err(|error| unsupported(error.to_string()))?;

@@ -3,11 +3,14 @@
 //! The op and its families are declared by files, and this crate does not depend on the crate that reads them. It needs
 //! only their manifests and tuned tables, which the catalog has.
 
+use std::fmt;
 use std::sync::Arc;
 
 use family::{Candidate, Catalog, Family, Parameter, Sizes, Value};
 use gpu::accelerator::{Geometry, LaunchStep, RepeatedCall};
 use gpu::device::Device as FoundDevice;
+use op::dispatch::{self, Dispatch};
+use op::{Refusal, Similarity};
 
 use super::backend::{Backend, Module};
 use super::error::ForwardError;
@@ -19,7 +22,7 @@ const OP: &str = "quantise";
 const SIZES: [&str; 4] = ["batch", "heads", "seq", "head_dim"];
 
 /// What a tensor is quantised from and to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct QuantiserProblem {
     pub shape: Shape,
     /// fp16 or bf16.
@@ -34,6 +37,16 @@ impl QuantiserProblem {
     pub(super) fn scales(&self) -> usize {
         let per_head = if self.block == 0 { 1 } else { self.shape.seq.div_ceil(self.block) };
         self.shape.all_heads() * per_head
+    }
+
+    /// Reads a name as tuned tables have it: `batch1-heads8-seq512-head_dim64-fp16-block64-rotate`.
+    fn from_name(name: &str) -> Option<Self> {
+        let value = |part: &str| name.split('-').find_map(|it| it.strip_prefix(part)?.parse::<usize>().ok());
+        let [batch, heads, seq, head_dim] = SIZES.map(value);
+        let shape = Shape { batch: batch?, heads: heads?, seq: seq?, head_dim: head_dim? };
+        let dtype = Dtype::ALL.into_iter().find(|dtype| name.split('-').any(|part| part == dtype.name()))?;
+        let rotate = name.split('-').any(|part| part == "rotate");
+        Some(QuantiserProblem { shape, dtype, block: value("block").unwrap_or(0), rotate })
     }
 
     fn sizes(&self) -> Sizes {
@@ -61,6 +74,17 @@ impl QuantiserProblem {
             }
         }
         Some(axes)
+    }
+}
+
+impl fmt::Display for QuantiserProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shape { batch, heads, seq, head_dim } = self.shape;
+        write!(f, "batch{batch}-heads{heads}-seq{seq}-head_dim{head_dim}-{}", self.dtype)?;
+        if self.block > 0 {
+            write!(f, "-block{}", self.block)?;
+        }
+        f.write_str(if self.rotate { "-rotate" } else { "" })
     }
 }
 
@@ -174,45 +198,49 @@ impl Quantiser {
     }
 }
 
-/// Selects a family and a setting: the pick for the nearest number of elements, those of this GPU first; without a pick
-/// the first preset that is allowed, of the plain family last.
+/// The op `quantise` for the dispatcher.
+struct Quantise;
+
+impl Dispatch for Quantise {
+    type Problem = QuantiserProblem;
+
+    fn op(&self) -> &str {
+        OP
+    }
+
+    fn problem(&self, name: &str) -> Result<QuantiserProblem, Refusal> {
+        QuantiserProblem::from_name(name)
+            .ok_or_else(|| Refusal::new(format!("`{name}` is not a problem of {OP}")))
+    }
+
+    /// All problems are of one kind: a setting that is allowed for a type and a block is as good there as for others.
+    fn similarity(&self, problem: &QuantiserProblem) -> Similarity {
+        Similarity { kind: String::new(), related: Vec::new(), size: problem.shape.elements() as f64 }
+    }
+
+    fn candidate(
+        &self,
+        family: &Family,
+        preset: Option<&str>,
+        knobs: &[(String, String)],
+        problem: &QuantiserProblem,
+    ) -> Result<Candidate, Refusal> {
+        let axes = problem
+            .axes(family)
+            .ok_or_else(|| Refusal::new(format!("{} does not support {problem}", family.full_name())))?;
+        let candidate = family.candidate(preset, knobs, &axes)?;
+        family.check_sizes(&candidate, &problem.sizes())?;
+        Ok(candidate)
+    }
+}
+
+/// Selects a family and a setting.
 pub(super) fn choose<'c>(
     catalog: &'c Catalog,
     device: &FoundDevice,
     problem: &QuantiserProblem,
 ) -> Result<(&'c Family, Candidate), ForwardError> {
-    let entries = catalog.entries().iter().filter(|entry| entry.op == OP);
-    let mut families: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
-    families.sort_by_key(|family| family.plain);
-    let sizes = problem.sizes();
-    let allowed = |family: &Family, preset: Option<&str>, knobs: &[(String, String)]| -> Option<Candidate> {
-        let candidate = family.candidate(preset, knobs, &problem.axes(family)?).ok()?;
-        family.check_sizes(&candidate, &sizes).ok()?;
-        family.check_target(&candidate, device.target()).ok()?;
-        Some(candidate)
-    };
-    let mut picks: Vec<_> = families
-        .iter()
-        .flat_map(|&family| {
-            family.tuned.picks.iter().filter_map(move |pick| Some((elements(&pick.problem)?, family, pick)))
-        })
-        .map(|(size, family, pick)| {
-            let distance = (size / problem.shape.elements() as f64).ln().abs();
-            ((!pick.matches_gpu(device.gpu()), distance, pick.time.micros()), family, pick)
-        })
-        .collect();
-    picks.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
-    let picked = picks.iter().find_map(|(_, family, pick)| {
-        let candidate = allowed(family, None, &pick.setting())?;
-        Some((*family, candidate.relative_to_nearest_preset(family, &pick.baseline)))
-    });
-    let preset = || {
-        let presets = families
-            .iter()
-            .flat_map(|&family| family.presets.iter().map(move |preset| (family, preset.name.as_str())));
-        presets.into_iter().find_map(|(family, preset)| Some((family, allowed(family, Some(preset), &[])?)))
-    };
-    picked.or_else(preset).ok_or_else(|| {
+    dispatch::choose(&Quantise, catalog, device, problem).map_err(|_| {
         let Shape { batch, heads, seq, head_dim } = problem.shape;
         ForwardError::Unsupported(format!(
             "no kernel quantises {} tensors [{batch}, {heads}, {seq}, {head_dim}] on {}",
@@ -222,23 +250,20 @@ pub(super) fn choose<'c>(
     })
 }
 
-/// The number of elements of a problem of the op, from its name: `batch1-heads8-seq512-head_dim64-fp16`.
-fn elements(problem: &str) -> Option<f64> {
-    let size = |name: &str| {
-        let part = problem.split('-').find_map(|part| part.strip_prefix(name))?;
-        part.parse::<f64>().ok()
-    };
-    SIZES.iter().map(|name| size(name)).product()
-}
-
 #[cfg(test)]
 mod tests {
+    use family::tuned_table::{self, Pick, Table};
+    use times::{MeasuredMicros, ModelledMicros, Time};
+
     use super::*;
 
     fn chosen(gpu: &str, problem: QuantiserProblem) -> String {
-        let catalog = Catalog::load(None).expect("the embedded kernels");
+        chosen_of(&Catalog::load(None).expect("the embedded kernels"), gpu, problem)
+    }
+
+    fn chosen_of(catalog: &Catalog, gpu: &str, problem: QuantiserProblem) -> String {
         let device = FoundDevice::Virtual { chip: chips::Chip::by_name(gpu).expect("a chip") };
-        let (family, _) = choose(&catalog, &device, &problem).unwrap_or_else(|error| panic!("{error}"));
+        let (family, _) = choose(catalog, &device, &problem).unwrap_or_else(|error| panic!("{error}"));
         family.name.clone()
     }
 
@@ -255,9 +280,58 @@ mod tests {
         assert_eq!(chosen("h200", QuantiserProblem { shape: odd, ..head }), "plain");
     }
 
+    /// The families of `quantise` whose tables have one pick each, for one problem.
+    fn with_picks(ring: Time, two_pass: Time, name: &str) -> Catalog {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (family, time) in [("ring", ring), ("two-pass", two_pass)] {
+            let pick = Pick {
+                gpu: "NVIDIA H200".to_owned(),
+                problem: name.to_owned(),
+                family: format!("{OP}/{family}"),
+                time,
+                speedup: None,
+                baseline: "defaults".to_owned(),
+                build: "3f9a".to_owned(),
+                commit: None,
+                knobs: [].into(),
+            };
+            let table = Table { picks: vec![pick], ..Table::default() };
+            let path = folder.path().join(OP).join(family).join(tuned_table::FILE);
+            table.write(&path).expect("a table");
+        }
+        Catalog::load(Some(folder.path())).expect("the embedded kernels with other tables")
+    }
+
+    /// The selection used to compare the two times.
     #[test]
-    fn the_elements_of_a_pick_are_known_from_its_name() {
-        assert_eq!(elements("batch2-heads8-seq512-head_dim64-bf16-block64"), Some(524_288.0));
-        assert_eq!(elements("rows4-cols8"), None);
+    fn a_measured_pick_is_selected_before_a_faster_modelled_one() {
+        let measured = |micros| Time::Measured(MeasuredMicros(micros));
+        let modelled = |micros| Time::Modelled(ModelledMicros(micros));
+        let name = "batch1-heads8-seq512-head_dim64-fp16";
+        let problem = QuantiserProblem::from_name(name).expect("a problem");
+        for (ring, two_pass, expected) in [
+            (measured(9.0), modelled(1.0), "ring"),
+            (modelled(1.0), measured(9.0), "two-pass"),
+            (measured(9.0), measured(1.0), "two-pass"),
+            (modelled(1.0), modelled(9.0), "ring"),
+        ] {
+            let catalog = with_picks(ring, two_pass, name);
+            assert_eq!(chosen_of(&catalog, "h200", problem), expected, "{ring:?} {two_pass:?}");
+        }
+    }
+
+    #[test]
+    fn a_problem_is_known_from_its_name() {
+        for name in [
+            "batch2-heads8-seq512-head_dim64-bf16-block64",
+            "batch1-heads8-seq512-head_dim64-fp16",
+            "batch1-heads8-seq512-head_dim64-fp16-rotate",
+        ] {
+            assert_eq!(
+                QuantiserProblem::from_name(name).map(|problem| problem.to_string()).as_deref(),
+                Some(name)
+            );
+        }
+        assert_eq!(QuantiserProblem::from_name("rows4-cols8"), None);
     }
 }

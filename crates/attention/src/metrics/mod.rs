@@ -80,8 +80,9 @@ use crate::oracle::{Fp8Sums, Reference, Row};
 use crate::problem::Dtype;
 use crate::tensor::Tensor;
 
+pub use family::Weights;
 pub use mismatch::{Element, Mismatch, Place, RowError};
-pub use tolerance::{Tolerance, Weights};
+pub use tolerance::Tolerance;
 
 /// Tolerance of the log-sum-exp: absolute near 0, and relative. The rounding of cancelling products and of FP8 sums is
 /// allowed in addition. Gradients and the combination of split keys use the log-sum-exp as an exponent.

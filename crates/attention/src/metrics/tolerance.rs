@@ -1,31 +1,10 @@
 //! The largest acceptable errors of an output.
 
-use family::Family;
+use family::Weights;
 use serde::{Deserialize, Serialize};
 
 use crate::oracle::{Fp8Sums, Reference, Rounding, WeightRounding};
 use crate::problem::{Dtype, Problem};
-
-/// How the kernel multiplies P by V. This decides how much rounding is acceptable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Weights {
-    /// Weights in fp16, bf16 or fp32; FP8 values decoded to fp16.
-    #[default]
-    Half,
-    /// Weights are rounded to FP8, too.
-    Fp8,
-}
-
-impl Weights {
-    /// The precision that a family's manifest declares for its weights with inputs of this type.
-    pub fn declared_by(family: &Family, dtype: Dtype) -> Self {
-        match family.weights(dtype.name()) {
-            family::Weights::Half => Weights::Half,
-            family::Weights::Fp8 => Weights::Fp8,
-        }
-    }
-}
 
 /// The largest acceptable errors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

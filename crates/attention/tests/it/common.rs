@@ -32,6 +32,18 @@ pub fn device(chip: &str) -> VirtualDevice {
     VirtualDevice::new(Chip::by_name(chip).expect("a chip of the table"))
 }
 
+/// A sum as `wgmma` adds FP8 products to it: all terms are cut 13 bits below the largest exponent among them, and the
+/// total is cut to 13 fraction bits.
+pub fn add_fp8_products(sum: f64, pairs: &[(f64, f64)]) -> f64 {
+    let exponent = |x: f64, least: i32| (x.abs().log2().floor() as i32).max(least);
+    let cut = |x: f64, unit: i32| (x / 2.0_f64.powi(unit)).trunc() * 2.0_f64.powi(unit);
+    let of_products = pairs.iter().filter(|(a, b)| a * b != 0.0);
+    let tops = of_products.map(|(a, b)| exponent(*a, -6) + exponent(*b, -6));
+    let Some(top) = tops.chain((sum != 0.0).then(|| exponent(sum, -126))).max() else { return 0.0 };
+    let total = pairs.iter().fold(cut(sum, top - 13), |total, (a, b)| total + cut(a * b, top - 13));
+    if total == 0.0 { 0.0 } else { cut(total, exponent(total, -126) - 13) }
+}
+
 /// Everything that is wrong with a run.
 #[derive(Debug, Default)]
 pub struct Complaints {
@@ -69,7 +81,7 @@ pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run:
     let report = run.report.as_ref().expect("the virtual GPU reports");
     let serious = report.findings.iter().filter(|finding| finding.severity != vgpu::Severity::Note);
     let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
-    let weights = Weights::declared_by(kernel.family, problem.dtype);
+    let weights = kernel.family.weights(problem.dtype.name());
     let mut tolerance = Tolerance::new(problem.dtype, weights).with_output_of(problem);
     tolerance.fp8_sums = weights == Weights::Fp8 && kernel.family.name == "hopper";
     let comparison = metrics::compare(&reference, &run.output, run.lse.as_deref(), tolerance);

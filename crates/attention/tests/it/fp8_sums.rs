@@ -7,21 +7,12 @@ use warpsmith_attention::oracle::{self, Reference, Rows};
 use warpsmith_attention::tensor::{Layout, Tensor, Values};
 use warpsmith_attention::{Attention, Class, Inputs, Problem};
 
-use crate::common::problem;
+use crate::common::{add_fp8_products, problem};
 
-/// A sum of products as `wgmma` computes it, 32 at a time: all terms are cut 13 bits below the largest exponent among
-/// them, and the total is cut to 13 fraction bits.
+/// A sum of products as `wgmma` computes it, 32 at a time.
 fn sum_of_fp8_products(a: &[f32], b: &[f32]) -> f64 {
-    let exponent = |x: f64, least: i32| (x.abs().log2().floor() as i32).max(least);
-    let cut = |x: f64, unit: i32| (x / 2.0_f64.powi(unit)).trunc() * 2.0_f64.powi(unit);
     let pairs: Vec<(f64, f64)> = a.iter().zip(b).map(|(a, b)| (f64::from(*a), f64::from(*b))).collect();
-    pairs.chunks(32).fold(0.0, |sum: f64, step| {
-        let of_products = step.iter().filter(|(a, b)| a * b != 0.0);
-        let tops = of_products.map(|(a, b)| exponent(*a, -6) + exponent(*b, -6));
-        let Some(top) = tops.chain((sum != 0.0).then(|| exponent(sum, -126))).max() else { return 0.0 };
-        let total = step.iter().fold(cut(sum, top - 13), |total, (a, b)| total + cut(a * b, top - 13));
-        if total == 0.0 { 0.0 } else { cut(total, exponent(total, -126) - 13) }
-    })
+    pairs.chunks(32).fold(0.0, add_fp8_products)
 }
 
 /// What a kernel with FP8 tensor cores computes. The functions may falsify the scores and the weights of a row, whose

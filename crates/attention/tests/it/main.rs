@@ -2,6 +2,7 @@
 
 mod common;
 mod conversions;
+mod dispatch;
 mod families;
 mod forward;
 mod fp8_sums;
@@ -11,5 +12,4 @@ mod plans;
 mod planted_faults;
 mod pytorch;
 mod quantised;
-mod tuned;
 mod wide_output;

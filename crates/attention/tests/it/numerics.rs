@@ -13,7 +13,7 @@ use warpsmith_attention::run::{self, Run};
 use warpsmith_attention::tensor::Values;
 use warpsmith_attention::{Dtype, Encoded, Inputs, Layout, Problem};
 
-use crate::common::{compiler, device, problem};
+use crate::common::{add_fp8_products, compiler, device, problem};
 
 fn hopper() -> &'static Family {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
@@ -32,7 +32,7 @@ fn launch(setting: Setting, problem: &Problem, inputs: &Encoded) -> Run {
     let (preset, knobs) = match setting {
         Setting::Preset(name) => (Some(name), Vec::new()),
         Setting::Pick(of) => {
-            let fits = |pick: &&family::tuned::Pick| pick.problem == of && pick.gpu == "NVIDIA H200";
+            let fits = |pick: &&family::tuned_table::Pick| pick.problem == of && pick.gpu == "NVIDIA H200";
             (None, hopper().tuned.picks.iter().find(fits).expect("a pick").setting())
         }
     };
@@ -171,17 +171,6 @@ fn round_output(dtype: Dtype, x: f64) -> f64 {
         Dtype::Bf16 => f32::from_bits(codec::f32_to_bf16_rn(x as f32) << 16),
         _ => codec::f16_to_f32(codec::f32_to_f16_rn(x as f32)),
     })
-}
-
-/// A sum as `wgmma` adds FP8 products to it: all terms are cut 13 bits below the largest exponent among them.
-fn add_fp8_products(sum: f64, pairs: &[(f64, f64)]) -> f64 {
-    let exponent = |x: f64, least: i32| (x.abs().log2().floor() as i32).max(least);
-    let cut = |x: f64, unit: i32| (x / 2.0_f64.powi(unit)).trunc() * 2.0_f64.powi(unit);
-    let of_products = pairs.iter().filter(|(a, b)| a * b != 0.0);
-    let tops = of_products.map(|(a, b)| exponent(*a, -6) + exponent(*b, -6));
-    let Some(top) = tops.chain((sum != 0.0).then(|| exponent(sum, -126))).max() else { return 0.0 };
-    let total = pairs.iter().fold(cut(sum, top - 13), |total, (a, b)| total + cut(a * b, top - 13));
-    if total == 0.0 { 0.0 } else { cut(total, exponent(total, -126) - 13) }
 }
 
 fn compare(setting: Setting, problem: &Problem, encoded: &Encoded) -> (Errors, Errors) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use chips::Target;
+use compiler::Request;
 use warpsmith_family::{
     Catalog, CatalogError, ManifestError, SettingError, Sizes, TensorBox, Value, Weights,
 };
@@ -232,8 +233,17 @@ fn the_generated_header_contains_the_setting_and_the_layout() {
     let family = catalog.family("scale").unwrap();
     let candidate = family.candidate(Some("small"), &[("mode".into(), "fast-path".into())], &[]).unwrap();
     let request = family.request(&candidate, Target::Sm80).unwrap();
-    let header = &request.source.headers.iter().find(|(name, _)| name == "generated.cuh").unwrap().1;
+    let header_of = |request: &Request| {
+        let headers = request.source.headers.iter();
+        headers.filter(|(name, _)| name == "generated.cuh").map(|(_, text)| text.clone()).collect::<String>()
+    };
+    let fp8 = family.candidate(Some("small"), &[], &[("dtype".into(), "e4m3".into())]).unwrap();
+    let fp8 = header_of(&family.request(&fp8, Target::Sm89).unwrap());
+    assert!(fp8.contains("using Element = E4m3;") && !fp8.contains("struct __half;"), "{fp8}");
+    let header = header_of(&request);
     for line in [
+        "struct __half;",
+        "using Element = ::__half;",
         "enum class Dtype { fp16, e4m3 };",
         "constexpr Dtype dtype = Dtype::fp16;",
         "constexpr int BLOCK = 64;",

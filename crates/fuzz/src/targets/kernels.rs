@@ -1,7 +1,7 @@
 //! Kernel families: manifests and tuned tables.
 
 use attention::Attention;
-use family::tuned::Table;
+use family::tuned_table::Table;
 use family::{Catalog, Family, Sizes};
 use indexmap::IndexMap;
 use op::OpProblems as _;
@@ -81,7 +81,7 @@ pub fn tuned(input: &[u8]) {
     let files = files.map(|(name, text)| (format!("attention/mma/{name}"), text.to_owned()));
     let catalog = Catalog::from_files("kernels", files);
     if let Ok(family) = catalog.family("mma") {
-        let (usable, stale) = op::tuned::picks(&Attention, family);
+        let (usable, stale) = op::dispatch::picks(&Attention, family);
         assert_eq!(usable.len() + stale.len(), table.picks.len(), "a pick is lost");
     }
 }

@@ -11,27 +11,27 @@ use crate::trial::draw_inputs;
 const ROWS: u64 = 1 << 32;
 
 /// The inputs of a problem and their reference.
-pub struct InputsWithAnswer<O: Op> {
+pub struct InputsWithAnswer<O: Op + ?Sized> {
     pub inputs: O::Inputs,
     pub reference: O::Reference,
 }
 
 /// A cache of inputs with their references. It keeps them from one bench to the next, or keeps nothing: the references
 /// of a whole suite would fill the memory.
-pub struct AnswerCache<O: Op> {
+pub struct AnswerCache<O: Op + ?Sized> {
     /// Keyed by problem and draw. `None` keeps nothing.
     kept: Option<Mutex<AnswerMap<O>>>,
 }
 
 type AnswerMap<O> = HashMap<(String, InputDraw), Arc<InputsWithAnswer<O>>>;
 
-impl<O: Op> std::fmt::Debug for AnswerCache<O> {
+impl<O: Op + ?Sized> std::fmt::Debug for AnswerCache<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.kept.is_some() { "AnswerCache(kept)" } else { "AnswerCache(not kept)" })
     }
 }
 
-impl<O: Op> AnswerCache<O> {
+impl<O: Op + ?Sized> AnswerCache<O> {
     /// Returns a cache that keeps every answer.
     pub fn enabled() -> Self {
         AnswerCache { kept: Some(Mutex::new(HashMap::new())) }

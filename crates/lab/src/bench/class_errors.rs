@@ -25,7 +25,7 @@ const GPU_FLOPS: f64 = 8e9;
 const VIRTUAL_FLOPS: f64 = 2e7;
 
 /// The part of a problem on which errors are measured, with inputs of every class.
-pub(super) struct ErrorCase<O: Op> {
+pub(super) struct ErrorCase<O: Op + ?Sized> {
     problem: O::Problem,
     seed: u64,
     draws: Vec<InputDraw>,
@@ -34,7 +34,7 @@ pub(super) struct ErrorCase<O: Op> {
     peer: Vec<(serde_json::Value, IndexMap<String, PathBuf>)>,
 }
 
-impl<O: Op> Bench<'_, O> {
+impl<O: Op + ?Sized> Bench<'_, O> {
     /// Draws the inputs and computes the references, if the plan asks for errors.
     pub(super) fn error_case(
         &self,

@@ -21,7 +21,7 @@ pub struct Draws {
 impl Draws {
     /// Derives all draws of a problem from the run's secret. `class` is the class of the timed inputs; `None` for
     /// ordinary ones.
-    pub fn new<O: Op>(op: &O, problem: &str, secret: u64, class: Option<&str>) -> Self {
+    pub fn new<O: Op + ?Sized>(op: &O, problem: &str, secret: u64, class: Option<&str>) -> Self {
         let name = blake3::hash(problem.as_bytes());
         let number = name.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let seed = |purpose: u64| derive_seed(secret ^ number, purpose);

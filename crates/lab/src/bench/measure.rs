@@ -19,7 +19,7 @@ use crate::worker::{WorkerError, WorkerReply, WorkerRequest};
 /// (about one microsecond) is negligible compared with this duration.
 const REPLAY_NS: f64 = 400_000.0;
 
-impl<O: Op> Bench<'_, O> {
+impl<O: Op + ?Sized> Bench<'_, O> {
     /// Times all participants in turns, with one timer after the other.
     pub(super) fn time(
         &self,

@@ -46,7 +46,7 @@ pub enum SubjectKind<'f> {
         /// The knobs set on top of the preset, as names and values.
         knobs: Vec<(String, String)>,
     },
-    /// The family and setting that the dispatcher chooses for each problem, `op::tuned::choose`.
+    /// The family and setting that the dispatcher chooses for each problem, `op::dispatch::choose`.
     Chosen {
         /// The families to choose from.
         catalog: &'f Catalog,

@@ -10,11 +10,12 @@ use family::{Candidate, Family};
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
-use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, tuned};
+use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, dispatch};
 use runlog::{
     Ceiling, CheckRecord, Event, Fact, FailureKind, Modelled, OWN_VERSION_PREFIX, Run, Speed, Stage,
     StageKey, StageOutcome, StageState,
 };
+use subprocess::wire;
 use text::count;
 
 use super::answers::{AnswerCache, InputsWithAnswer};
@@ -29,12 +30,15 @@ use crate::trial::{self, JudgedTrial, TrialCase, TrialLaunch};
 use crate::worker::{BuildReply, CandidateName, LaunchReply, WorkerError, WorkerReply, WorkerRequest};
 
 /// Measures everything in the plan that the run has not measured yet.
-pub fn run<O: Op>(session: &Session<'_, O>, plan: &BenchPlan<'_, O::Problem>) -> Result<(), StageError> {
+pub fn run<O: Op + ?Sized>(
+    session: &Session<'_, O>,
+    plan: &BenchPlan<'_, O::Problem>,
+) -> Result<(), StageError> {
     run_with(session, plan, &AnswerCache::disabled())
 }
 
 /// Like [`run`], with a cache of answers that the caller shares between benches.
-pub fn run_with<O: Op>(
+pub fn run_with<O: Op + ?Sized>(
     session: &Session<'_, O>,
     plan: &BenchPlan<'_, O::Problem>,
     answers: &AnswerCache<O>,
@@ -45,7 +49,7 @@ pub fn run_with<O: Op>(
     fs::create_dir_all(&folder).map_err(io)?;
     let script = folder.join("peers.py");
     if let Some(peers) = op.peers() {
-        files::write_atomically(&script, peers.script.as_bytes()).map_err(io)?;
+        files::write_atomically(&script, wire::with_python(&peers.script).as_bytes()).map_err(io)?;
     }
     let factory = WorkerFactory { start, limits: plan.limits, script, stop };
     let monitor = match &plan.device {
@@ -76,7 +80,7 @@ pub fn run_with<O: Op>(
 }
 
 /// A bench in progress.
-pub(super) struct Bench<'a, O: Op> {
+pub(super) struct Bench<'a, O: Op + ?Sized> {
     pub(super) op: &'a O,
     pub(super) plan: &'a BenchPlan<'a, O::Problem>,
     answers: &'a AnswerCache<O>,
@@ -100,7 +104,7 @@ pub(super) struct Participant {
 }
 
 /// A problem with its draws, references and files, which all participants share.
-pub(super) struct ProblemInputs<'p, O: Op> {
+pub(super) struct ProblemInputs<'p, O: Op + ?Sized> {
     pub(super) problem: &'p O::Problem,
     pub(super) name: String,
     pub(super) draws: Draws,
@@ -113,12 +117,12 @@ pub(super) struct ProblemInputs<'p, O: Op> {
     peer: Option<(serde_json::Value, IndexMap<String, PathBuf>)>,
 }
 
-struct Classes<O: Op> {
+struct Classes<O: Op + ?Sized> {
     case: TrialCase<O::Problem>,
     answers: Vec<Arc<InputsWithAnswer<O>>>,
 }
 
-impl<O: Op> Bench<'_, O> {
+impl<O: Op + ?Sized> Bench<'_, O> {
     fn run_all(&self) -> Result<(), StageError> {
         let processes = self.plan.processes_per_subject();
         let subjects = self.plan.subjects.iter();
@@ -382,10 +386,10 @@ impl<O: Op> Bench<'_, O> {
                 return Ok((version, None));
             }
             SubjectKind::Kernel { family, preset, knobs } => {
-                tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
+                dispatch::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
                     .map(|candidate| (*family, candidate))
             }
-            SubjectKind::Chosen { catalog } => tuned::choose(self.op, catalog, device, problem),
+            SubjectKind::Chosen { catalog } => dispatch::choose(self.op, catalog, device, problem),
         };
         let (family, candidate) = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
         let hash = build_hash(family, &candidate, device, self.compiler)?;

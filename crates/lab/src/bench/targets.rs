@@ -7,7 +7,7 @@ use super::plan::BenchPlan;
 use crate::suite::Target;
 
 /// Judges every target of the suite. A target stays open if the data to judge it is missing.
-pub fn judge<O: Op>(
+pub fn judge<O: Op + ?Sized>(
     op: &O,
     targets: &[Target],
     plan: &BenchPlan<'_, O::Problem>,

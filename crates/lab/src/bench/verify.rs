@@ -27,7 +27,7 @@ const REWRITTEN_SHARE: f64 = 1.3;
 /// between.
 const LATER_SHARE: f64 = 1.3;
 
-impl<O: Op> Bench<'_, O> {
+impl<O: Op + ?Sized> Bench<'_, O> {
     /// Replays the timed launches on fresh inputs in every process of a kernel, and judges the answers.
     pub(super) fn verify(
         &self,

@@ -39,7 +39,7 @@ pub struct SearchRecord {
 }
 
 /// Inputs with their origin, and how near the kernel is to a limit on them.
-struct Tried<O: Op> {
+struct Tried<O: Op + ?Sized> {
     inputs: O::Inputs,
     class: String,
     class_seed: u64,
@@ -47,7 +47,7 @@ struct Tried<O: Op> {
     share: f64,
 }
 
-impl<O: Op> CaseTrial<'_, O> {
+impl<O: Op + ?Sized> CaseTrial<'_, O> {
     /// Searches for the inputs on which a kernel is worst. Returns the answer on them.
     pub(super) fn search(
         &self,

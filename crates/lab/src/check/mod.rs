@@ -168,7 +168,7 @@ pub enum CheckError {
 }
 
 /// Checks everything in the plan. `done` is called after each result, from several threads.
-pub fn run<O: Op>(
+pub fn run<O: Op + ?Sized>(
     op: &O,
     plan: &CheckPlan<'_, O::Problem>,
     environment: &CheckEnvironment<'_>,

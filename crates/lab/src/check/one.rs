@@ -24,7 +24,7 @@ const HARD: u64 = 4;
 const ROWS: u64 = 16;
 
 /// A case with its inputs and references, which all kernels share.
-pub(super) struct CaseTrial<'a, O: Op> {
+pub(super) struct CaseTrial<'a, O: Op + ?Sized> {
     pub(super) op: &'a O,
     pub(super) case: &'a Case<O::Problem>,
     pub(super) environment: &'a CheckEnvironment<'a>,
@@ -36,7 +36,7 @@ pub(super) struct CaseTrial<'a, O: Op> {
 }
 
 /// Inputs and their reference.
-struct CaseInputs<O: Op> {
+struct CaseInputs<O: Op + ?Sized> {
     inputs: O::Inputs,
     reference: O::Reference,
     /// The one input that differs from the case's own inputs.
@@ -90,7 +90,7 @@ pub(super) struct BuiltKernel {
     pub granted: Option<ExtraTolerance>,
 }
 
-impl<'a, O: Op> CaseTrial<'a, O> {
+impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
     /// Prepares a case. The inputs are made when the first kernel needs them.
     pub fn new(
         op: &'a O,

@@ -1,11 +1,11 @@
 //! The plan of a check: kernels and cases.
 
 use compiler::{Compiler, Request};
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Candidate, Family};
 use gpu::device::Device;
 use indexmap::IndexMap;
-use op::{Op, Refusal, tuned};
+use op::{Op, Refusal, dispatch};
 use serde::Serialize;
 
 /// A kernel to check: a family with a preset, and knobs set on top of it.
@@ -68,7 +68,7 @@ pub struct CheckPlan<'f, P> {
 
 impl<'f, P> CheckGroup<'f, P> {
     /// Returns the subjects that support the problem of a case on the device, with their candidates.
-    pub(super) fn subjects_of<O: Op<Problem = P>>(
+    pub(super) fn subjects_of<O: Op<Problem = P> + ?Sized>(
         &self,
         op: &O,
         case: &Case<P>,
@@ -85,7 +85,7 @@ impl<'f, P> CheckGroup<'f, P> {
 impl<P> CheckPlan<'_, P> {
     /// Returns the compile requests of the plan without duplicates. Candidates for which no request can be made are
     /// left out.
-    pub fn requests<O: Op<Problem = P>>(&self, op: &O, compiler: &Compiler) -> Vec<Request> {
+    pub fn requests<O: Op<Problem = P> + ?Sized>(&self, op: &O, compiler: &Compiler) -> Vec<Request> {
         let mut requests = IndexMap::new();
         for group in &self.groups {
             for case in &group.cases {
@@ -100,7 +100,7 @@ impl<P> CheckPlan<'_, P> {
     }
 
     /// Counts the results of the plan, and the combinations that are refused.
-    pub fn extent<O: Op<Problem = P>>(&self, op: &O) -> PlanSize {
+    pub fn extent<O: Op<Problem = P> + ?Sized>(&self, op: &O) -> PlanSize {
         let mut plan_size = PlanSize::default();
         for group in &self.groups {
             for case in &group.cases {
@@ -127,7 +127,7 @@ pub struct PlanSize {
 
 impl CheckSubject<'_> {
     /// Returns the candidate for a problem on a device. Refused if the family or the device does not support it.
-    pub fn candidate<O: Op>(
+    pub fn candidate<O: Op + ?Sized>(
         &self,
         op: &O,
         problem: &O::Problem,
@@ -136,14 +136,14 @@ impl CheckSubject<'_> {
         // Before the setting: no other setting of the family would run on this device.
         self.family.check_has_target(device.target())?;
         let (preset, knobs) = (self.preset.as_deref(), &self.knobs);
-        let candidate = tuned::candidate(op, self.family, preset, knobs, (problem, device))?;
+        let candidate = dispatch::candidate(op, self.family, preset, knobs, (problem, device))?;
         self.family.check_target(&candidate, device.target())?;
         Ok(candidate)
     }
 
     /// Returns the candidates for a case. This is one candidate, except for tuned settings of a cut problem: these are
     /// the settings of all problems that the case represents, because those settings will be used.
-    fn candidates<O: Op>(
+    fn candidates<O: Op + ?Sized>(
         &self,
         op: &O,
         case: &Case<O::Problem>,
@@ -166,7 +166,11 @@ impl CheckSubject<'_> {
 }
 
 /// Cuts problems to at most `flops` operations. Problems that become equal are listed once, with their originals.
-pub fn cut_to_size<O: Op>(op: &O, problems: &[O::Problem], flops: f64) -> Vec<(O::Problem, Vec<O::Problem>)> {
+pub fn cut_to_size<O: Op + ?Sized>(
+    op: &O,
+    problems: &[O::Problem],
+    flops: f64,
+) -> Vec<(O::Problem, Vec<O::Problem>)> {
     let mut list: Vec<(O::Problem, Vec<O::Problem>)> = Vec::new();
     for problem in problems {
         let cut = op.cut(problem, flops);

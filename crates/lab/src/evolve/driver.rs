@@ -37,7 +37,7 @@ const MAX_REJECTED_BYTES: usize = 64 << 10;
 
 /// Searches until the budget or the space is used up, or `stop` is set. Trials that are in the run's log are not
 /// repeated.
-pub fn run<O: Op>(
+pub fn run<O: Op + ?Sized>(
     session: &Session<'_, O>,
     plan: &EvolvePlan<'_, O::Problem>,
     progress: &dyn Fn(&Progress, Option<&Trial>),
@@ -53,7 +53,7 @@ pub fn run<O: Op>(
     outcome
 }
 
-struct SearchDriver<'a, O: Op> {
+struct SearchDriver<'a, O: Op + ?Sized> {
     evaluator: &'a Evaluator<'a, O>,
     space: &'a Space,
     run: &'a Run,
@@ -99,7 +99,7 @@ struct CandidateToTry<'s> {
     source: Option<String>,
 }
 
-impl<'a, O: Op> SearchDriver<'a, O> {
+impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
     fn new(
         evaluator: &'a Evaluator<'a, O>,
         space: &'a Space,

@@ -99,7 +99,7 @@ impl Rejection {
 }
 
 /// Compiles, checks and times candidates for one search.
-pub struct Evaluator<'a, O: Op> {
+pub struct Evaluator<'a, O: Op + ?Sized> {
     /// The op of the search.
     pub op: &'a O,
     /// What is searched.
@@ -116,7 +116,7 @@ pub struct Evaluator<'a, O: Op> {
     pub stop: &'a AtomicBool,
 }
 
-impl<O: Op> Evaluator<'_, O> {
+impl<O: Op + ?Sized> Evaluator<'_, O> {
     /// Compiles a setting for every problem. This may run on any thread.
     pub fn compile(&self, setting: &Setting<'_>) -> Result<Compiled, Rejection> {
         let rejection = |failure| Rejection::new(Stage::Build, failure);

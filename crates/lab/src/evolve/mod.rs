@@ -11,16 +11,16 @@
 //! exchange is in the log. Proposed sources are untrusted: each is screened, compiled in a worker process and run
 //! under all checkers of the virtual GPU before it goes through the usual stages.
 //!
-//! * [`tuned`]: extracts the entries for the tuned table that a library reads.
+//! * [`picks`]: extracts the entries for the tuned table that a library reads.
 
 mod driver;
 
 mod error;
 mod evaluator;
+pub mod picks;
 mod plan;
 mod proposer;
 pub mod space;
-pub mod tuned;
 mod untrusted;
 
 pub use driver::run;

@@ -9,7 +9,7 @@ use search::space::{Constraint, Parameter, Point, Space};
 
 /// All settings of the family that are valid for every problem on the target. A knob that is excluded from the search
 /// keeps its default.
-pub fn search_space<O: Op>(
+pub fn search_space<O: Op + ?Sized>(
     op: &O,
     family: &Family,
     problems: &[O::Problem],
@@ -50,7 +50,11 @@ pub fn search_space<O: Op>(
 }
 
 /// A candidate for the problem, from the first preset that supports it. The error is that of the defaults.
-fn any_candidate<O: Op>(op: &O, family: &Family, problem: &O::Problem) -> Result<Candidate, Refusal> {
+fn any_candidate<O: Op + ?Sized>(
+    op: &O,
+    family: &Family,
+    problem: &O::Problem,
+) -> Result<Candidate, Refusal> {
     let mut presets = std::iter::once(None).chain(family.presets.iter().map(|it| Some(it.name.as_str())));
     let defaults = op.candidate(family, presets.next().flatten(), &[], problem);
     presets.find_map(|preset| op.candidate(family, preset, &[], problem).ok()).map_or(defaults, Ok)

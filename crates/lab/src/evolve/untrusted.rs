@@ -85,7 +85,7 @@ pub fn stored_text(family: &Family, hash: &str, sources: &Path) -> Option<String
 /// The result of a step in a worker. The outer error ends the search, the inner one only rejects the candidate.
 type StepResult<T> = Result<Result<T, Rejection>, EvolveError>;
 
-impl<O: Op> Evaluator<'_, O> {
+impl<O: Op + ?Sized> Evaluator<'_, O> {
     /// Does the same as [`Evaluator::compile`] in a worker process.
     pub fn compile_in_worker(&self, setting: &Setting<'_>, folder: &Path) -> StepResult<Compiled> {
         let mut worker = match self.worker(setting, folder, None)? {

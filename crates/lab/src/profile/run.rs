@@ -11,7 +11,7 @@ use compiler::Compiler;
 use family::{Candidate, Family};
 use gpu::device::Device;
 use indexmap::IndexMap;
-use op::{ExtraTolerance, InputDraw, Op, Refusal, TrialStep, tuned};
+use op::{ExtraTolerance, InputDraw, Op, Refusal, TrialStep, dispatch};
 use runlog::record::{Direction, Lever, Profile, Seen, TriedLever};
 use runlog::{
     BuildRecord, CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome,
@@ -120,7 +120,10 @@ fn failed_at(stage: Stage) -> impl Fn(WorkerError) -> ProfileFailure {
 }
 
 /// Profiles everything in the plan that the run has not profiled yet.
-pub fn run<O: Op>(session: &Session<'_, O>, plan: &ProfilePlan<'_, O::Problem>) -> Result<(), ProfileError> {
+pub fn run<O: Op + ?Sized>(
+    session: &Session<'_, O>,
+    plan: &ProfilePlan<'_, O::Problem>,
+) -> Result<(), ProfileError> {
     let Session { op, compiler, start, run, stop, tell } = *session;
     let ncu = match &plan.device {
         Device::Cuda { .. } => Some(Ncu::find().map_err(ProfileError::Ncu)?),
@@ -149,7 +152,7 @@ pub fn run<O: Op>(session: &Session<'_, O>, plan: &ProfilePlan<'_, O::Problem>) 
     outcome
 }
 
-struct ProfileRun<'a, O: Op> {
+struct ProfileRun<'a, O: Op + ?Sized> {
     op: &'a O,
     plan: &'a ProfilePlan<'a, O::Problem>,
     compiler: &'a Compiler,
@@ -162,7 +165,7 @@ struct ProfileRun<'a, O: Op> {
 }
 
 /// A subject with its problem.
-struct Job<'a, O: Op> {
+struct Job<'a, O: Op + ?Sized> {
     subject: &'a Subject<'a>,
     family: &'a Family,
     candidate: Candidate,
@@ -185,7 +188,7 @@ struct Counted {
     seen: Result<Seen, ProfileFailure>,
 }
 
-impl<O: Op> ProfileRun<'_, O> {
+impl<O: Op + ?Sized> ProfileRun<'_, O> {
     fn subject(
         &self,
         subject: &Subject<'_>,
@@ -200,10 +203,10 @@ impl<O: Op> ProfileRun<'_, O> {
         let found = match &subject.kind {
             SubjectKind::Peer { .. } => return Ok(()),
             SubjectKind::Kernel { family, preset, knobs } => {
-                tuned::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
+                dispatch::candidate(self.op, family, preset.as_deref(), knobs, (problem, device))
                     .map(|candidate| (*family, candidate))
             }
-            SubjectKind::Chosen { catalog } => tuned::choose(self.op, catalog, device, problem),
+            SubjectKind::Chosen { catalog } => dispatch::choose(self.op, catalog, device, problem),
         };
         let identity = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string())).and_then(
             |(family, candidate)| {

@@ -29,7 +29,7 @@ use super::protocol::{BuildReply, CandidateName, LaunchReply, Modelled, WorkerRe
 use crate::trial::{draw_all_inputs, kernel_notes, launch_complaints, stray_write_complaint};
 
 /// What a worker needs to answer requests.
-struct WorkerContext<'a, O: Op> {
+struct WorkerContext<'a, O: Op + ?Sized> {
     op: &'a O,
     catalog: &'a Catalog,
     compiler: &'a Compiler,
@@ -39,7 +39,7 @@ struct WorkerContext<'a, O: Op> {
 
 /// Answers requests over the channel to the parent until it is told to quit or the parent is gone. A profiler starts
 /// this process itself; in that case the requests are in a file, and the replies go to a file next to it.
-pub fn serve<O: Op>(
+pub fn serve<O: Op + ?Sized>(
     op: &O,
     catalog: &Catalog,
     compiler: &Compiler,
@@ -191,7 +191,7 @@ impl WorkerDevice {
     }
 }
 
-impl<O: Op> WorkerContext<'_, O> {
+impl<O: Op + ?Sized> WorkerContext<'_, O> {
     fn next(&self) -> Option<WorkerRequest> {
         self.inbox.recv().ok()
     }
@@ -316,7 +316,7 @@ impl InputSet<'_> {
 }
 
 /// A kernel whose answers were checked, to be timed on a GPU.
-struct TimedKernel<'a, O: Op> {
+struct TimedKernel<'a, O: Op + ?Sized> {
     context: &'a WorkerContext<'a, O>,
     kernel: &'a Kernel<'a>,
     problem: &'a O::Problem,
@@ -327,7 +327,7 @@ struct TimedKernel<'a, O: Op> {
     seed: u64,
 }
 
-impl<O: Op> TimedKernel<'_, O> {
+impl<O: Op + ?Sized> TimedKernel<'_, O> {
     /// Answers requests about timing. Returns the next request.
     fn answer(&self, device: &mut CudaDevice) -> Result<Option<WorkerRequest>, CandidateFailure> {
         let TimedKernel { context, kernel, problem, input_sets, .. } = self;
@@ -493,7 +493,7 @@ fn ensure_open<'m>(
     open_device.as_mut().ok_or_else(|| CandidateFailure::other("no device is open"))
 }
 
-fn parse_problem<O: Op>(op: &O, name: &str) -> Result<O::Problem, CandidateFailure> {
+fn parse_problem<O: Op + ?Sized>(op: &O, name: &str) -> Result<O::Problem, CandidateFailure> {
     let [problem] = <[O::Problem; 1]>::try_from(op.problems(name)?).map_err(|several| {
         CandidateFailure::other(format!("`{name}` stands for {} problems; a worker needs one", several.len()))
     })?;

@@ -8,7 +8,7 @@ use crate::contract::{OpProblems, Refusal};
 /// The inputs of an op.
 pub trait OpInputs: OpProblems {
     /// The values of the inputs.
-    type Inputs: Send + Sync;
+    type Inputs: Send + Sync + 'static;
 
     /// The classes of inputs, the ordinary class first.
     fn classes(&self) -> Vec<&str>;

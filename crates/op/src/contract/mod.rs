@@ -19,7 +19,7 @@ pub use reference::OpReference;
 /// An op: what is computed, on which inputs, and with which tolerances. Every type that has all the parts is one.
 pub trait Op: OpPeers {}
 
-impl<T: OpPeers> Op for T {}
+impl<T: OpPeers + ?Sized> Op for T {}
 
 /// A request that cannot be fulfilled. It is refused before anything is compiled or launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,7 +8,8 @@ use crate::contract::{Judgement, OpJudgement};
 pub struct Peers {
     /// The implementations.
     pub all: Vec<Peer>,
-    /// A Python program that runs any of them and uses the protocol of the workers (`lab::worker`).
+    /// A Python program that runs any of them and uses the protocol of the workers (`lab::worker`). The code of the
+    /// channel replaces its line `# WIRE` (`subprocess::wire::with_python`).
     pub script: String,
 }
 

@@ -39,7 +39,7 @@ pub struct Similarity {
 /// The problems of an op.
 pub trait OpProblems: Sync {
     /// A size and type of the inputs.
-    type Problem: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync;
+    type Problem: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 'static;
 
     /// The folder of its families under `kernels/`.
     fn name(&self) -> &str;

@@ -5,7 +5,7 @@ use crate::contract::{OpInputs, Refusal};
 /// The right answers of an op.
 pub trait OpReference: OpInputs {
     /// The reference for some inputs.
-    type Reference: Send + Sync;
+    type Reference: Send + Sync + 'static;
 
     /// The reference, computed in a slow and simple way. For a large problem it covers only some rows, which `sample`
     /// selects. It can fail if the user wrote it.
@@ -15,4 +15,14 @@ pub trait OpReference: OpInputs {
         inputs: &Self::Inputs,
         sample: u64,
     ) -> Result<Self::Reference, Refusal>;
+
+    /// Refuses to start on a machine that lacks what the reference needs.
+    fn require_reference(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// A sentence about what the checks cannot show.
+    fn limits_of_checks(&self) -> Option<&str> {
+        None
+    }
 }

@@ -6,17 +6,17 @@ use lab::StageError;
 use lab::bench::{self, BenchPlan, Subject, SubjectKind};
 use lab::suite;
 use lab::worker::Limits;
-use op::{OpInputs as _, OpPeers as _, OpProblems as _};
+use op::{AnyOp, AnyProblem};
 use runlog::{FailureKind, RunState, Timer};
 use stats::Stopping;
 
-use super::tuned;
+use super::tuned_preset;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::bench_table;
 use crate::cli::{BenchOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{FAINT, Printer, WARN, styled};
 
 /// The family that is a baseline for every other family.
@@ -31,7 +31,7 @@ impl ResumableCommand for BenchOptions {
         let workbench = Workbench::open(global, &options.kernels.families)?;
         let plan = plan(options, global, &workbench)?;
         workbench.refuse_unsupported(&options.kernels.families, &plan.subjects, &plan.problems)?;
-        look_up_tuned(&workbench.op, &plan, &options.problem, printer)?;
+        look_up_tuned(&*workbench.op, &plan, &options.problem, printer)?;
         let mut baselines = options.baseline.clone();
         baselines.retain(|name| name != "none");
         if workbench.is_virtual() && !baselines.is_empty() {
@@ -73,8 +73,8 @@ pub fn plan<'w>(
     options: &BenchOptions,
     global: &Global,
     workbench: &'w Workbench<'_>,
-) -> Result<BenchPlan<'w, Problem>, CommandError> {
-    let op = &workbench.op;
+) -> Result<BenchPlan<'w, AnyProblem>, CommandError> {
+    let op = &*workbench.op;
     let default = || op.suites().first().map(|suite| suite.name.clone());
     let named = options.suite.clone().or_else(|| default().filter(|_| options.problem.is_empty()));
     let suite = named.map(|name| suite::find(op, &name)).transpose()?;
@@ -137,18 +137,24 @@ pub fn require_class(op: &AnyOp, name: &str) -> Result<(), CommandError> {
 /// Resolves `tuned` and `best`, if the plan has them. The named problems must have a pick for `tuned`.
 fn look_up_tuned(
     op: &AnyOp,
-    plan: &BenchPlan<'_, Problem>,
+    plan: &BenchPlan<'_, AnyProblem>,
     named: &[String],
     printer: &Printer,
 ) -> Result<(), CommandError> {
     let named = workbench::problems(op, named, None)?;
-    let others: Vec<Problem> = plan.problems.iter().filter(|it| !named.contains(it)).cloned().collect();
+    let others: Vec<AnyProblem> = plan.problems.iter().filter(|it| !named.contains(it)).cloned().collect();
     for subject in &plan.subjects {
         if let SubjectKind::Chosen { catalog } = &subject.kind {
-            tuned::show_choices(op, catalog, &plan.problems, &plan.device, printer)?;
+            tuned_preset::show_choices(op, catalog, &plan.problems, &plan.device, printer)?;
         }
     }
-    tuned::look_up(op, &tuned::families(&plan.subjects), (&named, &others), &plan.device, printer)
+    tuned_preset::look_up(
+        op,
+        &tuned_preset::families(&plan.subjects),
+        (&named, &others),
+        &plan.device,
+        printer,
+    )
 }
 
 /// The subjects: the baselines, then the kernels.
@@ -166,7 +172,7 @@ fn subjects<'w>(
     });
     let usual: Vec<String> = usual.map(|peer| peer.name.clone()).collect();
     // The family that is written to be obvious is a baseline everywhere.
-    let plain = workbench.op.plain_family(&workbench.catalog);
+    let plain = ops::plain_family(&*workbench.op, &workbench.catalog);
     let plain_name = plain.map(|family| family.name.clone());
     let mut baselines: Vec<String> = match (options.baseline.as_slice(), suite_baselines) {
         ([], []) => usual.into_iter().chain(plain_name.clone()).collect(),
@@ -208,12 +214,12 @@ fn subjects<'w>(
 }
 
 /// The exit code of a run that was not stopped.
-fn verdict(plan: &BenchPlan<'_, Problem>, options: &BenchOptions, state: &RunState) -> Exit {
+fn verdict(plan: &BenchPlan<'_, AnyProblem>, options: &BenchOptions, state: &RunState) -> Exit {
     let is_kernel =
         |name: &str| plan.subjects.iter().any(|subject| subject.name == name && subject.is_kernel());
     let is_problem = |kind: FailureKind| kind != FailureKind::Refused;
     let missing = options.require.iter().any(|name| {
-        let measured = |problem: &Problem| {
+        let measured = |problem: &AnyProblem| {
             state.measurements.iter().any(|found| {
                 found.of.problem == problem.to_string() && plan.is_called(&found.of.subject, name)
             })

@@ -5,16 +5,16 @@ use std::path::Path;
 use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
 use compiler::toolchain;
 use compiler::{BuildError, BuildOutcome, Compiler, Entry, Request};
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
 use gpu::device::Device;
-use op::tuned;
+use op::dispatch;
 use serde::Serialize;
 
 use crate::cli::{BuildOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 use crate::progress::{self, Installation};
 use crate::snippet;
@@ -187,13 +187,13 @@ fn candidate_for(
     (device, catalog): (&Device, &Catalog),
     printer: &Printer,
 ) -> Result<Candidate, CommandError> {
-    let op = AnyOp::named(&family.op, catalog)?;
-    let problem = op.problem(problem)?;
+    let op = &*ops::named(&family.op, catalog)?;
+    let problem = ops::problem(op, problem)?;
     let preset = options.preset.as_deref();
     if preset.is_some_and(is_tuned) {
-        super::tuned::look_up(&op, &[family], (std::slice::from_ref(&problem), &[]), device, printer)?;
+        super::tuned_preset::look_up(op, &[family], (std::slice::from_ref(&problem), &[]), device, printer)?;
     }
-    Ok(tuned::candidate(&op, family, preset, &options.knobs.set, (&problem, device))?)
+    Ok(dispatch::candidate(op, family, preset, &options.knobs.set, (&problem, device))?)
 }
 
 /// The jobs for every preset and every target, and the errors of families whose manifest is invalid.

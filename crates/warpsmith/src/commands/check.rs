@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chips::{Chip, Target};
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
@@ -17,20 +17,20 @@ use lab::check::{
     self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckError, CheckGroup, CheckPlan, CheckSubject,
     Depth, PlanSize, cut_to_size,
 };
-use op::{CheckDevice, OpInputs as _, OpProblems as _, Refusal};
+use op::{AnyOp, AnyProblem, CheckDevice, Refusal};
 use report::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
 use serde::Serialize;
 use text::count;
 use vgpu::Checks;
 
 use super::bench::require_class;
-use super::{lend_device, tuned, workbench};
+use super::{lend_device, tuned_preset, workbench};
 use crate::ci_output;
 use crate::cli::{CheckOptions, Global, KernelOptions, MAX_CASES};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::findings;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
 use crate::quote;
@@ -58,14 +58,14 @@ const MAX_LINES: usize = 40;
 pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ci_output::require_writable(&options.ci)?;
     let catalog = global.catalog()?;
-    let op = &AnyOp::of_command(global, &options.kernels.families, &catalog)?;
+    let op = &*ops::of_command(global, &options.kernels.families, &catalog)?;
     let device = super::device(global)?;
     let target = device.target();
     let (plan, problems) = plan(op, options, global, &catalog, &device)?;
     look_up_tuned(op, options, &plan, &problems, printer)?;
     let extent = plan.extent(op);
     require_supported(op, options, &plan, &extent)?;
-    op.require_reference(printer)?;
+    ops::require_reference(op, printer)?;
 
     let compiler = super::build::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
@@ -177,7 +177,7 @@ fn plan<'c>(
     global: &Global,
     catalog: &'c Catalog,
     device: &Device,
-) -> Result<(CheckPlan<'c, Problem>, Vec<Problem>), CommandError> {
+) -> Result<(CheckPlan<'c, AnyProblem>, Vec<AnyProblem>), CommandError> {
     for name in options.class.iter().filter(|name| *name != "all") {
         require_class(op, name)?;
     }
@@ -211,8 +211,8 @@ fn plan<'c>(
 fn look_up_tuned(
     op: &AnyOp,
     options: &CheckOptions,
-    plan: &CheckPlan<'_, Problem>,
-    problems: &[Problem],
+    plan: &CheckPlan<'_, AnyProblem>,
+    problems: &[AnyProblem],
     printer: &Printer,
 ) -> Result<(), CommandError> {
     let subjects = plan.groups.iter().flat_map(|group| &group.subjects);
@@ -220,23 +220,23 @@ fn look_up_tuned(
     let families: Vec<&Family> = tuned.map(|subject| subject.family).collect();
     let named = options.problem.iter().map(|name| op.problems(name)).collect::<Result<Vec<_>, _>>()?.concat();
     let others: Vec<_> = problems.iter().filter(|problem| !named.contains(problem)).cloned().collect();
-    tuned::look_up(op, &families, (&named, &others), &plan.device, printer)
+    tuned_preset::look_up(op, &families, (&named, &others), &plan.device, printer)
 }
 
 /// The problems to check.
 struct Selection {
-    problems: Vec<Problem>,
+    problems: Vec<AnyProblem>,
     /// Edge-case shapes. The small ones are checked with every class of inputs.
-    edges: Vec<Problem>,
+    edges: Vec<AnyProblem>,
     /// Shapes that are checked with every hard class of inputs.
-    classed: Vec<Problem>,
+    classed: Vec<AnyProblem>,
     /// Whether the user named no problem and no suite.
     is_sweep: bool,
 }
 
 impl Selection {
     fn new(op: &AnyOp, options: &CheckOptions, global: &Global) -> Result<Self, Refusal> {
-        let expand = |names: &[String]| -> Result<Vec<Problem>, Refusal> {
+        let expand = |names: &[String]| -> Result<Vec<AnyProblem>, Refusal> {
             let problems: Result<Vec<_>, _> = names.iter().map(|name| op.problems(name)).collect();
             Ok(problems?.into_iter().flatten().collect())
         };
@@ -275,7 +275,13 @@ impl Selection {
         Err(CommandError::usage(message).hint("lower --seeds or --fuzz, or name a --problem and a --class"))
     }
 
-    fn cases(&self, op: &AnyOp, options: &CheckOptions, global: &Global, limit: f64) -> Vec<Case<Problem>> {
+    fn cases(
+        &self,
+        op: &AnyOp,
+        options: &CheckOptions,
+        global: &Global,
+        limit: f64,
+    ) -> Vec<Case<AnyProblem>> {
         let all = op.classes();
         let mut cases = Vec::new();
         if let Some(search) = options.hard {
@@ -344,7 +350,7 @@ fn subjects<'c>(
     if named.is_empty() && !options.kernels.families.is_empty() {
         return Ok(Vec::new());
     }
-    let families = op.named_families(&named, catalog)?;
+    let families = ops::named_families(op, &named, catalog)?;
     let mut subjects = Vec::new();
     for &family in &families {
         if options.kernels.preset.is_empty() && !options.kernels.knobs.set.is_empty() {
@@ -381,14 +387,14 @@ fn chosen<'c>(
     op: &AnyOp,
     options: &CheckOptions,
     catalog: &'c Catalog,
-    (device, problem): (&Device, &Problem),
+    (device, problem): (&Device, &AnyProblem),
 ) -> Result<CheckSubject<'c>, CommandError> {
     let KernelOptions { preset, knobs, .. } = &options.kernels;
     if !preset.is_empty() || !knobs.set.is_empty() {
         return Err(CommandError::usage(format!("`{CHOSEN}` chooses the setting itself"))
             .hint("name a family to set its preset or knobs"));
     }
-    let (family, candidate) = op::tuned::choose(op, catalog, device, problem)?;
+    let (family, candidate) = op::dispatch::choose(op, catalog, device, problem)?;
     let knobs = candidate.knobs.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
     Ok(CheckSubject { family, preset: candidate.preset, knobs })
 }
@@ -397,7 +403,7 @@ fn chosen<'c>(
 fn require_supported(
     op: &AnyOp,
     options: &CheckOptions,
-    plan: &CheckPlan<'_, Problem>,
+    plan: &CheckPlan<'_, AnyProblem>,
     extent: &PlanSize,
 ) -> Result<(), CommandError> {
     // A kernel named by its preset or knobs must support every named problem; of a named family, one preset must.

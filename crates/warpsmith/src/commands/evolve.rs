@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use family::tuned::{Pick, Table, is_tuned};
+use family::tuned_table::{Pick, Table, is_tuned};
 use family::{Candidate, Family};
 use gpu::device::Device;
 use indicatif::ProgressBar;
 use lab::evolve::{
     self, Endpoint, EvolveError, EvolvePlan, ExternalProposer, Information, Progress, Proposer,
-    ProposerTransport, tuned,
+    ProposerTransport, picks,
 };
 use lab::suite;
 use lab::worker::Limits;
-use op::OpProblems as _;
+use op::{AnyOp, AnyProblem};
 use runlog::elites;
 use runlog::{RunState, Time, Timer, Trial, TrialResult};
 use serde::Serialize;
@@ -26,7 +26,7 @@ use crate::cli::{EvolveOptions, Global, ProposerInformation};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::layout;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::tables;
@@ -65,7 +65,7 @@ impl ResumableCommand for EvolveOptions {
         };
         let folder = started.opened.run.folder().to_owned();
         let (state, _) = started.opened.finish(exit)?;
-        let picks = tuned::picks(&state);
+        let picks = picks::from_search(&state);
         let merge_picks = |path: &Path| -> Result<(), CommandError> {
             let mut table = Table::read(path).map_err(|error| CommandError::usage(error.to_string()))?;
             table.merge(picks.clone());
@@ -117,17 +117,17 @@ fn plan<'w>(
     global: &Global,
     workbench: &'w Workbench<'_>,
     printer: &Printer,
-) -> Result<EvolvePlan<'w, Problem>, CommandError> {
-    let op = &workbench.op;
+) -> Result<EvolvePlan<'w, AnyProblem>, CommandError> {
+    let op = &*workbench.op;
     let family = family(options.family.as_deref(), workbench)?;
     let suite = options.suite.as_deref().map(|name| suite::find(op, name)).transpose()?;
     let mut names = options.problem.clone();
     if names.is_empty() && suite.is_none() {
-        names.push(op.default_problem());
+        names.push(ops::default_problem(op));
     }
     let problems = workbench::problems(op, &names, suite.as_ref())?;
     let (baseline, baseline_knobs) = if options.preset.as_deref().is_some_and(is_tuned) {
-        super::tuned::look_up(op, &[family], (&problems, &[]), &workbench.device, printer)?;
+        super::tuned_preset::look_up(op, &[family], (&problems, &[]), &workbench.device, printer)?;
         let tuned = tuned_baseline(op, family, &options.knobs.set, (&problems, &workbench.device))?;
         (tuned.preset.clone(), tuned.changes(family))
     } else {
@@ -197,10 +197,10 @@ pub fn limits(is_virtual: bool, limit: Option<f64>) -> Limits {
 
 /// The family to search: the named one, or the op's default. An op's name stands for its default family.
 pub fn family<'w>(named: Option<&str>, workbench: &'w Workbench<'_>) -> Result<&'w Family, CommandError> {
-    let (op, catalog) = (&workbench.op, &workbench.catalog);
+    let (op, catalog) = (&*workbench.op, &workbench.catalog);
     match named {
-        Some(name) if name != op.name() => op.family(name, catalog),
-        _ => op.search_family(catalog),
+        Some(name) if name != op.name() => ops::family(op, name, catalog),
+        _ => ops::search_family(op, catalog),
     }
 }
 
@@ -210,7 +210,7 @@ pub fn baseline(
     family: &Family,
     named: Option<&str>,
     set: &[(String, String)],
-    problems: &[Problem],
+    problems: &[AnyProblem],
 ) -> Result<Option<String>, CommandError> {
     let supports = |preset: Option<&str>| {
         problems.iter().try_for_each(|problem| op.candidate(family, preset, set, problem).map(drop))
@@ -231,10 +231,10 @@ fn tuned_baseline(
     op: &AnyOp,
     family: &Family,
     set: &[(String, String)],
-    (problems, device): (&[Problem], &Device),
+    (problems, device): (&[AnyProblem], &Device),
 ) -> Result<Candidate, CommandError> {
-    let candidate = |problem: &Problem| {
-        op::tuned::candidate(op, family, Some(family::tuned::PRESET), set, (problem, device))
+    let candidate = |problem: &AnyProblem| {
+        op::dispatch::candidate(op, family, Some(family::tuned_table::PRESET), set, (problem, device))
     };
     let candidates = problems.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
     let one = candidates.first().filter(|one| candidates.iter().all(|it| it.knobs == one.knobs));

@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use op::OpProblems as _;
 use serde::Serialize;
 
-use crate::cli::{ExportOptions, Global};
+use crate::cli::{Evaluator, ExportOptions, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::Printer;
 
 #[derive(Serialize)]
@@ -21,12 +20,17 @@ struct Document {
 /// Writes the files. Nothing that exists is overwritten.
 pub fn run(options: &ExportOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = global.catalog()?;
-    let op = AnyOp::of_command(global, &[], &catalog)?;
-    let problems = op.problems(&options.problem)?;
-    let [problem] = problems.as_slice() else {
-        return Err(CommandError::usage(format!("`{}` names several problems; name one", options.problem)));
+    let op = &*ops::of_command(global, &[], &catalog)?;
+    let problem = ops::problem(op, &options.problem)?;
+    let Some(own) = problem.downcast_ref() else {
+        let message = "only attention can be exported; its kernels are in the Python package";
+        return Err(CommandError::usage(message));
     };
-    let exported = op.export(options.evaluator, problem)?;
+    let evaluator = match options.evaluator {
+        Evaluator::KernelBench => attention::export::Evaluator::KernelBench,
+        Evaluator::FlashInferBench => attention::export::Evaluator::FlashInferBench,
+    };
+    let exported = attention::export::files(evaluator, own)?;
     let paths: Vec<PathBuf> = exported.iter().map(|(file, _)| options.out.join(file)).collect();
     if let Some(path) = paths.iter().find(|path| path.exists()) {
         return Err(CommandError::usage(format!("{} exists", path.display()))

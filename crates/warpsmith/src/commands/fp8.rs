@@ -2,7 +2,7 @@
 
 use attention::forward::{self, ForwardError, Quantisation, ScaledPart, Time};
 use attention::fp8_study::{Study, StudyClass, StudyRow};
-use attention::{Dtype, Problem};
+use attention::{Attention, Dtype, Problem};
 use gpu::device::Device;
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::{build, device, stop_on_interrupt};
 use crate::cli::{Fp8Options, Global, ScaledPartName};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::{FAINT, Printer, styled};
 use crate::progress;
 use crate::tables::Table;
@@ -76,9 +76,15 @@ impl RowDocument {
 
 /// Runs every combination that the options allow.
 pub fn run(options: &Fp8Options, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let catalog = global.catalog()?;
-    let op = AnyOp::of_command(global, &[], &catalog)?;
-    let named = op.quantisable(&options.problem)?;
+    if let Some(op) = global.op.as_ref().filter(|op| *op != ops::DEFAULT) {
+        let message = format!("`fp8` is a command for attention, not for {op}");
+        return Err(CommandError::usage(message));
+    }
+    let named = ops::problem(&Attention, &options.problem)?;
+    if named.dtype == Dtype::E4m3 {
+        return Err(CommandError::usage(format!("{named} is in FP8 already"))
+            .hint("name a problem in fp16 or bf16, such as mission or mission-bf16"));
+    }
     let found = device(global)?;
     let problem = match found {
         Device::Virtual { .. } => named.cut(VIRTUAL_FLOPS),

@@ -10,7 +10,7 @@ use crate::ci_output;
 use crate::cli::{GateOptions, GateTimer, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::Printer;
 
 /// Judges a run, by default the latest bench, and optionally updates the leaderboard.
@@ -25,8 +25,8 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
     let mut problems = Vec::new();
     for name in &options.suite {
         let catalog = global.catalog()?;
-        let op = AnyOp::of_command(global, &[], &catalog)?;
-        let suite = suite::find(&op, name)?;
+        let op = &*ops::of_command(global, &[], &catalog)?;
+        let suite = suite::find(op, name)?;
         problems.extend(suite.problems.iter().map(ToString::to_string));
     }
     let timer = match options.timer {

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use lab::bench::Subject;
 use lab::invert::{self, InvertError, InvertPlan};
 use lab::profile::ProfileError;
-use op::OpProblems as _;
+use op::{AnyOp, AnyProblem};
 use runlog::RunState;
 use runlog::record::InversionResult;
 use stats::Stopping;
 
-use super::tuned;
+use super::tuned_preset;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::cli::InvertOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{FAINT, Printer, styled};
 use crate::profile_table;
 
@@ -30,10 +30,10 @@ impl ResumableCommand for InvertOptions {
         let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global, &options.families)?;
         let names = match options.problem.as_slice() {
-            [] => vec![workbench.op.default_problem()],
+            [] => vec![ops::default_problem(&*workbench.op)],
             names => names.to_vec(),
         };
-        let problems = workbench::problems(&workbench.op, &names, None)?;
+        let problems = workbench::problems(&*workbench.op, &names, None)?;
         let healthy = healthy(options, &workbench, &problems, printer)?;
         let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
@@ -71,17 +71,17 @@ impl ResumableCommand for InvertOptions {
 fn healthy<'w>(
     options: &InvertOptions,
     workbench: &'w Workbench<'_>,
-    problems: &[Problem],
+    problems: &[AnyProblem],
     printer: &Printer,
 ) -> Result<Vec<Subject<'w>>, CommandError> {
-    let op = &workbench.op;
-    let known = op.families(&workbench.catalog)?;
+    let op = &*workbench.op;
+    let known = ops::families(op, &workbench.catalog)?;
     let with_pathologies: Vec<&Family> =
         known.into_iter().filter(|family| !family.pathologies.is_empty()).collect();
     let mut families: Vec<&Family> = Vec::new();
     // All families of an op, like no names, means those with pathologies.
     for name in options.families.iter().filter(|name| *name != op.name()) {
-        let family = op.family(name, &workbench.catalog)?;
+        let family = ops::family(op, name, &workbench.catalog)?;
         if family.pathologies.is_empty() {
             let names: Vec<&str> = with_pathologies.iter().map(|family| family.name.as_str()).collect();
             return Err(CommandError::usage(format!("{} has no pathologies", family.full_name()))
@@ -104,7 +104,7 @@ fn healthy<'w>(
                 None => most_refined_preset(op, family, problems),
             };
             if preset.as_deref().is_some_and(is_tuned) {
-                tuned::look_up(op, &[family], (problems, &[]), &workbench.device, printer)?;
+                tuned_preset::look_up(op, &[family], (problems, &[]), &workbench.device, printer)?;
             } else {
                 family.candidate(preset.as_deref(), &options.knobs.set, &[])?;
             }
@@ -114,8 +114,8 @@ fn healthy<'w>(
 }
 
 /// The default healthy kernel: from the first family that has pathologies for these problems.
-pub fn default_kernel<'c>(op: &AnyOp, catalog: &'c Catalog, problems: &[Problem]) -> Option<Subject<'c>> {
-    let families = op.families(catalog).ok()?.into_iter();
+pub fn default_kernel<'c>(op: &AnyOp, catalog: &'c Catalog, problems: &[AnyProblem]) -> Option<Subject<'c>> {
+    let families = ops::families(op, catalog).ok()?.into_iter();
     let mut with_pathologies = families.filter(|family| !family.pathologies.is_empty());
     with_pathologies.find_map(|family| {
         Some(Subject::kernel(family, Some(most_refined_preset(op, family, problems)?), Vec::new()))
@@ -123,7 +123,7 @@ pub fn default_kernel<'c>(op: &AnyOp, catalog: &'c Catalog, problems: &[Problem]
 }
 
 /// The last preset that supports every pathology on every problem. A manifest lists presets from plain to refined.
-fn most_refined_preset(op: &AnyOp, family: &Family, problems: &[Problem]) -> Option<String> {
+fn most_refined_preset(op: &AnyOp, family: &Family, problems: &[AnyProblem]) -> Option<String> {
     let supports_all = |preset: &str| {
         family.pathologies.iter().all(|pathology| {
             let knobs: Vec<(String, String)> =

@@ -1,15 +1,15 @@
 //! `kernels`: lists the families, or shows all details of one.
 
 use chips::Target;
-use family::tuned::Pick;
+use family::tuned_table::Pick;
 use family::{Axis, Catalog, Family, Knob, Layout, Limits, Pathology, Preset, Weights};
-use op::tuned::UnusablePick;
+use op::dispatch::UnusablePick;
 use serde::Serialize;
 
 use crate::cli::{Global, KernelsOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::{BAD, FAINT, Printer, STRONG, WARN, styled};
 use crate::tables::Table;
 
@@ -155,8 +155,8 @@ fn picks<'f>(
     if family.tuned.picks.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    let op = AnyOp::named(&family.op, catalog)?;
-    let (usable, unusable) = op::tuned::picks(&op, family);
+    let op = &*ops::named(&family.op, catalog)?;
+    let (usable, unusable) = op::dispatch::picks(op, family);
     let usable = usable
         .into_iter()
         .map(|usable| PickDocument { setting: usable.candidate.label(family), pick: usable.pick })

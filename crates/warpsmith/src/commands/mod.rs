@@ -24,7 +24,7 @@ pub mod sanitize;
 pub mod shell;
 pub mod suites;
 pub mod toolchain;
-pub mod tuned;
+pub mod tuned_preset;
 pub mod workbench;
 pub mod worker;
 

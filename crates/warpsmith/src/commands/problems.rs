@@ -1,12 +1,12 @@
 //! `problems`: lists the problems that have a short name, or explains one.
 
-use op::OpProblems as _;
+use op::{AnyOp, AnyProblem};
 use serde::Serialize;
 
 use crate::cli::{Global, ProblemsOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
@@ -28,11 +28,11 @@ struct NamedProblem {
 /// Lists the aliases, or explains the problem that the user names.
 pub fn run(options: &ProblemsOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = global.catalog()?;
-    let op = AnyOp::of_command(global, &[], &catalog)?;
+    let op = &*ops::of_command(global, &[], &catalog)?;
     let names = options.name.clone().map_or_else(|| op.aliases(), |name| vec![name]);
     let mut problems = Vec::new();
     for name in names {
-        problems.extend(op.problems(&name)?.iter().map(|problem| named(&op, &name, problem)));
+        problems.extend(op.problems(&name)?.iter().map(|problem| named(op, &name, problem)));
     }
     if printer.is_json() {
         printer.json("problems", &Document { problems });
@@ -58,7 +58,7 @@ pub fn run(options: &ProblemsOptions, global: &Global, printer: &Printer) -> Res
     Ok(Exit::Success)
 }
 
-fn named(op: &AnyOp, name: &str, problem: &Problem) -> NamedProblem {
+fn named(op: &AnyOp, name: &str, problem: &AnyProblem) -> NamedProblem {
     let work = op.work(problem);
     NamedProblem {
         name: name.to_owned(),

@@ -4,14 +4,15 @@ use lab::StageError;
 use lab::bench::Subject;
 use lab::profile::{self, ProfileError, ProfilePlan};
 use lab::suite;
+use op::AnyProblem;
 use runlog::{FailureKind, RunState};
 
-use super::tuned;
+use super::tuned_preset;
 use super::workbench::{self, Execution, ResumableCommand, StartedRun, Workbench};
 use crate::cli::ProfileOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::Problem;
+use crate::ops;
 use crate::printer::{FAINT, styled};
 use crate::profile_table;
 
@@ -21,10 +22,10 @@ impl ResumableCommand for ProfileOptions {
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global, &options.kernels.families)?;
-        let op = &workbench.op;
+        let op = &*workbench.op;
         let suite = options.suite.as_deref().map(|name| suite::find(op, name)).transpose()?;
         let names = match (options.problem.as_slice(), &suite) {
-            ([], None) => vec![op.default_problem()],
+            ([], None) => vec![ops::default_problem(op)],
             (names, _) => names.to_vec(),
         };
         let problems = workbench::problems(op, &names, suite.as_ref())?;
@@ -35,9 +36,15 @@ impl ResumableCommand for ProfileOptions {
         )?;
         workbench.refuse_unsupported(&options.kernels.families, &kernels, &problems)?;
         let named = workbench::problems(op, &names, None)?;
-        let others: Vec<Problem> = problems.iter().filter(|it| !named.contains(it)).cloned().collect();
-        tuned::look_up(op, &tuned::families(&kernels), (&named, &others), &workbench.device, printer)?;
-        let subjects: Vec<(Subject<'_>, Problem)> = problems
+        let others: Vec<AnyProblem> = problems.iter().filter(|it| !named.contains(it)).cloned().collect();
+        tuned_preset::look_up(
+            op,
+            &tuned_preset::families(&kernels),
+            (&named, &others),
+            &workbench.device,
+            printer,
+        )?;
+        let subjects: Vec<(Subject<'_>, AnyProblem)> = problems
             .iter()
             .flat_map(|problem| kernels.iter().map(|kernel| (kernel.clone(), problem.clone())))
             .collect();

@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use family::Family;
-use family::tuned::Table;
+use family::tuned_table::Table;
 use lab::bench::{self, Subject, SubjectKind};
-use lab::evolve::{self, EvolveError, tuned};
+use lab::evolve::{self, EvolveError, picks};
 use lab::invert::{self, InvertError};
 use lab::profile::{self, ProfileError};
 use lab::{Session, StageError};
-use op::OpProblems as _;
+use op::{AnyOp, AnyProblem};
 use runlog::elites;
 use runlog::{Event, FailureKind, RunState, Timer, TrialResult};
 use stats::geometric_mean;
@@ -21,7 +21,6 @@ use super::workbench::{self, Execution, ResumableCommand, Workbench};
 use crate::cli::{BenchOptions, Global, PROCESSES, ReproOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, GOOD, Printer, STRONG, styled};
 use crate::tables;
 
@@ -44,7 +43,7 @@ impl ResumableCommand for ReproOptions {
         let strategy = search::strategies::by_name(&options.strategy)
             .map_err(|error| CommandError::usage(error.to_string()).hint(error.hint()))?;
         let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
-        let skipped = skip_large_problems(&workbench.op, &mut plan, workbench.is_virtual());
+        let skipped = skip_large_problems(&*workbench.op, &mut plan, workbench.is_virtual());
         let started = workbench.begin(Self::NAME, execution)?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
@@ -58,7 +57,7 @@ impl ResumableCommand for ReproOptions {
         let folder = started.opened.run.folder().to_owned();
         let (state, _) = started.opened.finish(exit)?;
         let mut table = Table::default();
-        table.merge(tuned::picks(&state));
+        table.merge(picks::from_search(&state));
         table.write(&folder.join("tuned.toml")).map_err(|error| CommandError::missing(error.to_string()))?;
         let written = report::export::write_exports(&folder, &state).map_err(|error| {
             CommandError::missing(format!("cannot write to {}: {error}", folder.display()))
@@ -83,7 +82,7 @@ fn bench_plan<'w>(
     options: &ReproOptions,
     global: &Global,
     workbench: &'w Workbench<'_>,
-) -> Result<bench::BenchPlan<'w, Problem>, CommandError> {
+) -> Result<bench::BenchPlan<'w, AnyProblem>, CommandError> {
     let options = BenchOptions {
         problem: options.problem.clone(),
         suite: options.suite.clone(),
@@ -98,17 +97,17 @@ fn bench_plan<'w>(
 /// Removes the problems that take too long on the virtual GPU, unless all do. Returns a note that names them.
 fn skip_large_problems(
     op: &AnyOp,
-    plan: &mut bench::BenchPlan<'_, Problem>,
+    plan: &mut bench::BenchPlan<'_, AnyProblem>,
     is_virtual: bool,
 ) -> Option<String> {
     if !is_virtual {
         return None;
     }
-    let fits = |problem: &Problem| op.work(problem).flops <= VIRTUAL_FLOPS;
+    let fits = |problem: &AnyProblem| op.work(problem).flops <= VIRTUAL_FLOPS;
     if !plan.problems.iter().any(fits) {
         return None;
     }
-    let (kept, skipped): (Vec<Problem>, Vec<Problem>) = plan.problems.iter().cloned().partition(fits);
+    let (kept, skipped): (Vec<AnyProblem>, Vec<AnyProblem>) = plan.problems.iter().cloned().partition(fits);
     plan.problems = kept;
     // Targets are for measured times only.
     plan.targets.clear();
@@ -158,7 +157,7 @@ impl<'a> Repro<'a> {
     }
 
     /// Runs the stages in order. Finished work of a resumed run is not repeated.
-    fn stages(&self, plan: bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
+    fn stages(&self, plan: bench::BenchPlan<'a, AnyProblem>) -> Result<(), Stop> {
         self.heading(1, "time every kernel and its baselines");
         // Targets are judged in stage 3, together with the search's result.
         self.bench(&bench::BenchPlan { targets: Vec::new(), ..plan.clone() })?;
@@ -177,7 +176,7 @@ impl<'a> Repro<'a> {
         self.invert(&final_plan)
     }
 
-    fn bench(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
+    fn bench(&self, plan: &bench::BenchPlan<'_, AnyProblem>) -> Result<(), Stop> {
         match bench::run(&self.session, plan) {
             Ok(()) => Ok(()),
             Err(StageError::Stopped) => Err(Stop::Stopped),
@@ -185,21 +184,21 @@ impl<'a> Repro<'a> {
         }
     }
 
-    fn evolve(&self, plan: &bench::BenchPlan<'_, Problem>) -> Result<(), Stop> {
+    fn evolve(&self, plan: &bench::BenchPlan<'_, AnyProblem>) -> Result<(), Stop> {
         let state = self.session.run.state();
         let budget = self.options.budget.unwrap_or(if self.options.quick { QUICK_BUDGET } else { BUDGET });
-        let problems: Vec<Problem> = plan
+        let problems: Vec<AnyProblem> = plan
             .problems
             .iter()
             .filter(|problem| {
                 let one = std::slice::from_ref(*problem);
-                super::evolve::baseline(&self.workbench.op, self.family, None, &[], one).is_ok()
+                super::evolve::baseline(&*self.workbench.op, self.family, None, &[], one).is_ok()
             })
             .cloned()
             .collect();
         let baseline = match best_preset(&state, self.family, &problems) {
             Some(preset) => Some(preset),
-            None => super::evolve::baseline(&self.workbench.op, self.family, None, &[], &problems)
+            None => super::evolve::baseline(&*self.workbench.op, self.family, None, &[], &problems)
                 .map_err(Stop::Failure)?,
         };
         let is_virtual = self.workbench.is_virtual();
@@ -235,7 +234,7 @@ impl<'a> Repro<'a> {
 
     /// Profiles the kernels of the final bench on the first problem. If the profiler cannot be used, a note says so and
     /// the run continues.
-    fn profile(&self, final_plan: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
+    fn profile(&self, final_plan: &bench::BenchPlan<'a, AnyProblem>) -> Result<(), Stop> {
         let Some(problem) = final_plan.problems.first().cloned() else { return Ok(()) };
         let state = self.session.run.state();
         let is_profiled = |subject: &Subject<'_>| {
@@ -243,7 +242,7 @@ impl<'a> Repro<'a> {
         };
         let kernels =
             final_plan.subjects.iter().filter(|subject| subject.is_candidate && !is_profiled(subject));
-        let subjects: Vec<(Subject<'a>, Problem)> =
+        let subjects: Vec<(Subject<'a>, AnyProblem)> =
             kernels.map(|subject| (subject.clone(), problem.clone())).collect();
         let plan = profile::ProfilePlan {
             device: final_plan.device.clone(),
@@ -262,10 +261,10 @@ impl<'a> Repro<'a> {
     }
 
     /// Measures the pathologies of the first family that has some, on the first problem.
-    fn invert(&self, final_plan: &bench::BenchPlan<'a, Problem>) -> Result<(), Stop> {
+    fn invert(&self, final_plan: &bench::BenchPlan<'a, AnyProblem>) -> Result<(), Stop> {
         let Some(problem) = final_plan.problems.first().cloned() else { return Ok(()) };
         let Some(healthy) = super::invert::default_kernel(
-            &self.workbench.op,
+            &*self.workbench.op,
             &self.workbench.catalog,
             std::slice::from_ref(&problem),
         ) else {
@@ -299,7 +298,7 @@ impl<'a> Repro<'a> {
     }
 
     /// The plan of the final bench: the baselines, the search's starting preset and its best candidate.
-    fn final_plan(&self, mut plan: bench::BenchPlan<'a, Problem>) -> bench::BenchPlan<'a, Problem> {
+    fn final_plan(&self, mut plan: bench::BenchPlan<'a, AnyProblem>) -> bench::BenchPlan<'a, AnyProblem> {
         let state = self.session.run.state();
         let start = state.search.as_ref().map(|search| format!("{} {}", self.family.name, search.baseline));
         plan.subjects.retain(|subject| !subject.is_candidate || Some(&subject.name) == start.as_ref());
@@ -316,13 +315,13 @@ impl<'a> Repro<'a> {
 }
 
 /// The family's preset with the best mean time over the problems. Only presets with a time for every problem count.
-fn best_preset(state: &RunState, family: &Family, problems: &[Problem]) -> Option<String> {
+fn best_preset(state: &RunState, family: &Family, problems: &[AnyProblem]) -> Option<String> {
     // A resumed run keeps its earlier choice.
     if let Some(search) = &state.search {
         return Some(search.baseline.clone());
     }
     let rows = runlog::rows(state);
-    let time = |subject: &str, problem: &Problem| {
+    let time = |subject: &str, problem: &AnyProblem| {
         let problem = problem.to_string();
         let measured = rows.iter().filter(|row| row.of.subject == subject && row.of.problem == problem);
         let modelled = state.modelled.iter().find(|(of, _)| of.subject == subject && of.problem == problem);

@@ -1,13 +1,12 @@
 //! `runs`: lists runs, or shows the times of one problem over runs.
 
-use op::OpProblems as _;
 use runlog::{RunSummary, TrendPoint, list, trend};
 use serde::Serialize;
 
 use crate::cli::{Global, RunsOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::{BAD, FAINT, Printer, styled};
 use crate::tables::Table;
 
@@ -61,11 +60,8 @@ fn show_trend(
     printer: &Printer,
 ) -> Result<Exit, CommandError> {
     let catalog = global.catalog()?;
-    let problems = AnyOp::of_command(global, &[], &catalog)?.problems(problem)?;
-    let [one] = problems.as_slice() else {
-        return Err(CommandError::usage(format!("`{problem}` names several problems; name one")));
-    };
-    let problem = one.to_string();
+    let op = ops::of_command(global, &[], &catalog)?;
+    let problem = ops::problem(&*op, problem)?.to_string();
     let points = trend(runs, &problem);
     if printer.is_json() {
         printer.json("trend", &Trend { problem, points });

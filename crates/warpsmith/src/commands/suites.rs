@@ -1,14 +1,14 @@
 //! `suites`: lists the built-in suites, or shows one.
 
 use lab::suite::{self, Suite, Target};
-use op::OpProblems as _;
+use op::{AnyOp, AnyProblem};
 use serde::Serialize;
 use text::count;
 
 use crate::cli::{Global, SuitesOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
@@ -29,16 +29,16 @@ struct SuiteDocument {
 /// Lists the built-in suites, or shows the one that the user names.
 pub fn run(options: &SuitesOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let catalog = global.catalog()?;
-    let op = AnyOp::of_command(global, &[], &catalog)?;
+    let op = &*ops::of_command(global, &[], &catalog)?;
     let names: Vec<String> = match &options.name {
         Some(name) => vec![name.clone()],
         None => op.suites().into_iter().map(|suite| suite.name).collect(),
     };
-    let suites = names.iter().map(|name| suite::find(&op, name)).collect::<Result<Vec<_>, _>>()?;
+    let suites = names.iter().map(|name| suite::find(op, name)).collect::<Result<Vec<_>, _>>()?;
     if printer.is_json() {
         printer.json("suites", &Document { suites: suites.into_iter().map(document).collect() });
     } else if let (Some(_), [suite]) = (&options.name, suites.as_slice()) {
-        printer.data(&details(&op, suite));
+        printer.data(&details(op, suite));
     } else {
         let mut table = Table::new(&["suite", "problems", "description"], &["problems"]);
         for suite in &suites {
@@ -50,13 +50,13 @@ pub fn run(options: &SuitesOptions, global: &Global, printer: &Printer) -> Resul
     Ok(Exit::Success)
 }
 
-fn document(suite: Suite<Problem>) -> SuiteDocument {
+fn document(suite: Suite<AnyProblem>) -> SuiteDocument {
     let Suite { name, description, problems, baselines, targets, .. } = suite;
     let problems = problems.iter().map(ToString::to_string).collect();
     SuiteDocument { name, description, problems, baselines, targets }
 }
 
-fn details(op: &AnyOp, suite: &Suite<Problem>) -> String {
+fn details(op: &AnyOp, suite: &Suite<AnyProblem>) -> String {
     let title = styled(STRONG, &suite.name);
     let mut lines = vec![format!("{title}  {}", suite.description)];
     lines.push(format!("{}:", count(suite.problems.len(), "problem")));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use chips::Chip;
 use clap::Parser as _;
 use compiler::Compiler;
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family, NamedArrays, SettingError};
 use gpu::device::Device;
 use gpu::machine;
@@ -20,7 +20,7 @@ use lab::evolve::redact;
 use lab::suite::Suite;
 use lab::worker::Limits;
 use lab::worker::{PeerCommand, WorkerCommands};
-use op::OpProblems as _;
+use op::{AnyOp, AnyProblem};
 use report::export::Exports;
 use runlog::{Commit, Event, Fact, LogError, Manifest, Run, RunError, RunOutcome, RunState};
 use subprocess::python;
@@ -28,7 +28,7 @@ use subprocess::python;
 use crate::cli::{self, Cli, Global, ProcessOptions, RunFolderOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::{AnyOp, Problem};
+use crate::ops;
 use crate::printer::{FAINT, Printer, one_line, styled};
 use crate::quote;
 use crate::sandboxed;
@@ -41,7 +41,7 @@ pub const BUILD_LIMIT: Duration = Duration::from_mins(10);
 pub struct Workbench<'g> {
     global: &'g Global,
     /// The op of the command.
-    pub op: AnyOp,
+    pub op: Box<AnyOp>,
     /// The kernel families.
     pub catalog: Catalog,
     /// The device of `--device`.
@@ -53,7 +53,7 @@ impl<'g> Workbench<'g> {
     /// Loads the families and the op of the command, and finds the device. `families`: those that the user named.
     pub fn open(global: &'g Global, families: &[String]) -> Result<Self, CommandError> {
         let catalog = global.catalog()?;
-        let op = AnyOp::of_command(global, families, &catalog)?;
+        let op = ops::of_command(global, families, &catalog)?;
         let device = super::device(global)?;
         Ok(Workbench { global, op, catalog, device, python: machine::python() })
     }
@@ -86,7 +86,7 @@ impl<'g> Workbench<'g> {
         let chosen = if named.is_empty() && !families.is_empty() {
             Vec::new()
         } else {
-            self.op.named_families(&named, &self.catalog)?
+            ops::named_families(&*self.op, &named, &self.catalog)?
         };
         let mut subjects: Vec<Subject<'_>> = Vec::new();
         for _ in families.iter().filter(|name| *name == CHOSEN) {
@@ -134,10 +134,10 @@ impl<'g> Workbench<'g> {
         &self,
         families: &[String],
         subjects: &[Subject<'_>],
-        problems: &[Problem],
+        problems: &[AnyProblem],
     ) -> Result<(), CommandError> {
         for name in families.iter().filter(|name| *name != CHOSEN) {
-            let families = self.op.named_families(std::slice::from_ref(name), &self.catalog)?;
+            let families = ops::named_families(&*self.op, std::slice::from_ref(name), &self.catalog)?;
             let is_named = |family: &Family| families.iter().any(|named| named.name == family.name);
             let mut first_error = None;
             let mut is_supported = false;
@@ -160,10 +160,10 @@ impl<'g> Workbench<'g> {
 
     /// Refuses a kernel that does not support a problem or the device. A kernel that is too large is not refused: that is
     /// a failure which the run reports.
-    fn check_support(&self, subject: &Subject<'_>, problem: &Problem) -> Result<(), CommandError> {
+    fn check_support(&self, subject: &Subject<'_>, problem: &AnyProblem) -> Result<(), CommandError> {
         let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
         let place = (problem, &self.device);
-        let candidate = op::tuned::candidate(&self.op, family, preset.as_deref(), knobs, place)?;
+        let candidate = op::dispatch::candidate(&*self.op, family, preset.as_deref(), knobs, place)?;
         match family.check_target(&candidate, self.device.target()) {
             Err(SettingError::SharedMemory { .. } | SettingError::Threads { .. }) => Ok(()),
             other => Ok(other?),
@@ -214,11 +214,11 @@ impl<'g> Workbench<'g> {
         command: &str,
         Execution { printer, open, .. }: Execution<'_>,
     ) -> Result<StartedRun<'_>, CommandError> {
-        self.op.require_reference(printer)?;
+        ops::require_reference(&*self.op, printer)?;
         let compiler = super::build::compiler(self.global, printer)?;
         let opened = OpenRun::new(open(self.manifest(command, &compiler)), self.global, printer)?;
         let (start, stop) = (self.start()?, super::stop_on_interrupt());
-        Ok(StartedRun { op: &self.op, compiler, opened, start, stop })
+        Ok(StartedRun { op: &*self.op, compiler, opened, start, stop })
     }
 
     /// The manifest of a run of `command`: the machine, the versions and the command line.
@@ -288,14 +288,14 @@ pub fn unknown_preset(name: &str, selected: &[&Family], catalog: &Catalog) -> Co
 pub fn problems(
     op: &AnyOp,
     names: &[String],
-    suite: Option<&Suite<Problem>>,
-) -> Result<Vec<Problem>, CommandError> {
-    let mut problems: Vec<Problem> = Vec::new();
+    suite: Option<&Suite<AnyProblem>>,
+) -> Result<Vec<AnyProblem>, CommandError> {
+    let mut problems: Vec<AnyProblem> = Vec::new();
     for name in names {
         problems.extend(op.problems(name)?);
     }
     problems.extend(suite.iter().flat_map(|suite| suite.problems.iter().cloned()));
-    let mut seen: Vec<Problem> = Vec::new();
+    let mut seen: Vec<AnyProblem> = Vec::new();
     problems.retain(|problem| {
         let is_new = !seen.contains(problem);
         seen.push(problem.clone());
@@ -365,7 +365,7 @@ impl StartedRun<'_> {
     /// The session for the stages. `tell` prints a message.
     pub fn session<'s>(&'s self, tell: &'s dyn Fn(&str)) -> Session<'s, AnyOp> {
         let StartedRun { op, compiler, opened, start, stop } = self;
-        Session { op, compiler, start, run: &opened.run, stop, tell }
+        Session { op: *op, compiler, start, run: &opened.run, stop, tell }
     }
 }
 

@@ -11,7 +11,7 @@ use subprocess::sandbox::Policy;
 use crate::cli::Global;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::{self, AnyOp};
+use crate::ops;
 use crate::sandboxed;
 
 /// Serves requests until the parent closes the channel. `asks`: a file with the requests, for a worker under a
@@ -24,8 +24,8 @@ pub fn run(asks: Option<&Path>, global: &Global) -> Result<Exit, CommandError> {
     let catalog = global.catalog()?;
     let device = super::device(global)?;
     let compiler = Compiler::new(toolchain, &cache)?;
-    let op = AnyOp::for_worker(global.op.as_deref().unwrap_or(ops::DEFAULT), &catalog)?;
-    lab::worker::serve(&op, &catalog, &compiler, &device, asks)
+    let op = &*ops::for_worker(global.op.as_deref().unwrap_or(ops::DEFAULT), &catalog)?;
+    lab::worker::serve(op, &catalog, &compiler, &device, asks)
         .map_err(|error| CommandError::usage(error.to_string()))?;
     Ok(Exit::Success)
 }

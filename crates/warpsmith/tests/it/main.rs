@@ -30,5 +30,5 @@ mod sanitize_any;
 mod schemas;
 mod structure;
 mod trust;
-mod tuned;
+mod tuned_preset;
 mod width;

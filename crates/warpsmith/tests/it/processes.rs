@@ -210,7 +210,7 @@ impl Scenario<'_> {
 fn the_script_of_the_peers_answers_requests() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("peers.py");
-    fs::write(&script, Attention.peers().unwrap().script).unwrap();
+    fs::write(&script, subprocess::wire::with_python(&Attention.peers().unwrap().script)).unwrap();
     let mut command = Command::new(subprocess::python::interpreter().expect("tests need Python"));
     command.arg(script).args(["0", "fa3"]);
     let timeout = Duration::from_mins(2);
@@ -243,7 +243,7 @@ sys.modules["torch"] = torch
 fn hello_of_fa3(library: &str) -> Result<WorkerReply, WorkerError> {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("peers.py");
-    fs::write(&script, Attention.peers().unwrap().script).unwrap();
+    fs::write(&script, subprocess::wire::with_python(&Attention.peers().unwrap().script)).unwrap();
     fs::write(folder.path().join("torch.py"), FAKE_TORCH).unwrap();
     let mut command = Command::new(subprocess::python::interpreter().expect("tests need Python"));
     command.arg(script).args(["0", "fa3"]).env("PYTHONPATH", folder.path()).env("WARPSMITH_FA3", library);

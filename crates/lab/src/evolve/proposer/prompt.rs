@@ -25,7 +25,7 @@ const MAX_HOT_LINES: usize = 6;
 const MAX_REASON: usize = 1500;
 
 /// Everything that a prompt is built from.
-pub struct PromptFacts<'a, O: Op> {
+pub struct PromptFacts<'a, O: Op + ?Sized> {
     /// The op of the search.
     pub op: &'a O,
     /// The searched family.
@@ -182,7 +182,7 @@ struct ValueSummary {
 }
 
 /// Builds the prompt for answer `number` of `of`.
-pub fn build<O: Op>(
+pub fn build<O: Op + ?Sized>(
     facts: &PromptFacts<'_, O>,
     information: Information,
     (number, of): (u32, u32),
@@ -196,7 +196,7 @@ pub fn build<O: Op>(
     serde_json::to_value(&prompt).map_err(Refusal::new)
 }
 
-fn task<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
+fn task<'a, O: Op + ?Sized>(facts: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
     let PromptFacts { op, family, device, problems, trials, .. } = *facts;
     let (Some(problem), Some(baseline)) = (problems.first(), trials.first()) else {
         return Err(Refusal::new("a prompt needs a problem and a baseline"));
@@ -248,7 +248,7 @@ and it counts against the budget.",
 }
 
 /// The elites, best first.
-fn past<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Vec<EarlierTrial<'a>> {
+fn past<'a, O: Op + ?Sized>(facts: &PromptFacts<'a, O>) -> Vec<EarlierTrial<'a>> {
     let past = |elite: elites::TimedTrial<'a>| {
         let source = elite.trial.source.as_deref().and_then(facts.source);
         EarlierTrial { timed: timed(facts, elite), knobs: &elite.trial.knobs, source }
@@ -256,7 +256,7 @@ fn past<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Vec<EarlierTrial<'a>> {
     elites::best(facts.trials, facts.elites).into_iter().map(past).collect()
 }
 
-fn insights<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Insights<'a> {
+fn insights<'a, O: Op + ?Sized>(facts: &PromptFacts<'a, O>) -> Insights<'a> {
     let trials = facts.trials;
     let failed = trials.iter().filter_map(|trial| match &trial.result {
         TrialResult::Failed { stage, failure, reason } => Some(Failed {
@@ -286,7 +286,7 @@ fn insights<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Insights<'a> {
     }
 }
 
-fn profiles<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Vec<Profiled<'a>> {
+fn profiles<'a, O: Op + ?Sized>(facts: &PromptFacts<'a, O>) -> Vec<Profiled<'a>> {
     let mut profiles = Vec::new();
     for elite in elites::best(facts.trials, facts.elites) {
         let own = facts.profiles.iter().filter(|(of, _)| of.subject == elite.trial.candidate);
@@ -301,7 +301,7 @@ fn profiles<'a, O: Op>(facts: &PromptFacts<'a, O>) -> Vec<Profiled<'a>> {
     profiles
 }
 
-fn timed<'a, O: Op>(facts: &PromptFacts<'a, O>, timed: elites::TimedTrial<'a>) -> Timed<'a> {
+fn timed<'a, O: Op + ?Sized>(facts: &PromptFacts<'a, O>, timed: elites::TimedTrial<'a>) -> Timed<'a> {
     let speed = |time: &'a ProblemTime| {
         let problem = facts.problems.iter().find(|problem| problem.to_string() == time.problem)?;
         let (work, seconds) = (facts.op.work(problem), time.time.micros() * 1e-6);

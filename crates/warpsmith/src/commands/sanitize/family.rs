@@ -1,10 +1,10 @@
 //! `sanitize` for a family: the launch and its arguments follow from a preset and a problem.
 
 use family::Catalog;
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
-use op::{Addresses, Kernel, OpInputs as _, OpJudgement as _, OpProblems as _, OpReference as _, tuned};
+use op::{Addresses, Kernel, dispatch};
 use report::ci::{CiFinding, CiReport, CiStatus};
 
 use super::output::Run;
@@ -13,7 +13,7 @@ use crate::ci_output;
 use crate::cli::{Global, SanitizeOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::ops::AnyOp;
+use crate::ops;
 use crate::printer::{BAD, GOOD, Printer, styled};
 
 /// Runs one candidate of a family under the checkers and compares its output with the reference.
@@ -22,20 +22,27 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     ci_output::require_writable(&options.ci)?;
     let catalog = Catalog::load(global.kernels.as_deref())?;
     let name = options.file.to_string_lossy().into_owned();
-    let op = AnyOp::of_command(global, std::slice::from_ref(&name), &catalog)?;
-    let family = if name == op.name() { op.search_family(&catalog)? } else { op.family(&name, &catalog)? };
+    let op = &*ops::of_command(global, std::slice::from_ref(&name), &catalog)?;
+    let family =
+        if name == op.name() { ops::search_family(op, &catalog)? } else { ops::family(op, &name, &catalog)? };
     let problem = match &options.problem {
-        Some(problem) => op.problem(problem)?,
-        None => op.problem(&op.small_problem())?,
+        Some(problem) => ops::problem(op, problem)?,
+        None => ops::problem(op, &op.small_problem())?,
     };
-    op.require_reference(printer)?;
+    ops::require_reference(op, printer)?;
     let chip = simulated::chip(global, None)?;
     let place = Device::Virtual { chip };
     if options.preset.as_deref().is_some_and(is_tuned) {
-        super::super::tuned::look_up(&op, &[family], (std::slice::from_ref(&problem), &[]), &place, printer)?;
+        super::super::tuned_preset::look_up(
+            op,
+            &[family],
+            (std::slice::from_ref(&problem), &[]),
+            &place,
+            printer,
+        )?;
     }
     let candidate =
-        tuned::candidate(&op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
+        dispatch::candidate(op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
     let request = family.request(&candidate, chip.target)?;
     let build = super::super::build::compiler(global, printer)?.build(&request)?.build;
 

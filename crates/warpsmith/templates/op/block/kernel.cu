@@ -7,17 +7,7 @@
 
 extern __shared__ __align__(16) unsigned char shared_memory[];
 
-template <axis::Dtype>
-struct ElementOf;
-template <>
-struct ElementOf<axis::Dtype::fp16> {
-    using Type = __half;
-};
-template <>
-struct ElementOf<axis::Dtype::bf16> {
-    using Type = __nv_bfloat16;
-};
-using Element = ElementOf<axis::dtype>::Type;
+using Element = axis::Element<>;
 
 // The sum over all threads of the block, in a fixed order, so that equal inputs give equal bits.
 __device__ float block_sum(float sum) {

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use chips::Chip;
-use family::tuned::{Pick, Table};
+use family::tuned_table::{Pick, Table};
 use family::{Catalog, Family};
 use gpu::device::Device;
 use lab::check::{CheckGroup, CheckPlan, CheckSubject, cut_to_size};
 use op::OpProblems as _;
-use op::tuned::{self, UnusablePick};
+use op::dispatch::{self, UnusablePick};
 use times::{MeasuredMicros, ModelledMicros, Time};
 use warpsmith_attention::{Attention, Problem};
 
@@ -65,7 +65,7 @@ fn virtual_gpu(id: &str) -> Device {
 /// The keys per step of the setting that `tuned` selects.
 fn block_n(family: &Family, device: &Device, name: &str) -> Result<String, op::Refusal> {
     let problem = problem(name);
-    let candidate = tuned::candidate(&Attention, family, Some("tuned"), &[], (&problem, device))?;
+    let candidate = dispatch::candidate(&Attention, family, Some("tuned"), &[], (&problem, device))?;
     Ok(candidate.knobs["BLOCK_N"].to_string())
 }
 
@@ -166,7 +166,7 @@ fn unusable_picks_are_skipped_and_listed_with_a_reason() {
         pick("NVIDIA L4", "b8h8s512d64-fp16", measured(1.0), WIDE),
     ]);
     let mma = catalog.family("mma").unwrap();
-    let (usable, stale) = tuned::picks(&Attention, mma);
+    let (usable, stale) = dispatch::picks(&Attention, mma);
     assert_eq!(usable.len(), 1);
     let reasons: Vec<&str> = stale.iter().map(|UnusablePick { reason, .. }| reason.as_str()).collect();
     assert_eq!(
@@ -199,13 +199,13 @@ fn knobs_override_the_pick_and_the_label_uses_the_nearest_preset() {
     let catalog = with(vec![own]);
     let (mma, l4) = (catalog.family("mma").unwrap(), virtual_gpu("l4"));
     let candidate = |knobs: &[(String, String)]| {
-        tuned::candidate(&Attention, mma, Some("Tuned"), knobs, (&problem(name), &l4))
+        dispatch::candidate(&Attention, mma, Some("Tuned"), knobs, (&problem(name), &l4))
     };
     assert_eq!(candidate(&[]).unwrap().label(mma), "rows16 PERSISTENT=58");
     let set = |knob: &str, value: &str| [(knob.to_owned(), value.to_owned())];
     assert_eq!(candidate(&set("SWIZZLE", "false")).unwrap().label(mma), "rows16 SWIZZLE=false PERSISTENT=58");
     assert!(candidate(&set("NUM_WARPS", "16")).unwrap_err().message.contains("a warp takes 16 or 32 rows"));
-    let known = tuned::candidate(&Attention, mma, Some("rows16"), &[], (&problem(name), &l4)).unwrap();
+    let known = dispatch::candidate(&Attention, mma, Some("rows16"), &[], (&problem(name), &l4)).unwrap();
     assert_eq!(known, Attention.candidate(mma, Some("rows16"), &[], &problem(name)).unwrap());
 }
 
@@ -221,7 +221,7 @@ fn the_best_family_is_the_fastest_for_the_nearest_problem() {
         put(folder.path(), "mma", vec![mma]);
         put(folder.path(), "wmma", vec![wmma]);
         let catalog = Catalog::load(Some(folder.path())).unwrap();
-        let (family, _) = tuned::choose(&Attention, &catalog, &virtual_gpu("l4"), &problem(near)).unwrap();
+        let (family, _) = dispatch::choose(&Attention, &catalog, &virtual_gpu("l4"), &problem(near)).unwrap();
         family.name.clone()
     };
     let mma = |name: &str, time: Time| pick("NVIDIA L4", name, time, &[]);
@@ -247,7 +247,7 @@ fn every_supported_problem_has_a_choice_on_every_gpu() {
             "b4h16s4096d128-causal-bf16",
         ] {
             let (device, problem) = (virtual_gpu(gpu), problem(name));
-            let (family, candidate) = tuned::choose(&Attention, &catalog, &device, &problem).unwrap();
+            let (family, candidate) = dispatch::choose(&Attention, &catalog, &device, &problem).unwrap();
             assert!(family.check_target(&candidate, device.target()).is_ok(), "{gpu} {name}");
             assert_ne!(family.name, "reference", "{gpu} {name}");
         }
@@ -262,7 +262,7 @@ fn without_picks_the_choice_is_a_preset_of_a_preferred_family() {
     }
     let catalog = Catalog::load(Some(folder.path())).unwrap();
     let chosen = |gpu: &str, name: &str| {
-        let found = tuned::choose(&Attention, &catalog, &virtual_gpu(gpu), &problem(name));
+        let found = dispatch::choose(&Attention, &catalog, &virtual_gpu(gpu), &problem(name));
         found.map(|(family, candidate)| format!("{} {}", family.name, candidate.label(family)))
     };
     assert_eq!(chosen("h200", "fa_d64_s4096").as_deref(), Ok("hopper d64"));
@@ -285,7 +285,8 @@ fn the_choice_on_an_h200_is_the_faster_family() {
         ("mission-e4m3", "hopper"),
         ("fa_d256_s1024_causal-e4m3", "hopper"),
     ] {
-        let (family, _) = tuned::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
+        let (family, _) =
+            dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
         assert_eq!(family.name, expected, "{name}");
     }
 }
@@ -301,7 +302,7 @@ fn fp8_products_of_many_keys_are_never_added_in_one_level() {
                 ["b1h1s2049", "b1h8s3072", "b16h16s2500", "b1h1sq1sk8192", "b4h16s4096", "b1h8s16384"]
             {
                 let problem = problem(&format!("{shape}d{head_dim}{mask}-e4m3"));
-                let (family, candidate) = tuned::choose(&Attention, &catalog, &h200, &problem).unwrap();
+                let (family, candidate) = dispatch::choose(&Attention, &catalog, &h200, &problem).unwrap();
                 assert_eq!(family.name, "hopper", "{problem}");
                 assert_ne!(candidate.knobs["SUM_STEPS"].to_string(), "0", "{problem}");
             }
@@ -310,7 +311,7 @@ fn fp8_products_of_many_keys_are_never_added_in_one_level() {
     let hopper = catalog.family("hopper").unwrap();
     let steps = |name: &str| {
         let place = (&problem(name), &h200);
-        let candidate = tuned::candidate(&Attention, hopper, Some("tuned"), &[], place);
+        let candidate = dispatch::candidate(&Attention, hopper, Some("tuned"), &[], place);
         candidate.map(|it| it.knobs["SUM_STEPS"].to_string())
     };
     assert_eq!(steps("fa_d256_s1024-e4m3").as_deref(), Ok("0"));
@@ -324,7 +325,7 @@ fn a_setting_for_one_number_of_keys_is_not_used_for_another() {
     let catalog = Catalog::load(None).unwrap();
     let h200 = virtual_gpu("h200");
     let is_at_once = |name: &str| {
-        let (_, candidate) = tuned::choose(&Attention, &catalog, &h200, &problem(name)).unwrap();
+        let (_, candidate) = dispatch::choose(&Attention, &catalog, &h200, &problem(name)).unwrap();
         let is = |knob: &str, value: &str| {
             candidate.knobs.get(knob).is_some_and(|actual| actual.to_string() == value)
         };
@@ -359,7 +360,7 @@ fn fp8_with_one_head_has_half_of_its_keys_refined() {
     for name in
         ["b1h1s512d64-e4m3", "b1h1sq16sk512d64-e4m3", "b1h1sq1sk512d64-e4m3", "b1h1s512d64-causal-e4m3"]
     {
-        let chosen = tuned::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name));
+        let chosen = dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name));
         let (_, candidate) = chosen.unwrap();
         assert_eq!(candidate.knobs["REFINED"].to_string(), "2", "{name}");
     }
@@ -402,12 +403,12 @@ fn every_built_in_pick_is_usable_for_its_own_problem() {
     let families = entries.map(|entry| entry.family.as_ref().unwrap());
     let mut count = 0;
     for family in families {
-        let (usable, stale) = tuned::picks(&Attention, family);
+        let (usable, stale) = dispatch::picks(&Attention, family);
         assert!(stale.is_empty(), "{stale:?}");
         for own in usable {
             let gpu = own.pick.gpu.trim_start_matches("virtual ");
             let device = virtual_gpu(gpu);
-            let found = tuned::pick(&Attention, family, &device, &own.problem).unwrap();
+            let found = dispatch::pick(&Attention, family, &device, &own.problem).unwrap();
             assert_eq!(found.problem, own.problem);
             count += 1;
         }

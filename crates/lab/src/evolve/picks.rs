@@ -1,12 +1,12 @@
-//! Extracts the entries for the tuned table ([`family::tuned`]) from a search.
+//! Extracts the entries for the tuned table ([`family::tuned_table`]) from a search.
 
-use family::tuned::Pick;
+use family::tuned_table::Pick;
 use runlog::elites;
 use runlog::{RunState, TrialResult};
 
 /// The fastest elite for each problem of a search; the baseline is an elite, too. A candidate with a proposed source is
 /// never a pick: a library has only the family's own source.
-pub fn picks(state: &RunState) -> Vec<Pick> {
+pub fn from_search(state: &RunState) -> Vec<Pick> {
     let (Some(search), Some(manifest)) = (&state.search, &state.manifest) else { return Vec::new() };
     let best = |problem: &String| {
         let settings = state.trials.values().filter(|trial| trial.source.is_none());

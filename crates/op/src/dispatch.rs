@@ -1,13 +1,80 @@
-//! Tuned settings: selects the best setting that a search found for a problem on a GPU.
+//! The dispatcher: selects the best setting that a search found for a problem on a GPU.
 //!
-//! A family has a table of picks ([`family::tuned`]). [`candidate`] resolves the name of a preset to a candidate,
-//! including `tuned`. [`choose`] is the dispatcher: it selects among all families of an op.
+//! A family has a table of picks ([`family::tuned_table`]). [`candidate`] resolves the name of a preset to a candidate,
+//! including `tuned`. [`choose`] selects among all families of an op. All selections use one rule, [`Distance`]: the pick
+//! that fits the problem best, and of equally good ones the fastest. A measured and a modelled time are never compared:
+//! of two picks that fit equally well, the measured one is selected.
 
-use family::tuned::{self, Pick};
+use std::fmt;
+
+use family::tuned_table::{Pick, is_tuned};
 use family::{Candidate, Catalog, Family};
 use gpu::device::Device;
 
-use crate::contract::{Op, Refusal};
+use crate::contract::{OpProblems, Refusal, Similarity};
+
+/// What the dispatcher asks of an op. Every op with [`OpProblems`] has it. A crate that cannot depend on an op's crate can
+/// implement it for the problems that it needs.
+pub trait Dispatch {
+    /// A size and type of the inputs.
+    type Problem: Clone + PartialEq + fmt::Display;
+
+    /// The folder of the op's families under `kernels/`.
+    fn op(&self) -> &str;
+
+    /// The problem with a name, as a tuned table lists it.
+    fn problem(&self, name: &str) -> Result<Self::Problem, Refusal>;
+
+    /// Describes which problems can share a setting with this one.
+    fn similarity(&self, problem: &Self::Problem) -> Similarity;
+
+    /// The candidate of a preset (or of the defaults) for a problem, with knobs overridden.
+    fn candidate(
+        &self,
+        family: &Family,
+        preset: Option<&str>,
+        knobs: &[(String, String)],
+        problem: &Self::Problem,
+    ) -> Result<Candidate, Refusal>;
+
+    /// Families in the order in which to try them for a problem without a tuned setting. Other families come last.
+    fn preferred_families(&self) -> &[&str] {
+        &[]
+    }
+}
+
+impl<O: OpProblems + ?Sized> Dispatch for O {
+    type Problem = O::Problem;
+
+    fn op(&self) -> &str {
+        self.name()
+    }
+
+    fn problem(&self, name: &str) -> Result<O::Problem, Refusal> {
+        match self.problems(name)?.as_slice() {
+            [problem] => Ok(problem.clone()),
+            _ => Err(Refusal::new(format!("`{name}` does not name exactly one problem"))),
+        }
+    }
+
+    fn similarity(&self, problem: &O::Problem) -> Similarity {
+        OpProblems::similarity(self, problem)
+    }
+
+    fn candidate(
+        &self,
+        family: &Family,
+        preset: Option<&str>,
+        knobs: &[(String, String)],
+        problem: &O::Problem,
+    ) -> Result<Candidate, Refusal> {
+        OpProblems::candidate(self, family, preset, knobs, problem)
+    }
+
+    fn preferred_families(&self) -> &[&str] {
+        OpProblems::preferred_families(self)
+    }
+}
 
 /// A pick that is valid for the family, with its problem and its candidate there.
 #[derive(Clone, Debug)]
@@ -31,7 +98,7 @@ pub struct UnusablePick<'f> {
 
 /// Returns the usable and the unusable picks of a family's table. An old table stays useful as long as one of its picks
 /// is, so unusable picks are never selected. Callers should report them.
-pub fn picks<'f, O: Op>(
+pub fn picks<'f, O: Dispatch + ?Sized>(
     op: &O,
     family: &'f Family,
 ) -> (Vec<UsablePick<'f, O::Problem>>, Vec<UnusablePick<'f>>) {
@@ -45,20 +112,21 @@ pub fn picks<'f, O: Op>(
     (usable, unusable)
 }
 
-fn parse_pick<O: Op>(op: &O, family: &Family, pick: &Pick) -> Result<(O::Problem, Candidate), String> {
+fn parse_pick<O: Dispatch + ?Sized>(
+    op: &O,
+    family: &Family,
+    pick: &Pick,
+) -> Result<(O::Problem, Candidate), String> {
     if pick.family != family.full_name() {
         return Err(format!("it belongs to {}", pick.family));
     }
-    let problems = op.problems(&pick.problem).map_err(|refusal| refusal.to_string())?;
-    let [problem] = problems.as_slice() else {
-        return Err(format!("`{}` does not name exactly one problem", pick.problem));
-    };
-    let candidate = pick_candidate(op, family, pick, &[], problem).map_err(|refusal| refusal.to_string())?;
-    Ok((problem.clone(), candidate))
+    let problem = op.problem(&pick.problem).map_err(|refusal| refusal.to_string())?;
+    let candidate = pick_candidate(op, family, pick, &[], &problem).map_err(|refusal| refusal.to_string())?;
+    Ok((problem, candidate))
 }
 
 /// The candidate of a pick on a problem, with knobs set on top.
-fn pick_candidate<O: Op>(
+fn pick_candidate<O: Dispatch + ?Sized>(
     op: &O,
     family: &Family,
     pick: &Pick,
@@ -69,7 +137,7 @@ fn pick_candidate<O: Op>(
     Ok(candidate.relative_to_nearest_preset(family, &pick.baseline))
 }
 
-/// How well a pick fits a request; less is better.
+/// How well a pick fits a request; less is better. Only times of picks with the same distance are compared.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Distance {
     is_other_gpu: bool,
@@ -88,7 +156,7 @@ const OTHER_KIND: f64 = 2.0;
 /// Returns the pick for a problem on a device. This is the problem's own pick, or that of the problem of the same kind
 /// nearest in size. The setting must be allowed for this problem and target. The returned candidate is for the
 /// requested problem. If the table has no pick, the refusal says what it has.
-pub fn pick<'f, O: Op>(
+pub fn pick<'f, O: Dispatch + ?Sized>(
     op: &O,
     family: &'f Family,
     device: &Device,
@@ -102,7 +170,7 @@ type Ranked<'f, P> = (Distance, Result<UsablePick<'f, P>, Refusal>);
 
 /// Returns the picks of the problem's kind on the device, the nearest first. Each has its candidate on the problem, or
 /// the reason why it is not allowed there.
-fn ranked<'f, O: Op>(
+fn ranked<'f, O: Dispatch + ?Sized>(
     op: &O,
     family: &'f Family,
     device: &Device,
@@ -115,7 +183,7 @@ fn ranked<'f, O: Op>(
 
 /// Like [`ranked`], but also of related kinds and of other GPUs. Each pick has the place of its kind: 0 for the
 /// problem's own kind, then the kinds of [`crate::Similarity::related`] in order.
-fn all_ranked<'f, O: Op>(
+fn all_ranked<'f, O: Dispatch + ?Sized>(
     op: &O,
     family: &'f Family,
     device: &Device,
@@ -147,16 +215,16 @@ fn all_ranked<'f, O: Op>(
     ranked
 }
 
-/// Returns the candidate of a preset for a problem on a device, with knobs set on top. Like [`crate::OpProblems::candidate`], but
-/// `tuned` selects the table's pick.
-pub fn candidate<O: Op>(
+/// Returns the candidate of a preset for a problem on a device, with knobs set on top. Like [`Dispatch::candidate`], but `tuned`
+/// selects the table's pick.
+pub fn candidate<O: Dispatch + ?Sized>(
     op: &O,
     family: &Family,
     preset: Option<&str>,
     knobs: &[(String, String)],
     (problem, device): (&O::Problem, &Device),
 ) -> Result<Candidate, Refusal> {
-    if !preset.is_some_and(tuned::is_tuned) {
+    if !preset.is_some_and(is_tuned) {
         return op.candidate(family, preset, knobs, problem);
     }
     pick_candidate(op, family, pick(op, family, device, problem)?.pick, knobs, problem)
@@ -164,17 +232,17 @@ pub fn candidate<O: Op>(
 
 /// Returns a family and a setting for a problem on a device, among all families of the op.
 ///
-/// This is the fastest pick. Picks are ranked first by how well they fit, because only times of one problem on one GPU
-/// are comparable, and then by time. A problem of a kind without picks gets a pick of a related kind, and a GPU without
+/// This is the fastest pick. Picks are ranked first by how well they fit ([`Distance`]), because only times of one kind,
+/// of one problem on one GPU, are comparable, and then by time. A problem of a kind without picks gets a pick of a related kind, and a GPU without
 /// picks gets those of another GPU. If no pick is allowed, the first allowed preset of the preferred families is
 /// returned. It refuses only a problem that no family supports on the device.
-pub fn choose<'c, O: Op>(
+pub fn choose<'c, O: Dispatch + ?Sized>(
     op: &O,
     catalog: &'c Catalog,
     device: &Device,
     problem: &O::Problem,
 ) -> Result<(&'c Family, Candidate), Refusal> {
-    let entries = catalog.entries().iter().filter(|entry| entry.op == op.name());
+    let entries = catalog.entries().iter().filter(|entry| entry.op == op.op());
     let families: Vec<&Family> = entries.filter_map(|entry| entry.family.as_ref().ok()).collect();
     let picks = families.iter().flat_map(|&family| {
         let ranked = all_ranked(op, family, device, problem).into_iter();
@@ -190,8 +258,9 @@ pub fn choose<'c, O: Op>(
     }
 }
 
-/// Returns the first preset that is allowed for a problem on a device, of the preferred families first.
-fn first_allowed<'c, O: Op>(
+/// Returns the first preset that is allowed for a problem on a device, of the preferred families first. Of other
+/// families, a plain one comes last.
+fn first_allowed<'c, O: Dispatch + ?Sized>(
     op: &O,
     mut families: Vec<&'c Family>,
     device: &Device,
@@ -199,7 +268,7 @@ fn first_allowed<'c, O: Op>(
 ) -> Result<(&'c Family, Candidate), Refusal> {
     let preferred = op.preferred_families();
     let place = |family: &&Family| preferred.iter().position(|name| *name == family.name);
-    families.sort_by_key(|family| place(family).unwrap_or(preferred.len()));
+    families.sort_by_key(|family| (place(family).unwrap_or(preferred.len()), family.plain));
     let found = families.iter().find_map(|&family| {
         let presets = family.presets.iter().map(|preset| Some(preset.name.as_str())).chain([None]);
         let mut candidates = presets.filter_map(|preset| op.candidate(family, preset, &[], problem).ok());
@@ -210,7 +279,7 @@ fn first_allowed<'c, O: Op>(
 }
 
 /// The refusal if there is no pick. Its hint says what the table has.
-fn no_pick<O: Op>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -> Refusal {
+fn no_pick<O: Dispatch + ?Sized>(op: &O, family: &Family, device: &Device, problem: &O::Problem) -> Refusal {
     let refusal =
         Refusal::new(format!("{} has no tuned setting for {problem} on {}", family.name, device.gpu()));
     if let Some((_, Err(nearest))) = ranked(op, family, device, problem).into_iter().next() {

@@ -1,13 +1,13 @@
 //! `--preset tuned`: resolves the tuned picks of families and prints them.
 
-use family::tuned::is_tuned;
+use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use gpu::device::Device;
 use lab::bench::{CHOSEN, Subject, SubjectKind};
-use op::tuned::{self, UsablePick};
+use op::dispatch::{self, UsablePick};
+use op::{AnyOp, AnyProblem};
 
 use crate::error::CommandError;
-use crate::ops::{AnyOp, Problem};
 use crate::printer::{FAINT, Printer, WARN, styled};
 
 /// The maximum number of picks to print; the result tables show all of them.
@@ -27,17 +27,17 @@ pub fn families<'f>(subjects: &[Subject<'f>]) -> Vec<&'f Family> {
 pub fn look_up(
     op: &AnyOp,
     families: &[&Family],
-    (named, others): (&[Problem], &[Problem]),
+    (named, others): (&[AnyProblem], &[AnyProblem]),
     device: &Device,
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for family in families {
-        for unusable in tuned::picks(op, family).1 {
+        for unusable in dispatch::picks(op, family).1 {
             let (gpu, problem) = (&unusable.pick.gpu, &unusable.pick.problem);
             let text = format!("ignoring {}'s tuned pick for {problem} on {gpu}", family.name);
             printer.message(&format!("{}: {text}: {}", styled(WARN, "warning"), unusable.reason));
         }
-        let find = |problem: &Problem| Ok((problem.clone(), tuned::pick(op, family, device, problem)?));
+        let find = |problem: &AnyProblem| Ok((problem.clone(), dispatch::pick(op, family, device, problem)?));
         let found: Result<Vec<_>, op::Refusal> = named.iter().map(find).collect();
         let mut found = found?;
         let (more, missing): (Vec<_>, Vec<_>) = others.iter().map(find).partition(Result::is_ok);
@@ -56,12 +56,12 @@ pub fn look_up(
 pub fn show_choices(
     op: &AnyOp,
     catalog: &Catalog,
-    problems: &[Problem],
+    problems: &[AnyProblem],
     device: &Device,
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for problem in problems.iter().take(MAX_LINES) {
-        let (family, candidate) = tuned::choose(op, catalog, device, problem)?;
+        let (family, candidate) = dispatch::choose(op, catalog, device, problem)?;
         let text = format!("{CHOSEN} on {problem}: {} {}", family.name, candidate.label(family));
         printer.message(&styled(FAINT, text));
     }
@@ -70,7 +70,7 @@ pub fn show_choices(
 
 /// A pick in one line: `mma tuned on b2h8s1024d64-fp16: d64 Q_IN=shared (measured on NVIDIA H200, for
 /// b2h8s2048d64-fp16)`.
-fn describe(family: &Family, problem: &Problem, usable: &UsablePick<'_, Problem>) -> String {
+fn describe(family: &Family, problem: &AnyProblem, usable: &UsablePick<'_, AnyProblem>) -> String {
     let UsablePick { pick, problem: of, candidate } = usable;
     let how = if pick.time.is_modelled() { "modelled" } else { "measured" };
     let of = if of == problem { String::new() } else { format!(", for {of}") };

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Run, run, settings, warpsmith};
 use serde_json::Value;
+
+use crate::common::{Run, run, settings, warpsmith};
 
 /// A table with a modelled pick, a measured pick for another problem, a pick with an unknown knob, and a pick for
 /// another GPU.
