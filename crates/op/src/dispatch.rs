@@ -1,7 +1,7 @@
 //! The dispatcher: selects the best setting that a search found for a problem on a GPU.
 //!
 //! A family has a table of picks ([`family::tuned_table`]). [`candidate`] resolves the name of a preset to a candidate,
-//! including `tuned`. [`choose`] selects among all families of an op. All selections use one rule, [`Distance`]: the pick
+//! including `tuned`. [`choose`] selects among all families of an op. All selections use one rule, `Distance`: the pick
 //! that fits the problem best, and of equally good ones the fastest. A measured and a modelled time are never compared:
 //! of two picks that fit equally well, the measured one is selected.
 
@@ -232,7 +232,7 @@ pub fn candidate<O: Dispatch + ?Sized>(
 
 /// Returns a family and a setting for a problem on a device, among all families of the op.
 ///
-/// This is the fastest pick. Picks are ranked first by how well they fit ([`Distance`]), because only times of one kind,
+/// This is the fastest pick. Picks are ranked first by how well they fit (`Distance`), because only times of one kind,
 /// of one problem on one GPU, are comparable, and then by time. A problem of a kind without picks gets a pick of a related kind, and a GPU without
 /// picks gets those of another GPU. If no pick is allowed, the first allowed preset of the preferred families is
 /// returned. It refuses only a problem that no family supports on the device.

@@ -47,14 +47,6 @@ impl<P: PartialEq + Any + fmt::Debug + fmt::Display + Send + Sync> ProblemValue 
     }
 }
 
-impl AnyProblem {
-    /// The problem in the type of its op; `None` if it belongs to another op.
-    pub fn downcast_ref<P: 'static>(&self) -> Option<&P> {
-        let value: &dyn Any = &*self.0;
-        value.downcast_ref()
-    }
-}
-
 impl fmt::Debug for AnyOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -87,7 +79,8 @@ impl<O: Op> Erased<O> {
 }
 
 fn problem<P: 'static>(problem: &AnyProblem) -> &P {
-    own(problem.downcast_ref())
+    let value: &dyn Any = &*problem.0;
+    own(value.downcast_ref())
 }
 
 fn inputs<I: 'static>(inputs: &AnyInputs) -> &I {

@@ -1,10 +1,13 @@
 //! Defines every command and flag.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 
 use attention::fp8_study::StudyClass;
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, Args, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use family::{Catalog, CatalogError, NamedArrays};
 use launch::{Argument, Call, Extent};
@@ -13,15 +16,69 @@ use crate::error::CommandError;
 use crate::exit;
 
 /// The parsed command line.
-#[derive(Debug, Parser)]
-#[command(name = "warpsmith", version, about, after_help = exit::TABLE, max_term_width = 100)]
+#[derive(Debug, Args)]
 pub struct Cli {
-    /// Flags that every command accepts.
+    /// The shared flags.
     #[command(flatten)]
     pub global: Global,
     /// The command to run. `None` means `repro`.
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+/// The shared flags that a command uses, by their names in [`Global`]. The help of a command lists only these, and others
+/// are refused.
+fn shared_flags(command: &str) -> &'static [&'static str] {
+    match command {
+        "completions" | "man" => &[],
+        "export" | "replay" | "report" => &["json"],
+        "toolchain" => &["cuda", "json"],
+        "devices" => &["device", "json"],
+        "doctor" => &["device", "cuda", "json"],
+        "kernels" | "new" => &["kernels", "json"],
+        "problems" | "suites" | "gate" | "runs" => &["kernels", "op", "json"],
+        "build" => &["device", "cuda", "kernels", "json"],
+        "fp8" => &["device", "cuda", "json", "input_seed"],
+        "profile" => &["device", "cuda", "kernels", "op", "json", "input_seed"],
+        "sanitize" => &["device", "cuda", "kernels", "op", "json", "seed"],
+        "lend-device" => &["device"],
+        "worker" => &["device", "cuda", "kernels", "op"],
+        // check, bench, evolve, invert and repro.
+        _ => &["device", "cuda", "kernels", "op", "json", "seed", "input_seed"],
+    }
+}
+
+/// The definition of the command line. The program itself has all shared flags, because it runs `repro` if no command is
+/// named. A shared flag may stand before the command or after it.
+pub fn command() -> clap::Command {
+    let command = Cli::augment_args(clap::Command::new("warpsmith"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(env!("CARGO_PKG_DESCRIPTION"))
+        .after_help(exit::TABLE)
+        .max_term_width(100);
+    // A global flag of a subcommand takes the value of the program's flag with the same name, and gives it its own.
+    let shared: Vec<Arg> = command.get_arguments().map(|flag| flag.clone().global(true)).collect();
+    command.mut_subcommands(|subcommand| {
+        let used = shared_flags(subcommand.get_name());
+        let is_used = |flag: &&Arg| used.contains(&flag.get_id().as_str());
+        subcommand.args(shared.iter().filter(is_used).cloned().collect::<Vec<_>>())
+    })
+}
+
+/// Parses a command line. The first word is the name of the program.
+pub fn parse<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Result<Cli, clap::Error> {
+    let mut matches = command().try_get_matches_from(words)?;
+    if let Some((_, own)) = matches.subcommand() {
+        let is_unused = |flag: &Arg| {
+            let id = flag.get_id().as_str();
+            matches.value_source(id) == Some(ValueSource::CommandLine) && own.try_contains_id(id).is_err()
+        };
+        if let Some(flag) = command().get_arguments().find(|flag| is_unused(flag)) {
+            let message = format!("unexpected argument '--{}' found", flag.get_long().unwrap_or_default());
+            return Err(command().error(ErrorKind::UnknownArgument, message));
+        }
+    }
+    Cli::from_arg_matches_mut(&mut matches)
 }
 
 impl Cli {
@@ -87,33 +144,33 @@ const DEVICE: &str = "Device and toolchain";
 const SEEDS: &str = "Random numbers";
 const OUTPUT: &str = "Output";
 
-/// Flags that every command accepts.
+/// Flags that several commands share; `shared_flags` says which.
 #[derive(Debug, Args)]
 pub struct Global {
     /// Device that runs the kernels: auto, cuda, cuda:N or virtual:GPU. `warpsmith devices` lists them
-    #[arg(long, global = true, value_name = "NAME", default_value = "auto", help_heading = DEVICE)]
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = DEVICE)]
     pub device: String,
+    /// CUDA toolkit to use, instead of searching for one
+    #[arg(long, value_name = "DIR", env = "WARPSMITH_CUDA", hide_env_values = true, help_heading = DEVICE)]
+    pub cuda: Option<PathBuf>,
+    /// Folder with more ops and kernel families; one with the name of a built-in one replaces it
+    #[arg(long, value_name = "DIR", help_heading = DEVICE)]
+    pub kernels: Option<PathBuf>,
+    /// Op, if no family names it (default: attention)
+    #[arg(long, value_name = "NAME", help_heading = DEVICE)]
+    pub op: Option<String>,
     /// Print JSON instead of text
-    #[arg(long, global = true, help_heading = OUTPUT)]
+    #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
     /// Seed for searches, statistics and random problems
-    #[arg(long, global = true, value_name = "N", default_value_t = 1, help_heading = SEEDS)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = SEEDS)]
     pub seed: u64,
     /// Seed for inputs, compared rows and launch conditions; set it to repeat a run (default: random and secret, logged
     /// when the run ends)
-    #[arg(long, global = true, value_name = "N", help_heading = SEEDS)]
+    #[arg(long, value_name = "N", help_heading = SEEDS)]
     pub input_seed: Option<u64>,
     #[arg(skip)]
     random_seed: OnceLock<u64>,
-    /// CUDA toolkit to use, instead of searching for one
-    #[arg(long, global = true, value_name = "DIR", env = "WARPSMITH_CUDA", hide_env_values = true, help_heading = DEVICE)]
-    pub cuda: Option<PathBuf>,
-    /// Folder with more ops and kernel families; one with the name of a built-in one replaces it
-    #[arg(long, global = true, value_name = "DIR", help_heading = DEVICE)]
-    pub kernels: Option<PathBuf>,
-    /// Op, if no family names it (default: attention)
-    #[arg(long, global = true, value_name = "NAME", help_heading = DEVICE)]
-    pub op: Option<String>,
     /// The arrays of a single file.
     #[arg(skip)]
     pub arrays: NamedArrays,
@@ -1192,7 +1249,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, Parser as _};
+    use clap::error::ErrorKind;
+
+    use super::{command, parse, shared_flags};
 
     #[test]
     fn seconds_must_be_positive_finite_and_bounded() {
@@ -1205,7 +1264,7 @@ mod tests {
     #[test]
     fn a_resumed_bench_has_the_processes_it_was_started_with() {
         // A resumed run parses the command line in its manifest again.
-        let processes = |line: &[&str]| match super::Cli::try_parse_from(line).unwrap().selected() {
+        let processes = |line: &[&str]| match parse(line).unwrap().selected() {
             super::Command::Bench(options) => options.processes,
             other => panic!("{other:?}"),
         };
@@ -1215,6 +1274,49 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        super::Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_shared_flag_may_stand_before_or_after_the_command() {
+        for line in [
+            ["warpsmith", "--device", "virtual:l4", "--json", "check"],
+            ["warpsmith", "check", "--device", "virtual:l4", "--json"],
+            ["warpsmith", "--device", "virtual:l4", "check", "--json"],
+        ] {
+            let cli = parse(line).unwrap();
+            assert_eq!(
+                (cli.global.device.as_str(), cli.global.json, cli.global.seed),
+                ("virtual:l4", true, 1)
+            );
+        }
+        let nested = parse(["warpsmith", "toolchain", "show", "--json", "--cuda", "/opt"]).unwrap();
+        assert!(nested.global.json && nested.global.cuda.is_some());
+        let default = parse(["warpsmith", "--input-seed", "7"]).unwrap();
+        assert_eq!(default.global.secret_seed(), 7);
+    }
+
+    #[test]
+    fn a_shared_flag_that_a_command_does_not_use_is_refused() {
+        for line in [
+            &["warpsmith", "doctor", "--input-seed", "7"][..],
+            &["warpsmith", "--input-seed", "7", "doctor"],
+            &["warpsmith", "fp8", "--op", "softmax"],
+            &["warpsmith", "completions", "bash", "--json"],
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{line:?}");
+            assert!(error.to_string().starts_with("error: unexpected argument '--"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_command_names_known_flags() {
+        let known: Vec<String> = command().get_arguments().map(|flag| flag.get_id().to_string()).collect();
+        for command in command().get_subcommands() {
+            for flag in shared_flags(command.get_name()) {
+                assert!(known.iter().any(|known| known == flag), "{} {flag}", command.get_name());
+            }
+        }
     }
 }

@@ -6,8 +6,6 @@ mod page;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Parser as _;
-
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
@@ -57,7 +55,7 @@ fn every_command_of_the_documentation_is_accepted() {
                     continue;
                 }
                 count += 1;
-                if let Err(error) = crate::cli::Cli::try_parse_from(&words) {
+                if let Err(error) = crate::cli::parse(&words) {
                     panic!("{}: `{}`: {error}", file.display(), shown.command);
                 }
             }

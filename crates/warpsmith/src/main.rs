@@ -24,15 +24,13 @@ mod tables;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::cli::{Cli, Command};
+use crate::cli::Command;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
             // clap also returns an `Err` for help and version, which go to stdout with exit code 0.
@@ -55,7 +53,7 @@ fn main() -> ExitCode {
     let outcome = match cli.selected() {
         Command::Doctor => commands::doctor::run(&cli.global, &printer),
         Command::Toolchain(options) => commands::toolchain::run(options, &cli.global, &printer),
-        Command::Export(options) => commands::export::run(options, &cli.global, &printer),
+        Command::Export(options) => commands::export::run(options, &printer),
         Command::Problems(options) => commands::problems::run(options, &cli.global, &printer),
         Command::Suites(options) => commands::suites::run(options, &cli.global, &printer),
         Command::Devices => commands::devices::run(&cli.global, &printer),

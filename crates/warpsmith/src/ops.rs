@@ -194,12 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_knows_its_op() {
+    fn only_problems_of_one_op_are_equal() {
         let (attention, softmax) = (first_problem(DEFAULT).1, first_problem("softmax").1);
         assert_eq!(attention, first_problem(DEFAULT).1);
         assert_ne!(attention, softmax);
-        assert!(attention.downcast_ref::<attention::Problem>().is_some());
-        assert!(softmax.downcast_ref::<attention::Problem>().is_none());
     }
 
     #[test]

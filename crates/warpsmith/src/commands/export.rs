@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use attention::Attention;
 use serde::Serialize;
 
-use crate::cli::{Evaluator, ExportOptions, Global};
+use crate::cli::{Evaluator, ExportOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::ops;
@@ -18,19 +19,13 @@ struct Document {
 }
 
 /// Writes the files. Nothing that exists is overwritten.
-pub fn run(options: &ExportOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let catalog = global.catalog()?;
-    let op = &*ops::of_command(global, &[], &catalog)?;
-    let problem = ops::problem(op, &options.problem)?;
-    let Some(own) = problem.downcast_ref() else {
-        let message = "only attention can be exported; its kernels are in the Python package";
-        return Err(CommandError::usage(message));
-    };
+pub fn run(options: &ExportOptions, printer: &Printer) -> Result<Exit, CommandError> {
+    let problem = ops::problem(&Attention, &options.problem)?;
     let evaluator = match options.evaluator {
         Evaluator::KernelBench => attention::export::Evaluator::KernelBench,
         Evaluator::FlashInferBench => attention::export::Evaluator::FlashInferBench,
     };
-    let exported = attention::export::files(evaluator, own)?;
+    let exported = attention::export::files(evaluator, &problem)?;
     let paths: Vec<PathBuf> = exported.iter().map(|(file, _)| options.out.join(file)).collect();
     if let Some(path) = paths.iter().find(|path| path.exists()) {
         return Err(CommandError::usage(format!("{} exists", path.display()))

@@ -76,10 +76,6 @@ impl RowDocument {
 
 /// Runs every combination that the options allow.
 pub fn run(options: &Fp8Options, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    if let Some(op) = global.op.as_ref().filter(|op| *op != ops::DEFAULT) {
-        let message = format!("`fp8` is a command for attention, not for {op}");
-        return Err(CommandError::usage(message));
-    }
     let named = ops::problem(&Attention, &options.problem)?;
     if named.dtype == Dtype::E4m3 {
         return Err(CommandError::usage(format!("{named} is in FP8 already"))

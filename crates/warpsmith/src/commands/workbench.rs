@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use chips::Chip;
-use clap::Parser as _;
 use compiler::Compiler;
 use family::tuned_table::is_tuned;
 use family::{Catalog, Family, NamedArrays, SettingError};
@@ -537,7 +536,7 @@ fn command_line_of(folder: &Path) -> Result<Cli, CommandError> {
         other => CommandError::usage(other.to_string()),
     })?;
     let manifest = RunState::from_log(&log).manifest.ok_or_else(no_run)?;
-    Cli::try_parse_from(&manifest.command_line)
+    cli::parse(&manifest.command_line)
         .map_err(|error| CommandError::usage(format!("cannot parse the run's command line: {error}")))
 }
 

@@ -43,6 +43,24 @@ pub struct Run {
     pub stderr: String,
 }
 
+/// Whether a command line, without the program, runs or compiles kernels, so that it takes `--device`.
+pub fn runs_kernels(line: &str) -> bool {
+    let command = line.split(' ').next().unwrap_or_default();
+    let others =
+        ["export", "gate", "kernels", "new", "problems", "replay", "report", "runs", "suites", "toolchain"];
+    !others.contains(&command)
+}
+
+/// A command with `--json`, on a virtual GPU.
+pub fn json_command(line: &str) -> Command {
+    let mut command = warpsmith();
+    command.args(line.split(' ')).arg("--json");
+    if runs_kernels(line) {
+        command.args(["--device", "virtual:l4"]);
+    }
+    command
+}
+
 /// Runs a command to its end.
 pub fn run(command: &mut Command) -> Run {
     let Output { status, stdout, stderr } = command.output().expect("the program starts");

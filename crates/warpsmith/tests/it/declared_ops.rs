@@ -7,7 +7,7 @@ use std::path::Path;
 use launch::{Dtype, npy};
 use tempfile::TempDir;
 
-use crate::common::{Run, run, warpsmith};
+use crate::common::{Run, run, runs_kernels, warpsmith};
 
 /// A folder in which `warpsmith new NAME` has written an op.
 fn new_op(name: &str) -> TempDir {
@@ -19,7 +19,13 @@ fn new_op(name: &str) -> TempDir {
 
 fn in_folder(folder: &TempDir, arguments: &[&str]) -> Run {
     let mut command = warpsmith();
-    command.current_dir(folder).args(arguments).args(["--kernels", "kernels", "--device", "virtual:l4"]);
+    command.current_dir(folder).args(arguments);
+    if arguments[0] != "report" {
+        command.args(["--kernels", "kernels"]);
+    }
+    if runs_kernels(arguments[0]) {
+        command.args(["--device", "virtual:l4"]);
+    }
     run(&mut command)
 }
 

@@ -50,7 +50,7 @@ fn other_problems_and_inputs_are_refused() {
         assert!(outcome.stderr.contains(message), "{outcome}");
     };
     refused(&["--problem", "mission-e4m3"], "b1h8s512d64-e4m3 is in FP8 already");
-    refused(&["--op", "softmax"], "`fp8` is a command for attention, not for softmax");
+    refused(&["--op", "softmax"], "unexpected argument '--op' found");
     refused(&["--class", "tiny"], "expected one of normal, outliers, sink");
     refused(
         &["--problem", "b1h1s16d80", "--rotate", "true", "--device", "virtual:h200"],

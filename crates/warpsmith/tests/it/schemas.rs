@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use launch::{Dtype, npy};
 use serde_json::{Value, json};
 
-use crate::common::{run, warpsmith};
+use crate::common::{json_command, run, warpsmith};
 
 const CLEAN: &str = "// warpsmith: --kernel set --grid 1 --block 32 --arg y=out,f32[32]
 extern \"C\" __global__ void set(float* y) { y[threadIdx.x] = threadIdx.x / 0.0f; }
@@ -180,12 +180,12 @@ fn every_document_of_the_program_is_as_its_schema_says() {
     changed_family(&at.join("wrong"), "__syncthreads();", "");
     let mut validation = Validation::default();
     for (name, line) in PRINTED {
-        let mut command = warpsmith();
+        let mut command = json_command(line);
         if line.starts_with("toolchain ") {
             let cache = if line.ends_with("install") { "shared-toolchain" } else { "no-toolchain" };
             command.env("WARPSMITH_CACHE", crate::common::target_tmp().join(cache));
         }
-        command.args(line.split(' ')).args(["--json", "--device", "virtual:l4"]).current_dir(at);
+        command.current_dir(at);
         let ran = run(&mut command);
         let document =
             serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{line}: {error}\n{ran}"));

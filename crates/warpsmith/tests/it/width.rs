@@ -90,9 +90,20 @@ fn all_outputs_of_a_search_agree() {
     let search = |extra: &[&str]| {
         let mut command = warpsmith();
         command.current_dir(folder.path());
-        run(command.args(["--device", "virtual:l4"]).args(extra))
+        run(command.args(extra))
     };
-    let output = search(&["evolve", "mma", "--problem", "mission", "--budget", "8", "--run-dir", "r/one"]);
+    let output = search(&[
+        "evolve",
+        "mma",
+        "--problem",
+        "mission",
+        "--budget",
+        "8",
+        "--run-dir",
+        "r/one",
+        "--device",
+        "virtual:l4",
+    ]);
     assert_eq!(output.code, 0, "{output}");
     let events = std::fs::read_to_string(folder.path().join("r/one/events.jsonl")).unwrap();
     let mut best: Option<(f64, Value)> = None;

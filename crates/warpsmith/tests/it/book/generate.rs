@@ -361,9 +361,7 @@ extern \"C\" __global__ void set(int* y) { y[threadIdx.x] = 1; }
     fs::write(folder.path().join("clean.cu"), KERNEL).unwrap();
     let mut text = String::new();
     for (line, about) in DOCUMENTS {
-        let mut command = crate::common::warpsmith();
-        command.args(line.split(' ')).args(["--json", "--device", "virtual:l4"]).current_dir(folder.path());
-        let ran = crate::common::run(&mut command);
+        let ran = crate::common::run(crate::common::json_command(line).current_dir(folder.path()));
         let document: serde_json::Value =
             serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{line}: {error}\n{ran}"));
         let name = line.split(" --").next().unwrap_or_default();
