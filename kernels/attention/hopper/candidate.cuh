@@ -102,11 +102,9 @@ constexpr bool HANDS_SCALES = FP8 && !BLOCK_SCALES && !SPLIT;
 // FP8: of so many steps, one has no refined keys; or 0.
 constexpr int UNREFINED_STEP = FP8 ? knob::UNREFINED_STEP : 0;
 
-// FP8: steps after which the output is added to sums, or 0. For many columns, and in the memory of the output, these are
-// fp16.
+// FP8: steps after which the output is added to sums, or 0. For many columns these are fp16.
 constexpr int SUM_STEPS = knob::SUM_STEPS;
-constexpr int SHARED_SUMS = smem::output_sums::dim1;  // columns whose sums are in shared memory
-constexpr bool HALF_SUMS = HEAD_DIM > 64 || SHARED_SUMS < HEAD_DIM;
+constexpr bool HALF_SUMS = HEAD_DIM > 64;
 
 // ---- where things are ----
 
@@ -136,7 +134,7 @@ __device__ inline unsigned store_tile() {
 __device__ inline unsigned output_sums(int index) {
     constexpr unsigned BYTES = HALF_SUMS ? 8 : 16;
     return in_shared(smem::output_sums::offset) +
-           ((threadIdx.x / 128 * (SHARED_SUMS / 8) + index) * 128 + threadIdx.x % 128) * BYTES;
+           ((threadIdx.x / 128 * (HEAD_DIM / 8) + index) * 128 + threadIdx.x % 128) * BYTES;
 }
 
 // A thread's own origins of its two rows: those of the sums.

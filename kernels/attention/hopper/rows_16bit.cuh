@@ -27,7 +27,7 @@ struct Rows16Bit : ScoreRows {
     // Turns the scores into weights, adds them up, and starts output += weights V, some keys at a time: the tensor cores
     // multiply while the next keys' weights are computed.
     __device__ __forceinline__ void weigh_and_start_output(unsigned values) {
-        constexpr int PART = KEYS % 32 == 0 ? 32 : 16;
+        constexpr int PART = 32;
         const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
 #pragma unroll
         for (int first = 0; first < KEYS; first += PART) {
@@ -49,7 +49,7 @@ struct Rows16Bit : ScoreRows {
     // Products of 16-bit types need no sums.
     struct SumFactors {};
     __device__ __forceinline__ SumFactors prepare_sums(float) const { return {}; }
-    __device__ __forceinline__ void add_to_sums(const OutputPlace&, const SumFactors&) const {}
+    __device__ __forceinline__ void add_to_sums(const SumFactors&) const {}
 
     // They are rounded when they are packed: there are no registers for them before.
     template <bool = false, bool = true>

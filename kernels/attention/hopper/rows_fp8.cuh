@@ -6,7 +6,7 @@
 //
 // The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
 // smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
-// shared memory, or in the memory of the output, now and then, and begins again.
+// shared memory now and then, and begins again.
 #pragma once
 
 #include "hopper/rows.cuh"
@@ -114,14 +114,14 @@ struct RowsFp8 : ScoreRows {
     // Two elements of a row of the output as a term of fp16 sums.
     __device__ __forceinline__ __half2 half_output(int i) const { return __floats2half2_rn(output[i], output[i + 1]); }
 
-    // In shared memory, 4 elements at a time: 2 of each row.
-    __device__ __forceinline__ void add_to_shared_sums(bool summed, const float (&factor)[2]) const {
+    // Adds the output to the sums, 4 elements at a time: 2 of each row. The next product must replace the output.
+    __device__ __forceinline__ void add_to_sums(const SumFactors& by) const {
         if constexpr (HALF_SUMS) {
-            const __half2 factors[2] = {__float2half2_rn(factor[0]), __float2half2_rn(factor[1])};
+            const __half2 factors[2] = {__float2half2_rn(by.of_row[0]), __float2half2_rn(by.of_row[1])};
 #pragma unroll
-            for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+            for (int index = 0; index < HEAD_DIM / 8; ++index) {
                 unsigned words[2] = {0, 0};
-                if (summed) ptx::load8_shared(words, output_sums(index));
+                if (by.summed) ptx::load8_shared(words, output_sums(index));
 #pragma unroll
                 for (int row = 0; row < 2; ++row) {
                     const __half2 sum = __hfma2(reinterpret_cast<const __half2&>(words[row]), factors[row],
@@ -132,18 +132,18 @@ struct RowsFp8 : ScoreRows {
             }
         } else {
 #pragma unroll
-            for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+            for (int index = 0; index < HEAD_DIM / 8; ++index) {
                 float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-                if (summed) ptx::load16_shared(sums, output_sums(index));
+                if (by.summed) ptx::load16_shared(sums, output_sums(index));
 #pragma unroll
-                for (int i = 0; i < 4; ++i) sums[i] = fmaf(sums[i], factor[i / 2], output[4 * index + i]);
+                for (int i = 0; i < 4; ++i) sums[i] = fmaf(sums[i], by.of_row[i / 2], output[4 * index + i]);
                 ptx::store16_shared(output_sums(index), sums[0], sums[1], sums[2], sums[3]);
             }
         }
     }
-    __device__ __forceinline__ void take_shared_sums(const float (&factor)[2]) {
+    __device__ __forceinline__ void take_sums_times(const float (&factor)[2]) {
 #pragma unroll
-        for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+        for (int index = 0; index < HEAD_DIM / 8; ++index) {
             float sums[4];
             if constexpr (HALF_SUMS) {
                 unsigned words[2];
@@ -163,91 +163,14 @@ struct RowsFp8 : ScoreRows {
         }
     }
 
-    // In the memory of the output: fp16, in the lane's own rows, 16 bytes of each at a time.
-    struct OwnRows {
-        char* first;  // the lane's part of its first row
-        unsigned long long eight_rows;
-        int rows;  // that exist, from its first on
-
-        __device__ __forceinline__ explicit OwnRows(const OutputPlace& place)
-            : first(reinterpret_cast<char*>(place.first + static_cast<unsigned long long>(lane() / 4) * place.stride) +
-                    lane() % 4 * 16),
-              eight_rows(16ull * place.stride), rows(place.rows - lane() / 4) {}
-        __device__ __forceinline__ char* part(int row, int index) const { return first + row * eight_rows + index * 64; }
-        __device__ __forceinline__ bool has(int row) const { return 8 * row < rows; }
-    };
-    static constexpr int PARTS = HEAD_DIM / 32;
-
-    // Reductions, for which nothing waits; if an origin of the warp's sums has moved, they are multiplied first.
-    __device__ __forceinline__ void add_to_output(const OutputPlace& place, bool summed, const float (&factor)[2]) const {
-        const OwnRows own(place);
-        if (summed && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                if (!own.has(row)) continue;
-                const __half2 by = __float2half2_rn(factor[row]);
-#pragma unroll 2
-                for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
-                    unsigned words[4];
-                    ptx::load16_reduced(words, own.part(row, index));
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const __half2 after = __hmul2(reinterpret_cast<const __half2&>(words[i]), by);
-                        words[i] = reinterpret_cast<const unsigned&>(after);
-                    }
-                    ptx::add_or_store16(own.part(row, index), words, false);
-                }
-            }
-        }
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-#pragma unroll
-            for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
-                unsigned words[4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const __half2 pair = half_output(16 * index + 4 * i + 2 * row);
-                    words[i] = reinterpret_cast<const unsigned&>(pair);
-                }
-                if (own.has(row)) ptx::add_or_store16(own.part(row, index), words, summed);
-            }
-        }
-    }
-    // Adds the sums to the output. Then all lanes of the rows have read them.
-    __device__ __forceinline__ void take_from_output(const OutputPlace& place, const float (&factor)[2]) {
-        const OwnRows own(place);
-#pragma unroll
-        for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                unsigned words[4] = {0, 0, 0, 0};
-                if (own.has(row)) ptx::load16_reduced(words, own.part(row, index));
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[i]));
-                    float* o = output + 16 * index + 4 * i + 2 * row;
-                    o[0] = fmaf(pair.x, factor[row], o[0]);
-                    o[1] = fmaf(pair.y, factor[row], o[1]);
-                }
-            }
-        }
-        __syncwarp();
-    }
-
-    // Adds the output to the sums. The next product must replace it.
-    __device__ __forceinline__ void add_to_sums(const OutputPlace& place, const SumFactors& factors) const {
-        add_to_shared_sums(factors.summed, factors.of_row);
-        if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, factors.summed, factors.of_row);
-    }
     // Adds the sums of finished rows, whose last origins are given, to the output.
-    __device__ __forceinline__ void take_sums(const OutputPlace& place, const float (&last_origin)[2]) {
+    __device__ __forceinline__ void take_sums(const float (&last_origin)[2]) {
         float from[2];
         ptx::load8_shared(from, sum_origins());
         if (__all_sync(0xffffffffu, from[0] != negative_infinity())) {
             const float factor[2] = {ptx::exp2_approx(from[0] - last_origin[0]),
                                      ptx::exp2_approx(from[1] - last_origin[1])};
-            take_shared_sums(factor);
-            if constexpr (SHARED_SUMS < HEAD_DIM) take_from_output(place, factor);
+            take_sums_times(factor);
         }
         forget_sums();
     }
@@ -295,7 +218,7 @@ struct RowsFp8 : ScoreRows {
         const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
                                     static_cast<unsigned long long>(first) * args.o_strides.sequence,
                                 args.o_strides.sequence, args.seq_q - first};
-        if constexpr (SUM_STEPS > 0) take_sums(place, statistics.origin);
+        if constexpr (SUM_STEPS > 0) take_sums(statistics.origin);
         const OwnPlace own(place);
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 16) {

@@ -175,7 +175,7 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 // not overflow here.
 template <int KEYS>  // = BLOCK_N; a parameter, so that other candidates do not compile it
 struct AtOnce {
-    static constexpr bool POSSIBLE = SPLIT && LATE_MAXIMUM && STAGES >= 2;
+    static constexpr bool POSSIBLE = SPLIT && LATE_MAXIMUM;
     static constexpr bool FP16 = axis::dtype == axis::Dtype::fp16;
     static constexpr float ORIGIN = FP16 ? -1.0f : 6.0f;
     static constexpr float SMALLEST_SUM = FP16 ? STAGES * KEYS / 2 : 0.015625f, LARGEST_SUM = FP16 ? 65504.0f : 65536.0f;

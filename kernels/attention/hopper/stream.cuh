@@ -313,14 +313,6 @@ struct Consumer {
         rows.store_output(args, of.batch, of.head, first, statistics, factors);
     }
 
-    // Where the warp's rows of the output are.
-    __device__ __forceinline__ OutputPlace output_place() const {
-        const int first = first_row(work, group) + warp_of_group() * 16;
-        return {attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
-                    static_cast<unsigned long long>(first) * args.o_strides.sequence,
-                args.o_strides.sequence, args.seq_q - first};
-    }
-
     // Rounds the first weights of a work tile. No product may be in flight.
     __device__ __forceinline__ void round_first_weights() {
         if constexpr (FP8) {
@@ -364,7 +356,7 @@ struct Consumer {
         if constexpr (SUM) sum_factors = rows.prepare_sums(value_scale);
         take_turn(group);
         start_scores();
-        if constexpr (SUM) rows.add_to_sums(output_place(), sum_factors);
+        if constexpr (SUM) rows.add_to_sums(sum_factors);
         start_output<REFINED_BEFORE>(SUM);
         pass_turn(group);
         jitter(work.first_query + step);

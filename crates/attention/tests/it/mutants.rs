@@ -43,7 +43,12 @@ const HOPPER: Place =
 const HOPPER_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..HOPPER };
 const HOPPER_CAUSAL: Place = Place { problem: "b1h1s70d64-causal-fp16", ..HOPPER };
 const HOPPER_LATE: Place = Place { knobs: &[("MAXIMUM", "late")], ..HOPPER };
-const HOPPER_FP8: Place = Place { preset: "fp8-d256", problem: "b1h1sq16sk520d128-e4m3", ..HOPPER };
+const HOPPER_FP8: Place = Place {
+    preset: "fp8-d256",
+    knobs: &[("TRANSPOSE", "inside")],
+    problem: "b1h1sq16sk520d128-e4m3",
+    ..HOPPER
+};
 const MMA: Place =
     Place { family: "mma", preset: "d64", knobs: &[], problem: "b1h1sq16sk260d64-fp16", chip: "l4" };
 const MMA_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..MMA };

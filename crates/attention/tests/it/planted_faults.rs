@@ -104,13 +104,13 @@ const HOPPER_AT_ONCE_BF16: Fault = Fault {
 const HOPPER_FP8: Fault = Fault {
     preset: "fp8-d256",
     problem: "b1h1sq40sk500d128-e4m3",
-    knobs: &[("BLOCK_N", "128"), ("V_ROW_STAGES", "1")],
+    knobs: &[("BLOCK_N", "128"), ("TRANSPOSE", "inside")],
     ..HOPPER
 };
 /// With several sums of two rows of a lane.
-const HOPPER_SUMS_IN_OUTPUT: Fault = Fault {
+const HOPPER_SUMS: Fault = Fault {
     problem: "b1h1sq40sk700d64-e4m3",
-    knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "output")],
+    knobs: &[("BLOCK_N", "64"), ("TRANSPOSE", "inside"), ("SUM_STEPS", "4")],
     ..HOPPER_FP8
 };
 /// With steps in which origins move after the weights.
@@ -229,56 +229,31 @@ const FAULTS: &[Fault] = &[
         name: "hopper, FP8: a work tile has the scales of the one before",
         right: "        first_scales(head, step_scales);\n        if constexpr",
         wrong: "        if constexpr",
-        knobs: &[("PERSISTENT", "2")],
+        knobs: &[("TRANSPOSE", "inside"), ("PERSISTENT", "2")],
         problem: "b1h6s130d64-e4m3",
         class: "outliers",
         ..HOPPER_FP8
     },
     Fault {
-        name: "hopper, FP8, sums in the output: the first sums are added to what was there",
+        name: "hopper, FP8, sums: the last sums are not added",
         file: "hopper/rows_fp8.cuh",
-        right: "words, summed);",
-        wrong: "words, true);",
-        detected: Detected::Found(&[Kind::Uninitialised]),
-        ..HOPPER_SUMS_IN_OUTPUT
-    },
-    Fault {
-        name: "hopper, FP8, sums in the output: the last sums are not added",
-        file: "hopper/rows_fp8.cuh",
-        right: "if constexpr (SUM_STEPS > 0) take_sums(place, statistics.origin);",
+        right: "if constexpr (SUM_STEPS > 0) take_sums(statistics.origin);",
         wrong: "",
-        ..HOPPER_SUMS_IN_OUTPUT
+        ..HOPPER_SUMS
     },
     Fault {
-        name: "hopper, FP8, sums in the output: the second row of a lane has the sums of the first",
-        file: "hopper/rows_fp8.cuh",
-        right: "return first + row * eight_rows + index * 64;",
-        wrong: "return first + index * 64;",
-        ..HOPPER_SUMS_IN_OUTPUT
-    },
-    Fault {
-        name: "hopper, FP8, sums in the output: the sums are not rescaled when an origin moves",
+        name: "hopper, FP8, sums: the sums are not rescaled when an origin moves",
         file: "hopper/rows_fp8.cuh",
         right: "factors.of_row[0] = factors.summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;",
         wrong: "factors.of_row[0] = 1.0f;",
         class: "large",
-        ..HOPPER_SUMS_IN_OUTPUT
+        ..HOPPER_SUMS
     },
     Fault {
         name: "hopper, FP8, sums: the output is not replaced after it was added to the sums",
         right: "start_output<REFINED_BEFORE>(SUM);",
         wrong: "start_output<REFINED_BEFORE>(false);",
-        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "shared")],
-        ..HOPPER_SUMS_IN_OUTPUT
-    },
-    Fault {
-        name: "hopper, FP8, sums in both memories: all sums in the output begin at the first column",
-        file: "hopper/rows_fp8.cuh",
-        right: "                    const __half2 pair = half_output(16 * index + 4 * i + 2 * row);",
-        wrong: "                    const __half2 pair = half_output(4 * i + 2 * row);",
-        problem: "b1h1sq40sk700d128-e4m3",
-        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "both")],
-        ..HOPPER_SUMS_IN_OUTPUT
+        ..HOPPER_SUMS
     },
     Fault {
         name: "hopper, queries in parts: a warpgroup waits for the queries of the first",
@@ -347,10 +322,10 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, FP8: the sums of a work tile are added to the next one, too",
         file: "hopper/rows_fp8.cuh",
-        right: "take_from_output(place, factor);\n        }\n        forget_sums();",
-        wrong: "take_from_output(place, factor);\n        }",
+        right: "take_sums_times(factor);\n        }\n        forget_sums();",
+        wrong: "take_sums_times(factor);\n        }",
         problem: "b1h3sq40sk700d64-e4m3",
-        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "shared"), ("PERSISTENT", "2")],
+        knobs: &[("BLOCK_N", "64"), ("TRANSPOSE", "inside"), ("SUM_STEPS", "4"), ("PERSISTENT", "2")],
         ..HOPPER_FP8
     },
     Fault {
