@@ -356,7 +356,7 @@ fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
         ("split", &[], "b1h2sq100sk1200d64-causal-fp16"),
         ("split-512", &[], "b1h2sq100sk512d64-causal-fp16"),
     ];
-    // Large values make some warps move origins, while others continue.
+    // Large values make some warps raise running maxima, while others continue.
     for ((preset, knobs, name), class) in
         cases.iter().flat_map(|case| [Class::Normal, Class::Large].map(|c| (case, c)))
     {
