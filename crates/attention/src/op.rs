@@ -304,9 +304,9 @@ impl OpProblems for Attention {
         let candidate = family.candidate(preset, knobs, &run::axes(family, problem))?;
         run::check_keys(&candidate, problem).map_err(|error| {
             let knob = if matches!(error, run::Unsupported::AtOnce { .. }) {
-                "MAXIMUM=integers"
+                "RUNNING_MAX=integers"
             } else {
-                "SUM_STEPS"
+                "PROMOTION_INTERVAL"
             };
             Refusal::new(error).hint(Some(format!("set {knob}")))
         })?;

@@ -107,7 +107,7 @@ __device__ inline unsigned encode4(__half2 x01, __half2 x23) {
 }
 
 // The rounding errors of encode4 for four numbers within half's range, as codes; `codes` is its result.
-__device__ inline unsigned encode4_lost(float x0, float x1, float x2, float x3, unsigned codes) {
+__device__ inline unsigned encode4_residuals(float x0, float x1, float x2, float x3, unsigned codes) {
     __half2 rounded01, rounded23;
     decode4(codes, rounded01, rounded23);
     return encode4(__hsub2(__floats2half2_rn(x0, x1), rounded01), __hsub2(__floats2half2_rn(x2, x3), rounded23));

@@ -48,19 +48,6 @@ __device__ inline void store8(void* global, const unsigned (&w)[2], bool when) {
                  :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(static_cast<unsigned>(when)) : "memory");
 }
 
-// Adds 8 halves to those at a 16-byte boundary, or replaces them. Nothing waits for it.
-__device__ inline void add_or_store16(void* global, const unsigned (&w)[4], bool add) {
-    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0;\n\t"
-                 "@p red.relaxed.gpu.global.add.noftz.v4.f16x2 [%0], {%1, %2, %3, %4};\n\t"
-                 "@!p st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4}; }"
-                 :: "l"(global), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(static_cast<unsigned>(add)) : "memory");
-}
-// 16 bytes from a 16-byte boundary that reductions have changed, so not from the L1 cache.
-__device__ inline void load16_reduced(unsigned (&w)[4], const void* global) {
-    asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(global) : "memory");
-}
-
 // 16 bytes from an address on a 16-byte boundary in the shared window.
 __device__ inline void load16_shared(unsigned (&w)[4], unsigned shared) {
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"

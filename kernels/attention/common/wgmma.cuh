@@ -102,15 +102,10 @@ struct Products;
     "%40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_NUMBERS_64 WGMMA_NUMBERS_48 ", " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA_NUMBERS_80 WGMMA_NUMBERS_64 ", " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define WGMMA_NUMBERS_88 WGMMA_NUMBERS_80 ", " \
-    "%80, %81, %82, %83, %84, %85, %86, %87"
-#define WGMMA_NUMBERS_96 WGMMA_NUMBERS_88 ", " \
-    "%88, %89, %90, %91, %92, %93, %94, %95"
-#define WGMMA_NUMBERS_112 WGMMA_NUMBERS_96 ", " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define WGMMA_NUMBERS_128 WGMMA_NUMBERS_112 ", " \
+#define WGMMA_NUMBERS_128 WGMMA_NUMBERS_64 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define WGMMA_FLOATS_8(i)                                                                                        \
@@ -124,16 +119,9 @@ struct Products;
     WGMMA_FLOATS_8(40)
 #define WGMMA_FLOATS_64 WGMMA_FLOATS_48, \
     WGMMA_FLOATS_8(48), WGMMA_FLOATS_8(56)
-#define WGMMA_FLOATS_80 WGMMA_FLOATS_64, \
-    WGMMA_FLOATS_8(64), WGMMA_FLOATS_8(72)
-#define WGMMA_FLOATS_88 WGMMA_FLOATS_80, \
-    WGMMA_FLOATS_8(80)
-#define WGMMA_FLOATS_96 WGMMA_FLOATS_88, \
-    WGMMA_FLOATS_8(88)
-#define WGMMA_FLOATS_112 WGMMA_FLOATS_96, \
-    WGMMA_FLOATS_8(96), WGMMA_FLOATS_8(104)
-#define WGMMA_FLOATS_128 WGMMA_FLOATS_112, \
-    WGMMA_FLOATS_8(112), WGMMA_FLOATS_8(120)
+#define WGMMA_FLOATS_128 WGMMA_FLOATS_64, \
+    WGMMA_FLOATS_8(64), WGMMA_FLOATS_8(72), WGMMA_FLOATS_8(80), WGMMA_FLOATS_8(88), WGMMA_FLOATS_8(96), \
+    WGMMA_FLOATS_8(104), WGMMA_FLOATS_8(112), WGMMA_FLOATS_8(120)
 
 // COUNT accumulators; A to F are the numbers of the operands after them. A step of the depth has 32 bytes. 16-bit types
 // tell for each matrix in shared memory whether its rows lie along the depth (0) or not (1).
@@ -167,21 +155,16 @@ WGMMA_16_BIT(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 WGMMA_16_BIT(__half, "f16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 WGMMA_16_BIT(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 WGMMA_16_BIT(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
-WGMMA_16_BIT(__half, "f16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
 WGMMA_16_BIT(__half, "f16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
-WGMMA_16_BIT(__nv_bfloat16, "bf16", 176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 WGMMA_E4M3(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 WGMMA_E4M3(80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 WGMMA_E4M3(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 WGMMA_E4M3(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
-WGMMA_E4M3(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
-WGMMA_E4M3(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
-WGMMA_E4M3(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
 WGMMA_E4M3(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 
 #undef WGMMA_E4M3

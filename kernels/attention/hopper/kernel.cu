@@ -1,11 +1,36 @@
-// Fused attention for Hopper: O = softmax(scale * Q K^T + mask) V.
+// Fused attention for Hopper: O = softmax(scale * Q K^T + mask) V, by online softmax (FlashAttention).
 //
-// Copies are tensor copies (TMA), products are those of warpgroups (wgmma). A work tile has 64 query rows, or 64 per
-// computing warpgroup. Steps run from the last keys to the first, so that those with hidden keys come first.
+// A block computes work tiles of query rows of one head, in steps of BLOCK_N keys. A producer copies tiles to shared
+// memory by tensor copies (TMA). Consumers, a warpgroup each, multiply 64 rows by wgmma. The scores, the weights and the
+// output stay in registers.
 //
-// There are two paths. `stream.cuh`, the usual one, keeps the tensor cores busy: a producer warpgroup copies, each other
-// warpgroup has its own rows. `split.cuh` is for launches that are too short for that: the warpgroups of a block have
-// the same 64 rows and split the keys. In FP8 a first launch can transpose V (`transpose_before.cuh`).
+//                          K^T, V: BLOCK_N keys per step, from the last to the first
+//                          +-------+-------+-------+
+//   Q: 64 rows  consumer 0 |       |       |       |   -> O: 64 rows x head_dim
+//      64 rows  consumer 1 |       |       |       |   -> O
+//                          +-------+-------+-------+
+//
+// There are two paths:
+//
+// - `stream.cuh`, the usual one: every consumer has its own 64 rows, and blocks go from work tile to work tile.
+// - `split.cuh`, for launches of a few microseconds: the two consumers have the same 64 rows and split the keys.
+//
+// `tiles.cuh` has the tiles in shared memory, `rows*.cuh` the softmax and the products, `work.cuh` the order of the work.
+// In FP8, V must be transposed: by warps of the producer warpgroup (`transpose.cuh`), or by a first launch
+// (`transpose_before.cuh`).
+//
+// Shared memory, bytes (E: bytes per element; columns are padded to whole boxes of 128 bytes, or 64 in FP8 at head_dim
+// 64; a block has at most 227 KB):
+//
+//   queries         Q_STAGES * BLOCK_M * head_dim * E
+//   keys, values    2 * STAGES * BLOCK_N * head_dim * E          with SPLIT_KV for each consumer
+//   value rows      V_ROW_STAGES * BLOCK_N * head_dim            FP8 with TRANSPOSE inside
+//   promoted sums   BLOCK_M * head_dim * (4; above 64: 2)        FP8 with PROMOTION_INTERVAL
+//   store tile      BLOCK_M * 128                                16-bit
+//
+//   fp16, head_dim 128 (d128): 64 + 128 + 16 KB. FP8, head_dim 256 (fp8-d256): 64 + 96 + 64 KB.
+//
+// NOTES.md has the design, the reasons for it, and what was tried.
 
 #include "hopper/split.cuh"
 #include "hopper/stream.cuh"

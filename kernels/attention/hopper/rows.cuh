@@ -1,8 +1,25 @@
-// A warpgroup's 64 rows during the loop: scores, output, and the softmax so far. `rows_16bit.cuh` and `rows_fp8.cuh` add
-// the weights and the products with V.
+// Online softmax of a warpgroup's 64 rows: scores, running maximum, sum and output. `rows_16bit.cuh` and `rows_fp8.cuh`
+// add the rounded weights and the products with V.
+//
+// For each step of BLOCK_N keys and each row:
+//
+//   s = Q K^T                               raw scores
+//   p = 2^(scale * s - running_max)         weights; `scale` contains log2 e
+//   sum += p,  output += round(p) V
+//
+// The number that is subtracted, `running_max`, differs from the exact maximum of the keys so far:
+//
+// - Lazy rescale: it is raised only when an exponent exceeds the last maximum by more than RESCALE_THRESHOLD. Only then
+//   sum and output are multiplied by 2^(old - new).
+// - FP8: it is WEIGHT_SHIFT below the maximum, so that the weights use the range of the format.
+// - RUNNING_MAX lazy: steps without a mask do not compute a maximum. Large weights show that it must be raised.
+//
+// A lane has two rows, 8 apart, and of each row 2 columns in every 8: entry i of an accumulator belongs to the lane's row
+// i / 2 % 2. Four lanes share a row. Registers of a thread: BLOCK_N / 2 scores, BLOCK_N / 4 packed weights (16-bit; FP8:
+// BLOCK_N / 8 twice, and the residuals), HEAD_DIM / 2 outputs, and about 30 others.
 #pragma once
 
-#include "hopper/candidate.cuh"
+#include "hopper/tiles.cuh"
 
 namespace hopper {
 
@@ -14,7 +31,7 @@ __device__ inline unsigned pack(float low, float high, const __nv_bfloat16*) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
     return reinterpret_cast<const unsigned&>(pair);
 }
-// Two neighbours as one register of the output's type.
+// Two neighbouring columns as one register of the output's type.
 __device__ inline unsigned pack(float low, float high) { return pack(low, high, static_cast<const Output*>(nullptr)); }
 
 // Where a warp's rows of the output are.
@@ -24,17 +41,15 @@ struct OutputPlace {
     int rows;         // that exist; may be more than 16 or negative
 };
 
-// Per lane: of each row, 2 columns in every 8. Entry i of an accumulator belongs to the row i / 2 % 2.
 struct ScoreRows {
-    float scale;                       // raw scores to exponents of 2
-    float scores[BLOCK_N / 2];         // from `weigh` on, the weights
+    float scale;                 // raw scores to exponents of 2
+    float scores[BLOCK_N / 2];   // from `exponentiate` on, the weights
     float output[HEAD_DIM / 2];
-    float origin[2];                   // subtracted from the exponents: the maximum so far, or up to SLACK less, less
-                                       // WEIGHT_SHIFT
-    float sum[2 * SUMS_OF_ROW];        // of the weights in the lane's own columns
-    float sum_of_step[2];              // MAXIMUM late: the same of one step, which may not be in `sum` yet
-    bool moved;                        // an origin of the warp's rows has moved, and
-    float correction[2];               // what the output must be multiplied by then
+    float running_max[2];        // subtracted from the exponents, see above
+    float sum[2 * SUMS_OF_ROW];  // of the weights in the lane's own columns
+    float step_sum[2];           // RUNNING_MAX lazy: that of one step, which may not be in `sum` yet
+    bool needs_rescale;          // a running maximum of the warp's rows was raised,
+    float rescale_factor[2];     // and the output must be multiplied by this
 
     __device__ __forceinline__ explicit ScoreRows(float scale_) : scale(scale_) {
 #pragma unroll
@@ -45,34 +60,33 @@ struct ScoreRows {
     }
     // Before the first key.
     __device__ __forceinline__ void begin() {
-        origin[0] = origin[1] = NOTHING_SEEN;
+        running_max[0] = running_max[1] = NOTHING_SEEN;
 #pragma unroll
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] = 0.0f;
     }
 
     // Starts into = Q K^T. `into` is usually `scores`.
     __device__ __forceinline__ static void start_scores(float (&into)[BLOCK_N / 2], unsigned queries, unsigned keys) {
-        constexpr int STEPS = (HEAD_DIM * sizeof(Element) + 31) / 32, STEPS_OF_BOX = ROW_BYTES / 32;
+        constexpr int STEPS = (HEAD_DIM * sizeof(Element) + 31) / 32;
         const unsigned long long a = wgmma::rows_along_depth<ROW_BYTES>(queries);
         const unsigned long long b = wgmma::rows_along_depth<ROW_BYTES>(keys);
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            const int box = step / STEPS_OF_BOX, within = step % STEPS_OF_BOX * 32;
-            wgmma::Products<Element, BLOCK_N>::from_shared(into, wgmma::advance(a, box * Q_BOX_BYTES + within),
-                                                           wgmma::advance(b, box * KV_BOX_BYTES + within), step > 0);
+            wgmma::Products<Element, BLOCK_N>::from_shared(into, QueryTile::depth_step(a, step),
+                                                           KeyTile::depth_step(b, step), step > 0);
         }
         wgmma::group_end();
     }
 
-    // Hides the keys that the rows do not see. `visible` counts columns from the lane's own first one.
+    // Masks the keys that the rows do not see. `visible` counts columns from the lane's own first one.
     template <int COUNT>
-    __device__ __forceinline__ static void hide(float (&scores)[COUNT], const int (&visible)[2]) {
+    __device__ __forceinline__ static void mask(float (&scores)[COUNT], const int (&visible)[2]) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) scores[i] = negative_infinity();
         }
     }
-    __device__ __forceinline__ void hide(const int (&visible)[2]) { hide(scores, visible); }
+    __device__ __forceinline__ void mask(const int (&visible)[2]) { mask(scores, visible); }
 
     // The largest new score of each row, in the lane's own columns. Two chains per row have half the latency of one.
     __device__ __forceinline__ void largest_by_floats(float (&largest)[2]) const {
@@ -100,89 +114,92 @@ struct ScoreRows {
         largest[1] = __int_as_float(max(chain[2], chain[3]));
     }
 
-    // Whether a row's maximum has grown so far that its origin must move.
-    __device__ __forceinline__ bool outgrown(int row, float exponent) const {
-        return exponent > origin[row] + (WEIGHT_SHIFT + knob::SLACK);
+    // Whether an exponent of a row is so large that its running maximum must be raised.
+    __device__ __forceinline__ bool exceeds_threshold(int row, float exponent) const {
+        return exponent > running_max[row] + (WEIGHT_SHIFT + knob::RESCALE_THRESHOLD);
     }
 
-    // FP8: whether a new largest weight of a row dominates: all earlier ones together weigh at most four times as much.
-    // `weight` is in units of the present origin. Then it needs all of the format's range (see `raise_weights`).
+    // FP8: whether the largest new weight of a row dominates: the sum of all earlier weights is at most four times as
+    // large. `weight` belongs to the present running maximum. A dominant weight gets the whole range of the format, so
+    // that light keys keep more bits (see `raise_weights`).
     __device__ __forceinline__ bool dominates(int row, float weight) const {
         const float earlier = group_sum<4>(own_sum(row));
         return FP8 && earlier > 0.0f && earlier <= 4.0f * weight;
     }
 
-    // Moves the origins of rows whose maximum has grown by more than SLACK, and the sums with them.
-    __device__ __forceinline__ void move_origins(const float (&largest)[2]) {
+    // Raises the running maxima that were exceeded by more than RESCALE_THRESHOLD, and rescales the sums.
+    __device__ __forceinline__ void raise_running_max(const float (&largest)[2]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const float exponent = group_max<4>(largest[row]) * scale;
             float shift = WEIGHT_SHIFT;
             if constexpr (FP8) {
-                if (dominates(row, ptx::exp2_approx(exponent - origin[row]))) shift = LARGEST_EXPONENT;
+                if (dominates(row, ptx::exp2_approx(exponent - running_max[row]))) shift = LARGEST_EXPONENT;
             }
-            const float to = outgrown(row, exponent) ? exponent - shift : origin[row];
-            correction[row] = ptx::exp2_approx(origin[row] - to);
-            origin[row] = to;
+            const float to = exceeds_threshold(row, exponent) ? exponent - shift : running_max[row];
+            rescale_factor[row] = ptx::exp2_approx(running_max[row] - to);
+            running_max[row] = to;
         }
 #pragma unroll
-        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= correction[i / SUMS_OF_ROW];
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= rescale_factor[i / SUMS_OF_ROW];
     }
 
-    // BLOCK_SCALES: the products of weights and values with one scale are added to those with another. So a weight counts
-    // in units of its value's scale: origins and sums belong to values with the scale `now`, and this makes them belong
-    // to values with the scale `next`. The output does not change.
+    // BLOCK_SCALES: values of different blocks have different scales, but their products are added to one output. So
+    // weights are in units of the scale of their values. This changes the unit of running maxima and sums from the scale
+    // `now` to the scale `next`. The output does not change.
     __device__ __forceinline__ void change_value_scale(float now, float next) {
         const float ratio = __fdividef(next, now), exponent = __log2f(ratio);
-        origin[0] -= exponent;
-        origin[1] -= exponent;
+        running_max[0] -= exponent;
+        running_max[1] -= exponent;
 #pragma unroll
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= ratio;
     }
 
-    // Chooses the origins for the new scores. Sets `moved`; the output is not touched.
-    __device__ __forceinline__ void choose_origins() {
+    // Updates the running maxima for the new scores. Sets `needs_rescale`; the output is not touched.
+    __device__ __forceinline__ void update_running_max() {
         float largest[2];
-        if constexpr (INTEGER_MAXIMUM && SPLIT) {
-            // Few steps, in the first of which an origin can move to any exponent.
+        if constexpr (INTEGER_MAX && SPLIT) {
+            // There are few steps, and the first one can set a running maximum of any size.
             largest_by_integers(largest);
             if (!__all_sync(0xffffffffu, fminf(largest[0], largest[1]) > 0.0f)) largest_by_floats(largest);
         } else {
-            // If origins can move only to positive exponents, only a positive maximum matters.
-            const float least = fminf(origin[0], origin[1]) + (WEIGHT_SHIFT + knob::SLACK);
-            if (INTEGER_MAXIMUM && __all_sync(0xffffffffu, least >= 0.0f)) {
+            // If no running maximum can be raised to a negative exponent, only a positive maximum matters.
+            const float least = fminf(running_max[0], running_max[1]) + (WEIGHT_SHIFT + knob::RESCALE_THRESHOLD);
+            if (INTEGER_MAX && __all_sync(0xffffffffu, least >= 0.0f)) {
                 largest_by_integers(largest);
             } else {
                 largest_by_floats(largest);
             }
         }
-        // Mostly no origin of the warp's rows moves, and no lane needs to know another's maximum.
-        moved = __any_sync(0xffffffffu, outgrown(0, largest[0] * scale) || outgrown(1, largest[1] * scale));
-        if (moved) move_origins(largest);
+        // In most steps no running maximum of the warp's rows is raised, and lanes need not exchange their maxima.
+        needs_rescale = __any_sync(0xffffffffu, exceeds_threshold(0, largest[0] * scale) ||
+                                                    exceeds_threshold(1, largest[1] * scale));
+        if (needs_rescale) raise_running_max(largest);
     }
 
     // Turns score i into a weight and adds it to the sum.
-    __device__ __forceinline__ void weigh(int i) {
-        scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
+    __device__ __forceinline__ void exponentiate(int i) {
+        scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -running_max[i / 2 % 2]));
         sum[SUMS_OF_ROW * (i / 2 % 2) + i % SUMS_OF_ROW] += scores[i];
     }
     // Turns the scores into weights and adds them up.
-    __device__ __forceinline__ void weigh() {
+    __device__ __forceinline__ void exponentiate() {
         if constexpr (SUMS_OF_ROW == 1) {
-            weigh_step();
-            add_sum_of_step();
+            exponentiate_step();
+            add_step_sum();
         } else {
 #pragma unroll
-            for (int i = 0; i < BLOCK_N / 2; ++i) weigh(i);
+            for (int i = 0; i < BLOCK_N / 2; ++i) exponentiate(i);
         }
     }
 
-    // FP8, for the first weights of rows, whose largest is 2^WEIGHT_SHIFT. Weights below 2^-10 become 0, but a row may have
-    // one or a few keys with almost all of its weight (attention sinks) and need the values of many light keys. So if few
-    // keys are heavy, the origin moves down, and the weights become as large as the format allows. They then have less room
-    // to grow. Rows of ordinary inputs keep theirs: their origins would move again.
+    // FP8: attention sinks. The largest weight of a row's first step is 2^WEIGHT_SHIFT, and weights below 2^-10 are
+    // rounded to 0. A row may have a few keys with almost all of its weight, and still need the values of many light keys.
+    // So if few keys are heavy, the running maximum is lowered until the largest weight has the largest exponent of the
+    // format. This leaves less range for larger weights in later steps. Rows of ordinary inputs are not changed, because
+    // their running maxima would soon be raised again.
     //
-    // Whether the sums of a row are so small that few keys may be heavy. Then `raise_weights` looks closer.
+    // Whether a row's sum is so small that only few keys can be heavy. Only then `raise_weights` counts them.
     __device__ __forceinline__ bool may_raise_weights() const {
         const float most = fminf(group_max<4>(own_sum(0)), group_max<4>(own_sum(1)));
         return __any_sync(0xffffffffu, most <= 2.25f * (1 << int(WEIGHT_SHIFT)));
@@ -192,15 +209,15 @@ struct ScoreRows {
         float factor[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            float balance = 16.0f;  // plus light keys, minus heavy ones; hidden keys have no weight
+            float balance = 16.0f;  // plus light keys, minus heavy ones; masked keys have no weight
 #pragma unroll
             for (int i = 2 * row; i < BLOCK_N / 2; i += i % 2 == 0 ? 1 : 3)
                 balance += scores[i] >= LIGHT ? -1.0f : scores[i] > 0.0f ? 1.0f : 0.0f;
-            const float most = LATE_MAXIMUM ? group_max<4>(own_sum(row)) : 1 << int(WEIGHT_SHIFT);
+            const float most = LAZY_MAX ? group_max<4>(own_sum(row)) : 1 << int(WEIGHT_SHIFT);
             const float by = fmaxf(LARGEST_EXPONENT - __log2f(most), 0.0f);
-            const float to = group_sum<4>(balance) > 0.0f && most > 0.0f ? origin[row] - by : origin[row];
-            factor[row] = ptx::exp2_approx(origin[row] - to);
-            origin[row] = to;
+            const float to = group_sum<4>(balance) > 0.0f && most > 0.0f ? running_max[row] - by : running_max[row];
+            factor[row] = ptx::exp2_approx(running_max[row] - to);
+            running_max[row] = to;
         }
 #pragma unroll
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= factor[i / SUMS_OF_ROW];
@@ -208,27 +225,27 @@ struct ScoreRows {
         for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];
     }
 
-    // ---- MAXIMUM late: origins move after the weights, if the sum of a step's weights is too large ----
+    // ---- RUNNING_MAX lazy: a running maximum is raised after the weights, if their sum in a step is too large ----
     //
-    // A weight is at most the sum of the lane's weights of its row. So one comparison per row replaces the maximum of
-    // the scores. The weights are still there as floats then, so an origin can move, and the weights with it.
-    // Near the end of the range of floats, weights no longer tell their scores, which are then computed again
-    // (`scores_again.cuh`).
+    // No weight is larger than the sum of the lane's weights of its row in the step. So one comparison per row replaces
+    // the maximum of its scores. If the sum is too large, the running maximum is raised and the weights are multiplied by
+    // the same factor as the output: they are still floats. A weight near the largest float no longer determines its
+    // score; then the scores are computed again (`scores_again.cuh`).
 
-    // Turns the scores into weights with the present origins. Their sums are those of the step.
-    __device__ __forceinline__ void weigh_step() {
+    // Turns the scores into weights with the present running maxima, and sets the sums of the step.
+    __device__ __forceinline__ void exponentiate_step() {
         float chain[4];
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; ++i) {
-            scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));
+            scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -running_max[i / 2 % 2]));
             chain[i % 4] = i < 4 ? scores[i] : chain[i % 4] + scores[i];
         }
-        sum_of_step[0] = chain[0] + chain[1];
-        sum_of_step[1] = chain[2] + chain[3];
+        step_sum[0] = chain[0] + chain[1];
+        step_sum[1] = chain[2] + chain[3];
     }
-    // Whether a sum of the warp's rows is above this.
-    __device__ __forceinline__ bool any_sum_above(float limit) const {
-        return __any_sync(0xffffffffu, fmaxf(sum_of_step[0], sum_of_step[1]) > limit);
+    // Whether the step's sum of any of the warp's rows is above this.
+    __device__ __forceinline__ bool any_step_sum_above(float limit) const {
+        return __any_sync(0xffffffffu, fmaxf(step_sum[0], step_sum[1]) > limit);
     }
     __device__ __forceinline__ void multiply_output(const float (&factor)[2]) {
 #pragma unroll
@@ -241,27 +258,28 @@ struct ScoreRows {
 #pragma unroll
         for (int i = 1; i < BLOCK_N / 2; ++i) largest[i / 2 % 2] = fmaxf(largest[i / 2 % 2], scores[i]);
     }
-    // Chooses the origins for scores that were computed again. No product may be in flight.
-    __device__ __forceinline__ void choose_origins_again() {
+    // Updates the running maxima for scores that were computed again. No product may be in flight.
+    __device__ __forceinline__ void update_running_max_again() {
         float largest[2];
         largest_by_two_chains(largest);
-        move_origins(largest);
-        multiply_output(correction);
+        raise_running_max(largest);
+        multiply_output(rescale_factor);
     }
-    // Moves the origins of rows whose weights have too large a sum, so that the largest weight becomes 2^WEIGHT_SHIFT.
-    // In FP8 dominant weights become larger (see `raise_weights`). No product may be in flight.
+    // Raises the running maxima of rows whose sum is too large, so that the largest weight becomes 2^WEIGHT_SHIFT. In FP8
+    // a dominant weight becomes larger (see `dominates`). No product may be in flight.
     __device__ __forceinline__ void lower_weights() {
         float largest[2], factor[2];
         largest_by_two_chains(largest);
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const float most = group_max<4>(sum_of_step[row]), largest_of_row = group_max<4>(largest[row]);
-            const float by = dominates(row, largest_of_row) ? __log2f(most) - LARGEST_EXPONENT : __log2f(largest_of_row) - WEIGHT_SHIFT;
-            // The factor belongs to the origin after rounding: a large origin has few bits for `by`.
-            const float to = most > LARGEST_SUM ? origin[row] + by : origin[row];
-            factor[row] = ptx::exp2_approx(origin[row] - to);
-            origin[row] = to;
-            sum_of_step[row] *= factor[row];
+            const float most = group_max<4>(step_sum[row]), largest_of_row = group_max<4>(largest[row]);
+            const float by = dominates(row, largest_of_row) ? __log2f(most) - LARGEST_EXPONENT
+                                                            : __log2f(largest_of_row) - WEIGHT_SHIFT;
+            // The factor is computed from the rounded difference: a large running maximum has few bits for `by`.
+            const float to = most > LARGEST_SUM ? running_max[row] + by : running_max[row];
+            factor[row] = ptx::exp2_approx(running_max[row] - to);
+            running_max[row] = to;
+            step_sum[row] *= factor[row];
         }
 #pragma unroll
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= factor[i / SUMS_OF_ROW];
@@ -269,15 +287,15 @@ struct ScoreRows {
         for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];
         multiply_output(factor);
     }
-    // The weights have their final size.
-    __device__ __forceinline__ void add_sum_of_step() {
-        sum[0] += sum_of_step[0];
-        sum[SUMS_OF_ROW] += sum_of_step[1];
+    // Call it when the weights of the step are final.
+    __device__ __forceinline__ void add_step_sum() {
+        sum[0] += step_sum[0];
+        sum[SUMS_OF_ROW] += step_sum[1];
     }
 
-    // After a step: rescales the output if an origin has moved. No product may be in flight.
+    // After a step: rescales the output if a running maximum was raised. No product may be in flight.
     __device__ __forceinline__ void rescale_output() {
-        if (moved) multiply_output(correction);
+        if (needs_rescale) multiply_output(rescale_factor);
     }
 
     // The sum of a row in the lane's own columns.
@@ -305,20 +323,20 @@ struct ScoreRows {
             swap(output[i], output[i + 2]);
             swap(output[i + 1], output[i + 3]);
         }
-        swap(origin[0], origin[1]);
+        swap(running_max[0], running_max[1]);
 #pragma unroll
         for (int i = 0; i < SUMS_OF_ROW; ++i) swap(sum[i], sum[SUMS_OF_ROW + i]);
     }
 
     // What a finished row needs besides its output.
     struct Statistics {
-        float origin[2];
+        float running_max[2];
         float sum[2];
     };
 
     // Begins new rows, and returns the statistics of those before.
     __device__ __forceinline__ Statistics restart() {
-        const Statistics before = {{origin[0], origin[1]}, {own_sum(0), own_sum(1)}};
+        const Statistics before = {{running_max[0], running_max[1]}, {own_sum(0), own_sum(1)}};
         begin();
         return before;
     }
@@ -337,7 +355,7 @@ struct ScoreRows {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             statistics.sum[row] = group_sum<4>(statistics.sum[row]);
-            // Without the slow path of a division.
+            // A division would have a slow path.
             const float sum = statistics.sum[row];
             factor.of_row[row] = sum > 0.0f ? ptx::reciprocal_approx(sum) * value_scale : 0.0f;
         }
@@ -353,7 +371,7 @@ struct ScoreRows {
             const int query = first_row + own_row() + 8 * row;
             if (args.lse != nullptr && lane() % 4 == 0 && query < args.seq_q)
                 args.lse[attention::row_index(args, batch, head, query)] =
-                    log_sum_exp(statistics.origin[row], statistics.sum[row]);
+                    log_sum_exp(statistics.running_max[row], statistics.sum[row]);
         }
     }
 };

@@ -1,4 +1,5 @@
-// The rows of fp16 and bf16 inputs: the weights have the type of the inputs, and V lies as it was copied.
+// The rows of fp16 and bf16 inputs. The weights are rounded to the type of the inputs and stay in registers, as the left
+// factor of P V. V is read as it was copied.
 #pragma once
 
 #include "hopper/rows.cuh"
@@ -14,25 +15,23 @@ struct Rows16Bit : ScoreRows {
     // Starts output += weights V.
     template <bool>
     __device__ __forceinline__ void start_output(unsigned values, bool) {
-        const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
 #pragma unroll
         for (int step = 0; step < KEYS / 16; ++step) {
             const unsigned* a = weights + 4 * step;
             wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3],
-                                                               wgmma::advance(b, step * 16 * tma::ROW_BYTES), 1);
+                                                               ValueTile::rows_step(values, step), 1);
         }
         wgmma::group_end();
     }
 
-    // Turns the scores into weights, adds them up, and starts output += weights V, some keys at a time: the tensor cores
-    // multiply while the next keys' weights are computed.
-    __device__ __forceinline__ void weigh_and_start_output(unsigned values) {
-        constexpr int PART = KEYS % 32 == 0 ? 32 : 16;
-        const unsigned long long b = wgmma::rows_along_columns(values, KV_BOX_BYTES);
+    // Turns the scores into weights, adds them up, and starts output += weights V, 32 keys at a time: the tensor cores
+    // multiply while the weights of the next keys are computed.
+    __device__ __forceinline__ void exponentiate_and_start_output(unsigned values) {
+        constexpr int PART = 32;
 #pragma unroll
         for (int first = 0; first < KEYS; first += PART) {
 #pragma unroll
-            for (int i = first / 2; i < (first + PART) / 2; ++i) weigh(i);
+            for (int i = first / 2; i < (first + PART) / 2; ++i) exponentiate(i);
 #pragma unroll
             for (int i = first / 4; i < (first + PART) / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
             wgmma::fence();
@@ -40,22 +39,22 @@ struct Rows16Bit : ScoreRows {
             for (int step = first / 16; step < (first + PART) / 16; ++step) {
                 const unsigned* a = weights + 4 * step;
                 wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3],
-                                                                   wgmma::advance(b, step * 16 * tma::ROW_BYTES), 1);
+                                                                   ValueTile::rows_step(values, step), 1);
             }
         }
         wgmma::group_end();
     }
 
-    // Products of 16-bit types need no sums.
-    struct SumFactors {};
-    __device__ __forceinline__ SumFactors prepare_sums(float) const { return {}; }
-    __device__ __forceinline__ void add_to_sums(const OutputPlace&, const SumFactors&) const {}
+    // Products of 16-bit types are added in fp32 and need no promotion.
+    struct PromotionFactors {};
+    __device__ __forceinline__ PromotionFactors prepare_promotion(float) const { return {}; }
+    __device__ __forceinline__ void promote_output(const PromotionFactors&) const {}
 
-    // They are rounded when they are packed: there are no registers for them before.
+    // 16-bit weights are rounded when they are packed: before that, there are no registers for them.
     template <bool = false, bool = true>
     __device__ __forceinline__ void round_weights() {}
 
-    // Makes the weights a left factor. No product may be reading them.
+    // Packs the weights as a left factor. No product may be reading the one before.
     template <bool = false, bool = true>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
@@ -65,7 +64,7 @@ struct Rows16Bit : ScoreRows {
     // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
     __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
                                                  const Statistics&, const Factors& factor) {
-        // Through shared memory, 64 columns at a time: a lane then has 8 neighbouring columns, 8 lanes a whole line.
+        // Through shared memory, 64 columns at a time. Then a lane has 8 neighbouring columns, and 8 lanes store 128 bytes.
         const unsigned tile = store_tile();
         const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
         const int first = first_row + warp_of_group() * 16 + lane() / 8;
@@ -73,7 +72,7 @@ struct Rows16Bit : ScoreRows {
                              static_cast<unsigned long long>(first) * args.o_strides.sequence + lane() % 8 * 8;
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 64) {
-            if (column > 0) __syncwarp();  // every lane has read the columns before
+            if (column > 0) __syncwarp();  // every lane has read the previous columns
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 if (column + 16 * i >= HEAD_DIM) continue;
@@ -96,8 +95,8 @@ struct Rows16Bit : ScoreRows {
         __syncwarp();  // every lane has read, before the next work tile is written
     }
 
-    // Writes the first row of every lane. The rows take the way through shared memory, after which a lane
-    // has 8 neighbouring columns, and neighbouring lanes the next.
+    // Writes the first row of every lane, through shared memory: then a lane has 8 neighbouring columns, and neighbouring
+    // lanes have the next.
     __device__ __forceinline__ void store_first_row(const OutputPlace& place) const {
         static_assert(KEYS > 0 && HEAD_DIM <= 128, "the tile of a warp has room for 8 rows of 128 columns");
         constexpr int CHUNKS = HEAD_DIM / 8;  // of a row

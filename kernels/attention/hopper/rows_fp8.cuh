@@ -1,12 +1,14 @@
-// The rows of E4M3 inputs: weights are E4M3, too, and V lies by columns (`transpose.cuh`).
+// The rows of E4M3 inputs. The weights are rounded to E4M3 as well, and V is transposed (`transpose.cuh`).
 //
-// Three bits of a weight are few: at many keys the relative L2 error of the output is 0.0265. So some keys of a step are
-// refined: their values are also multiplied by the rounding errors of their weights, which are E4M3 again. With one key
-// in four refined the error is sqrt(3/4) of that. With UNREFINED_STEP some steps have no refined keys.
+// Residuals. A weight has three bits of mantissa, which gives a relative L2 error of 0.0265 for many keys. So for the
+// first 32 * RESIDUAL_BLOCKS keys of a step, the rounding errors of the weights (their residuals, rounded to E4M3 again)
+// are multiplied by V, too. With residuals for one key in four the error is sqrt(3/4) of that. With SKIP_RESIDUAL_EVERY
+// some steps have no residuals.
 //
-// The tensor cores add FP8 products with 13 bits and cut towards zero. Where values do not cancel, a product is soon
-// smaller than what is cut: the sum of 4096 equal terms is 6% too small. With SUM_STEPS the output is added to sums in
-// shared memory, or in the memory of the output, now and then, and begins again.
+// Promotion. The tensor cores add FP8 products with 13 bits and truncate. Where values do not cancel, a product soon
+// becomes smaller than what is truncated: the sum of 4096 equal terms is 6% too small. So after every PROMOTION_INTERVAL
+// steps the output is added to sums in shared memory, and the next product overwrites it. The sums are fp32, or fp16
+// above head_dim 64: BLOCK_M * HEAD_DIM * 4 or 2 bytes.
 #pragma once
 
 #include "hopper/rows.cuh"
@@ -16,80 +18,82 @@ namespace hopper {
 
 template <int KEYS>  // = BLOCK_N; a parameter, so that candidates of other types do not compile it
 struct RowsFp8 : ScoreRows {
-    static constexpr int STEPS = KEYS / 32;          // of the product with V
-    static constexpr int REFINED = knob::REFINED;    // of them, the first
-    static_assert(KEYS % 32 == 0 && REFINED <= STEPS, "FP8 multiplies 32 keys at a time");
+    static constexpr int STEPS = KEYS / 32;                        // of the product with V
+    static constexpr int RESIDUAL_BLOCKS = knob::RESIDUAL_BLOCKS;  // the first of them
+    static_assert(KEYS % 32 == 0 && RESIDUAL_BLOCKS <= STEPS, "FP8 multiplies 32 keys at a time");
 
-    unsigned weights[4 * STEPS];                     // packed, the left factors of the products
-    unsigned lost[4 * REFINED];                      // their rounding errors
-    unsigned rounded[4 * STEPS];                     // weights of the next products
-    unsigned rounded_lost[4 * REFINED];              // their rounding errors
-    unsigned zero;                                   // but the compiler does not know it; see `pack_weights`
+    unsigned weights[4 * STEPS];                      // packed, the left factors of the products
+    unsigned residuals[4 * RESIDUAL_BLOCKS];          // of these weights
+    unsigned rounded[4 * STEPS];                      // the weights of the next products
+    unsigned rounded_residuals[4 * RESIDUAL_BLOCKS];  // and their residuals
+    unsigned zero;                                    // 0, which the compiler does not know; see `pack_weights`
 
     __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
         asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
-        if constexpr (SUM_STEPS > 0) forget_sums();
+        if constexpr (PROMOTION_INTERVAL > 0) clear_promoted_sums();
     }
 
-    // Register i of the left factor of a step. It has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2 for lane q of
-    // the row; registers 2 and 3 have those 16 keys further. The transposed V has the same order of keys.
+    // Register i of the left factor of a step. In lane q of a row it has the keys 2q, 2q+1, 2q+8 and 2q+9 of the row i % 2;
+    // registers 2 and 3 have the keys 16 further on. The transposed V has the same order of keys.
     __device__ __forceinline__ unsigned round(int step, int i) const {
         const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
         return e4m3::encode4(p[0], p[1], p[4], p[5]);
     }
-    __device__ __forceinline__ unsigned rounding_error(int step, int i, unsigned codes) const {
+    __device__ __forceinline__ unsigned residual(int step, int i, unsigned codes) const {
         const float* p = scores + 16 * step + i / 2 * 8 + i % 2 * 2;
-        return e4m3::encode4_lost(p[0], p[1], p[4], p[5], codes);
+        return e4m3::encode4_residuals(p[0], p[1], p[4], p[5], codes);
     }
 
-    // Rounds weights while products are still reading those before. ALL: also those of refined keys, for which there are
-    // registers if the maximum needs none. REFINE: the step has refined keys.
-    template <bool ALL = false, bool REFINE = true>
+    // Rounds weights while products are still reading the previous ones. ALL: also those of keys with residuals, for which
+    // there are registers if no maximum is computed. RESIDUAL: the step has residuals.
+    template <bool ALL = false, bool RESIDUAL = true>
     __device__ __forceinline__ void round_weights() {
 #pragma unroll
-        for (int i = ALL ? 0 : 4 * REFINED; i < 4 * STEPS; ++i) rounded[i] = round(i / 4, i % 4);
-        if constexpr (ALL && REFINE) {
+        for (int i = ALL ? 0 : 4 * RESIDUAL_BLOCKS; i < 4 * STEPS; ++i) rounded[i] = round(i / 4, i % 4);
+        if constexpr (ALL && RESIDUAL) {
 #pragma unroll
-            for (int i = 0; i < 4 * REFINED; ++i) rounded_lost[i] = rounding_error(i / 4, i % 4, rounded[i]);
+            for (int i = 0; i < 4 * RESIDUAL_BLOCKS; ++i) rounded_residuals[i] = residual(i / 4, i % 4, rounded[i]);
         }
     }
-    // Makes the weights left factors. No product may be reading those before. The compiler would move a plain copy to
-    // where products are in flight, and then serialise them. The parameters are those of `round_weights`.
-    template <bool ALL = false, bool REFINE = true>
+    // Makes the rounded weights the left factors. No product may be reading the previous ones. The XOR keeps the copy here:
+    // the compiler would move a plain copy to a place where products are in flight, and then serialise the products. The
+    // parameters are those of `round_weights`.
+    template <bool ALL = false, bool RESIDUAL = true>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
         for (int i = 0; i < 4 * STEPS; ++i) {
-            weights[i] = ALL || i >= 4 * REFINED ? rounded[i] ^ zero : round(i / 4, i % 4);
-            if (REFINE && i < 4 * REFINED) lost[i] = ALL ? rounded_lost[i] ^ zero : rounding_error(i / 4, i % 4, weights[i]);
+            weights[i] = ALL || i >= 4 * RESIDUAL_BLOCKS ? rounded[i] ^ zero : round(i / 4, i % 4);
+            if (RESIDUAL && i < 4 * RESIDUAL_BLOCKS)
+                residuals[i] = ALL ? rounded_residuals[i] ^ zero : residual(i / 4, i % 4, weights[i]);
         }
     }
 
-    // ---- sums: the output of every SUM_STEPS steps is added to them, and the next product replaces it ----
+    // ---- promotion ----
     //
-    // Sums belong to the origin that the row had when they were last added to. They are multiplied by the factor to a
-    // later origin only when they are used again, so a step does not touch them.
+    // Promoted sums belong to the running maximum that the row had at the last promotion (`promoted_max`). They are
+    // rescaled at the next promotion, not in every step.
 
-    // If there are no sums, their origins are -infinity. A flag would need a register in every step.
-    __device__ __forceinline__ static void forget_sums() {
+    // A row without promoted sums has promoted_max = -infinity. A flag would need a register in every step.
+    __device__ __forceinline__ static void clear_promoted_sums() {
         const float none[2] = {negative_infinity(), negative_infinity()};
-        ptx::store8_shared(sum_origins(), none);
+        ptx::store8_shared(promoted_max(), none);
     }
-    // What the sums must be multiplied by before the output is added to them.
-    struct SumFactors {
-        bool summed;  // the warp has sums
+    // What promoted sums must be multiplied by before the output is added to them.
+    struct PromotionFactors {
+        bool summed;  // the warp has promoted sums
         float of_row[2];
     };
-    // Prepares an addition to the sums, before scores need registers. Sums have the origins of values with scale 1;
-    // `value_scale` is the scale of the last values. No product may be adding to the output.
+    // Prepares a promotion, before scores need registers. Promoted sums are those of values with the scale 1; `value_scale`
+    // is the scale of the last values. No product may be adding to the output.
     //
-    // fp16 sums have origins of their own, so that the largest element of a row is in the middle of fp16's range: an
-    // element of the output becomes at most 2^6, and 1023 additions do not overflow. Such an origin moves by whole numbers,
-    // so that its factor is exact in fp16, and never down.
-    __device__ __forceinline__ SumFactors prepare_sums(float value_scale) {
+    // fp16 sums have a maximum of their own instead of the running maximum: one that brings the row's largest element into
+    // the middle of fp16's range. An element of the output becomes at most 2^6, so 1023 additions do not overflow. This
+    // maximum grows by whole numbers only, so that its factors are exact in fp16, and it never falls.
+    __device__ __forceinline__ PromotionFactors prepare_promotion(float value_scale) {
         const float exponent = BLOCK_SCALES ? __log2f(value_scale) : 0.0f;
-        float from[2], to[2] = {origin[0] + exponent, origin[1] + exponent};
-        ptx::load8_shared(from, sum_origins());
-        SumFactors factors;
+        float from[2], to[2] = {running_max[0] + exponent, running_max[1] + exponent};
+        ptx::load8_shared(from, promoted_max());
+        PromotionFactors factors;
         factors.summed = __all_sync(0xffffffffu, from[0] != negative_infinity());
         if constexpr (HALF_SUMS) {
             float of_output[2];
@@ -106,48 +110,48 @@ struct RowsFp8 : ScoreRows {
             }
             multiply_output(of_output);
         }
-        ptx::store8_shared(sum_origins(), to);
+        ptx::store8_shared(promoted_max(), to);
         factors.of_row[0] = factors.summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;
         factors.of_row[1] = factors.summed ? ptx::exp2_approx(from[1] - to[1]) : 0.0f;
         return factors;
     }
-    // Two elements of a row of the output as a term of fp16 sums.
+    // Two elements of a row of the output, as a term of fp16 sums.
     __device__ __forceinline__ __half2 half_output(int i) const { return __floats2half2_rn(output[i], output[i + 1]); }
 
-    // In shared memory, 4 elements at a time: 2 of each row.
-    __device__ __forceinline__ void add_to_shared_sums(bool summed, const float (&factor)[2]) const {
+    // Adds the output to the promoted sums, 4 elements at a time: 2 of each row. The next product must replace the output.
+    __device__ __forceinline__ void promote_output(const PromotionFactors& by) const {
         if constexpr (HALF_SUMS) {
-            const __half2 factors[2] = {__float2half2_rn(factor[0]), __float2half2_rn(factor[1])};
+            const __half2 factors[2] = {__float2half2_rn(by.of_row[0]), __float2half2_rn(by.of_row[1])};
 #pragma unroll
-            for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+            for (int index = 0; index < HEAD_DIM / 8; ++index) {
                 unsigned words[2] = {0, 0};
-                if (summed) ptx::load8_shared(words, output_sums(index));
+                if (by.summed) ptx::load8_shared(words, promoted_sums(index));
 #pragma unroll
                 for (int row = 0; row < 2; ++row) {
                     const __half2 sum = __hfma2(reinterpret_cast<const __half2&>(words[row]), factors[row],
                                                 half_output(4 * index + 2 * row));
                     words[row] = reinterpret_cast<const unsigned&>(sum);
                 }
-                ptx::store8_shared(output_sums(index), words);
+                ptx::store8_shared(promoted_sums(index), words);
             }
         } else {
 #pragma unroll
-            for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+            for (int index = 0; index < HEAD_DIM / 8; ++index) {
                 float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-                if (summed) ptx::load16_shared(sums, output_sums(index));
+                if (by.summed) ptx::load16_shared(sums, promoted_sums(index));
 #pragma unroll
-                for (int i = 0; i < 4; ++i) sums[i] = fmaf(sums[i], factor[i / 2], output[4 * index + i]);
-                ptx::store16_shared(output_sums(index), sums[0], sums[1], sums[2], sums[3]);
+                for (int i = 0; i < 4; ++i) sums[i] = fmaf(sums[i], by.of_row[i / 2], output[4 * index + i]);
+                ptx::store16_shared(promoted_sums(index), sums[0], sums[1], sums[2], sums[3]);
             }
         }
     }
-    __device__ __forceinline__ void take_shared_sums(const float (&factor)[2]) {
+    __device__ __forceinline__ void add_promoted_times(const float (&factor)[2]) {
 #pragma unroll
-        for (int index = 0; index < SHARED_SUMS / 8; ++index) {
+        for (int index = 0; index < HEAD_DIM / 8; ++index) {
             float sums[4];
             if constexpr (HALF_SUMS) {
                 unsigned words[2];
-                ptx::load8_shared(words, output_sums(index));
+                ptx::load8_shared(words, promoted_sums(index));
 #pragma unroll
                 for (int row = 0; row < 2; ++row) {
                     const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[row]));
@@ -155,7 +159,7 @@ struct RowsFp8 : ScoreRows {
                     sums[2 * row + 1] = pair.y;
                 }
             } else {
-                ptx::load16_shared(sums, output_sums(index));
+                ptx::load16_shared(sums, promoted_sums(index));
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i)
@@ -163,124 +167,47 @@ struct RowsFp8 : ScoreRows {
         }
     }
 
-    // In the memory of the output: fp16, in the lane's own rows, 16 bytes of each at a time.
-    struct OwnRows {
-        char* first;  // the lane's part of its first row
-        unsigned long long eight_rows;
-        int rows;  // that exist, from its first on
-
-        __device__ __forceinline__ explicit OwnRows(const OutputPlace& place)
-            : first(reinterpret_cast<char*>(place.first + static_cast<unsigned long long>(lane() / 4) * place.stride) +
-                    lane() % 4 * 16),
-              eight_rows(16ull * place.stride), rows(place.rows - lane() / 4) {}
-        __device__ __forceinline__ char* part(int row, int index) const { return first + row * eight_rows + index * 64; }
-        __device__ __forceinline__ bool has(int row) const { return 8 * row < rows; }
-    };
-    static constexpr int PARTS = HEAD_DIM / 32;
-
-    // Reductions, for which nothing waits; if an origin of the warp's sums has moved, they are multiplied first.
-    __device__ __forceinline__ void add_to_output(const OutputPlace& place, bool summed, const float (&factor)[2]) const {
-        const OwnRows own(place);
-        if (summed && __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                if (!own.has(row)) continue;
-                const __half2 by = __float2half2_rn(factor[row]);
-#pragma unroll 2
-                for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
-                    unsigned words[4];
-                    ptx::load16_reduced(words, own.part(row, index));
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const __half2 after = __hmul2(reinterpret_cast<const __half2&>(words[i]), by);
-                        words[i] = reinterpret_cast<const unsigned&>(after);
-                    }
-                    ptx::add_or_store16(own.part(row, index), words, false);
-                }
-            }
-        }
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-#pragma unroll
-            for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
-                unsigned words[4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const __half2 pair = half_output(16 * index + 4 * i + 2 * row);
-                    words[i] = reinterpret_cast<const unsigned&>(pair);
-                }
-                if (own.has(row)) ptx::add_or_store16(own.part(row, index), words, summed);
-            }
-        }
-    }
-    // Adds the sums to the output. Then all lanes of the rows have read them.
-    __device__ __forceinline__ void take_from_output(const OutputPlace& place, const float (&factor)[2]) {
-        const OwnRows own(place);
-#pragma unroll
-        for (int index = SHARED_SUMS / 32; index < PARTS; ++index) {
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                unsigned words[4] = {0, 0, 0, 0};
-                if (own.has(row)) ptx::load16_reduced(words, own.part(row, index));
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[i]));
-                    float* o = output + 16 * index + 4 * i + 2 * row;
-                    o[0] = fmaf(pair.x, factor[row], o[0]);
-                    o[1] = fmaf(pair.y, factor[row], o[1]);
-                }
-            }
-        }
-        __syncwarp();
-    }
-
-    // Adds the output to the sums. The next product must replace it.
-    __device__ __forceinline__ void add_to_sums(const OutputPlace& place, const SumFactors& factors) const {
-        add_to_shared_sums(factors.summed, factors.of_row);
-        if constexpr (SHARED_SUMS < HEAD_DIM) add_to_output(place, factors.summed, factors.of_row);
-    }
-    // Adds the sums of finished rows, whose last origins are given, to the output.
-    __device__ __forceinline__ void take_sums(const OutputPlace& place, const float (&last_origin)[2]) {
+    // Adds the promoted sums of finished rows, whose last running maxima are given, to the output.
+    __device__ __forceinline__ void add_promoted_sums(const float (&last_max)[2]) {
         float from[2];
-        ptx::load8_shared(from, sum_origins());
+        ptx::load8_shared(from, promoted_max());
         if (__all_sync(0xffffffffu, from[0] != negative_infinity())) {
-            const float factor[2] = {ptx::exp2_approx(from[0] - last_origin[0]),
-                                     ptx::exp2_approx(from[1] - last_origin[1])};
-            take_shared_sums(factor);
-            if constexpr (SHARED_SUMS < HEAD_DIM) take_from_output(place, factor);
+            const float factor[2] = {ptx::exp2_approx(from[0] - last_max[0]),
+                                     ptx::exp2_approx(from[1] - last_max[1])};
+            add_promoted_times(factor);
         }
-        forget_sums();
+        clear_promoted_sums();
     }
 
-    template <bool REFINE>
+    template <bool RESIDUAL>
     __device__ __forceinline__ void start_step(unsigned values, int step, bool replace) {
-        const unsigned long long b = Transposed::step(values, step);
+        const unsigned long long b = ValueTile::rows_step(values, step);
         const unsigned* a = weights + 4 * step;
         wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b, !(replace && step == 0));
-        if (REFINE && step < REFINED) {
-            const unsigned* e = lost + 4 * step;
+        if (RESIDUAL && step < RESIDUAL_BLOCKS) {
+            const unsigned* e = residuals + 4 * step;
             wgmma::Products<Element, HEAD_DIM>::from_registers(output, e[0], e[1], e[2], e[3], b, 1);
         }
     }
-    // Starts output += weights V, or output = weights V. REFINE: the weights are those of a step with refined keys.
-    template <bool REFINE>
+    // Starts output += weights V, or output = weights V. RESIDUAL: the weights are those of a step with residuals.
+    template <bool RESIDUAL>
     __device__ __forceinline__ void start_output(unsigned values, bool replace) {
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) start_step<REFINE>(values, step, replace);
+        for (int step = 0; step < STEPS; ++step) start_step<RESIDUAL>(values, step, replace);
         wgmma::group_end();
     }
 
     // Turns the scores into weights, adds them up, and starts output += weights V, 32 keys at a time: the tensor cores
-    // multiply while the next keys' weights are computed.
-    __device__ __forceinline__ void weigh_and_start_output(unsigned values) {
+    // multiply while the weights of the next keys are computed.
+    __device__ __forceinline__ void exponentiate_and_start_output(unsigned values) {
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
-            for (int i = 16 * step; i < 16 * step + 16; ++i) weigh(i);
+            for (int i = 16 * step; i < 16 * step + 16; ++i) exponentiate(i);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 weights[4 * step + i] = round(step, i);
-                if (step < REFINED) lost[4 * step + i] = rounding_error(step, i, weights[4 * step + i]);
+                if (step < RESIDUAL_BLOCKS) residuals[4 * step + i] = residual(step, i, weights[4 * step + i]);
             }
             wgmma::fence();
             start_step<true>(values, step, false);
@@ -295,7 +222,7 @@ struct RowsFp8 : ScoreRows {
         const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
                                     static_cast<unsigned long long>(first) * args.o_strides.sequence,
                                 args.o_strides.sequence, args.seq_q - first};
-        if constexpr (SUM_STEPS > 0) take_sums(place, statistics.origin);
+        if constexpr (PROMOTION_INTERVAL > 0) add_promoted_sums(statistics.running_max);
         const OwnPlace own(place);
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 16) {
@@ -313,8 +240,9 @@ struct RowsFp8 : ScoreRows {
         for (int column = 0; column < HEAD_DIM; column += 16) store_16_columns(own, column, 0);
     }
 
-    // Where the lane's two rows of the output are. The compiler would compute it for every store. At head_dim 256 it shall:
-    // otherwise the loop over the keys takes 7% longer, with the same instructions in other registers.
+    // Where the lane's two rows of the output are. KEPT: the addresses stay in registers; the compiler would compute them
+    // for every store. At head_dim 256 that is faster: there the loop over the keys takes 7% longer with kept addresses,
+    // with the same instructions in other registers.
     static constexpr bool KEPT = HEAD_DIM <= 128;
     struct OwnPlace {
         const OutputPlace& warp;
@@ -322,7 +250,7 @@ struct RowsFp8 : ScoreRows {
         Output* row[2];
 
         __device__ __forceinline__ explicit OwnPlace(const OutputPlace& warp_)
-            : warp(warp_), lane(LATE_MAXIMUM ? lane_again() : hopper::lane()) {
+            : warp(warp_), lane(LAZY_MAX ? lane_again() : hopper::lane()) {
             row[0] = at(0);
             row[1] = at(1);
             if constexpr (KEPT) asm volatile("" : "+l"(row[0]), "+l"(row[1]));

@@ -1,5 +1,6 @@
-// The scores of a step once more, from global memory, by the products of single warps (mma.sync). For MAXIMUM late:
-// weights have replaced the scores, and may be infinite. It is slow and needs few registers.
+// RUNNING_MAX lazy: computes the scores of a step again, when weights have replaced them and may be infinite. The queries
+// and keys come from global memory, and the products are those of single warps (mma.sync). It is slow and needs few
+// registers.
 #pragma once
 
 #include "hopper/candidate.cuh"
@@ -30,7 +31,7 @@ __device__ __forceinline__ void scores_again(float (&scores)[BLOCK_N / 2], const
     for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] = 0.0f;
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += 16) {
-        // Registers are scarce: the compiler shall not keep addresses from column to column.
+        // Reads the lane's number again, so that the compiler keeps no addresses in registers between two columns.
         const int row_of_lane = lane_again() / 4, column_of_lane = column + lane_again() % 4 * 2;
         unsigned a[4];
 #pragma unroll

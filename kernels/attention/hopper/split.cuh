@@ -1,14 +1,19 @@
-// The path for short launches: the warpgroups of a block have the same 64 query rows and split the keys.
+// The path for short launches: the two consumers of a block have the same 64 query rows and split the keys.
 //
-// A launch of a few microseconds spends most of them waiting: for its instructions and parameters, which no cache has,
-// for the first copies, and for one step after another. So this path has little code. A producer warp copies; with 512
-// keys and two warpgroups of two stages it never waits. In FP8 three more warps transpose the tiles of V.
+// A launch of a few microseconds mostly waits: for its instructions and parameters, which no cache has, for the first
+// copies, and for one step after another. So this path has little code. A producer warp copies; with 512 keys and two
+// consumers of two stages it never waits for a free tile. In FP8 three more warps transpose the tiles of V.
 //
 //   producer     Q  K0 K1  K2 V0 K3 V1  K4 V2 K5 V3  ...
-//   warpgroup g  of the steps g, g + WARPGROUPS, ...:
-//                S = Q K^T, then the weights of S, beside them O += P V for the weights that are there
-//                (`AtOnce`, if possible: beside the weights also the S of the next steps)
-//                at the end the warpgroups add their O, each for half of the rows, divide and store
+//   consumer g   the steps g, g + 2, ...: S = Q K^T; then the weights of S, and O += P V for those that are computed
+//   at the end   each consumer gives half of its rows to the other; each adds two halves, divides and stores
+//
+//            keys   0       1       2       3      (tiles of BLOCK_N)
+//   64 rows       | cons. 0 | cons. 1 | cons. 0 | cons. 1 |
+//
+// `AtOnce` is faster if its conditions hold: it computes no maximum, and the scores of the next keys beside the weights.
+//
+// Shared memory: 64 rows of Q, and for each consumer STAGES tiles of K and of V (FP8: and of V before it is transposed).
 #pragma once
 
 #include "hopper/rows_of_dtype.cuh"
@@ -16,34 +21,32 @@
 
 namespace hopper {
 
-// A ring of tiles of one warpgroup: K, V, or in FP8 the rows of V before they are transposed.
-struct Ring {
-    const unsigned tiles;     // in shared memory, the first of STAGES
-    const unsigned bytes;     // of a tile
-    const unsigned barriers;  // "full" of each stage, then "free" of each
+using SplitKeys = Ring<KeyTile, STAGES, ConsumerRing<KeyTile, STAGES>>;
+using SplitValues = Ring<ValueTile, STAGES, ConsumerRing<ValueTile, STAGES>>;
+using SplitValueRows = Ring<KeyTile, STAGES, ConsumerRing<KeyTile, STAGES>>;  // FP8: values that wait to be transposed
 
-    __device__ __forceinline__ unsigned tile(int stage) const { return tiles + stage * bytes; }
-    __device__ __forceinline__ unsigned full(int stage) const { return barriers + stage * 8; }
-    __device__ __forceinline__ unsigned free(int stage) const { return barriers + (STAGES + stage) * 8; }
-
-    __device__ __forceinline__ static Ring keys(int group) {
-        return {k_tile(group * STAGES), KV_BYTES, barrier(group * 4 * STAGES)};
+// The rings of one consumer. Its barriers are those of its keys, then those of its values.
+__device__ __forceinline__ SplitKeys key_ring(int consumer) {
+    return {{in_shared(smem::k_tile::offset) + consumer * STAGES * KeyTile::BYTES, barrier(consumer * 4 * STAGES)}};
+}
+__device__ __forceinline__ SplitValues value_ring(int consumer) {
+    return {{in_shared(smem::v_tile::offset) + consumer * STAGES * ValueTile::BYTES,
+             barrier(consumer * 4 * STAGES + 2 * STAGES)}};
+}
+__device__ __forceinline__ SplitValueRows value_row_ring(int consumer) {
+    constexpr int FIRST = (smem::split_row_barriers::offset - FIRST_BARRIER) / 8;
+    return {{in_shared(smem::v_rows::offset) + consumer * STAGES * KeyTile::BYTES,
+             barrier(FIRST + consumer * 2 * STAGES)}};
+}
+// The ring that the producer copies V into.
+template <bool TRANSPOSED>
+__device__ __forceinline__ auto copied_value_ring(int consumer) {
+    if constexpr (TRANSPOSED) {
+        return value_row_ring(consumer);
+    } else {
+        return value_ring(consumer);
     }
-    __device__ __forceinline__ static Ring values(int group) {
-        return {v_tile(group * STAGES), V_BYTES, barrier(group * 4 * STAGES + 2 * STAGES)};
-    }
-    __device__ __forceinline__ static Ring value_rows(int group) {
-        return {v_rows(group * STAGES), KV_BYTES, barrier(CONSUMERS * 4 * STAGES + 1 + group * 2 * STAGES)};
-    }
-    __device__ __forceinline__ static Ring copied_values(int group) { return FP8 ? value_rows(group) : values(group); }
-    __device__ __forceinline__ void wait(Place at) const { ptx::mbarrier_wait(full(at.stage), at.parity); }
-    __device__ __forceinline__ void release(Place at) const {
-        if (lane() == 0) ptx::mbarrier_arrive(free(at.stage));
-    }
-};
-
-// The barrier of the queries, for all warpgroups.
-__device__ inline unsigned queries_full() { return barrier(CONSUMERS * 4 * STAGES); }
+}
 
 // Under a causal mask the longest tiles come first. The number of tiles comes from the arguments, because gridDim is in
 // another line of the constant cache.
@@ -66,11 +69,11 @@ struct SplitProducer {
         : q_map(q_map_), k_map(k_map_), v_map(v_map_), work(split_tile(args)),
           kv_head(attention::kv_head_of(args, work.head)) {}
 
-    // The barriers of the first copies, and then all others.
+    // The barriers of the first copies are initialised first, so that these copies start early.
     __device__ __forceinline__ static void init_first_barriers() {
-        ptx::mbarrier_init(queries_full(), 1);
+        ptx::mbarrier_init(QueryRing{}.full(0), 1);
 #pragma unroll
-        for (int group = 0; group < CONSUMERS; ++group) ptx::mbarrier_init(Ring::keys(group).full(0), 1);
+        for (int group = 0; group < CONSUMERS; ++group) ptx::mbarrier_init(key_ring(group).full(0), 1);
         tma::fence_barrier_init();
     }
     __device__ __forceinline__ static void init_other_barriers() {
@@ -78,60 +81,62 @@ struct SplitProducer {
         for (int group = 0; group < CONSUMERS; ++group) {
 #pragma unroll
             for (int stage = 0; stage < STAGES; ++stage) {
-                if (stage > 0) ptx::mbarrier_init(Ring::keys(group).full(stage), 1);
-                ptx::mbarrier_init(Ring::values(group).full(stage), FP8 ? Transposer::WARPS : 1);
+                if (stage > 0) ptx::mbarrier_init(key_ring(group).full(stage), 1);
+                ptx::mbarrier_init(value_ring(group).full(stage), FP8 ? Transposer::WARPS : 1);
                 if constexpr (FP8) {
-                    ptx::mbarrier_init(Ring::value_rows(group).full(stage), 1);
-                    ptx::mbarrier_init(Ring::value_rows(group).free(stage), Transposer::WARPS);
+                    ptx::mbarrier_init(value_row_ring(group).full(stage), 1);
+                    ptx::mbarrier_init(value_row_ring(group).free(stage), Transposer::WARPS);
                 }
-                ptx::mbarrier_init(Ring::keys(group).free(stage), 4);  // one arrival per warp
-                ptx::mbarrier_init(Ring::values(group).free(stage), 4);
+                ptx::mbarrier_init(key_ring(group).free(stage), 4);  // one arrival per warp
+                ptx::mbarrier_init(value_ring(group).free(stage), 4);
             }
         }
         tma::fence_barrier_init();
     }
     __device__ __forceinline__ void queries() const {
-        tma::arrive_and_expect(queries_full(), Q_BYTES);
-#pragma unroll
-        for (int box = 0; box < BOXES; ++box)
-            tma::load(q_tile(0) + box * Q_BOX_BYTES, q_map, box * BOX_COLUMNS, work.first_query, work.head, work.batch,
-                      queries_full());
+        const QueryRing ring{};
+        tma::arrive_and_expect(ring.full(0), QueryTile::BYTES);
+        QueryTile::load(ring.tile(0), q_map, work.first_query, work.head, work.batch, ring.full(0));
     }
-    __device__ __forceinline__ void copy(const Ring& ring, const TensorMap& map, int stage, int step) const {
-        tma::arrive_and_expect(ring.full(stage), KV_BYTES);
-#pragma unroll
-        for (int box = 0; box < BOXES; ++box)
-            tma::load(ring.tile(stage) + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, work.first_key(step), kv_head,
-                      work.batch, ring.full(stage));
+    template <typename AnyRing>
+    __device__ __forceinline__ void copy(const AnyRing& ring, const TensorMap& map, int stage, int step) const {
+        tma::arrive_and_expect(ring.full(stage), KeyTile::BYTES);
+        KeyTile::load(ring.tile(stage), map, work.first_key(step), kv_head, work.batch, ring.full(stage));
+    }
+    __device__ __forceinline__ void copy_keys(int consumer, int stage, int step) const {
+        copy(key_ring(consumer), k_map, stage, step);
+    }
+    __device__ __forceinline__ void copy_values(int consumer, int stage, int step) const {
+        copy(copied_value_ring<FP8>(consumer), v_map, stage, step);
     }
     // The keys of every warpgroup's first step.
     __device__ __forceinline__ void copy_first_keys() const {
 #pragma unroll
         for (int group = 0; group < CONSUMERS; ++group) {
-            if (group < work.steps) copy(Ring::keys(group), k_map, 0, group);
+            if (group < work.steps) copy_keys(group, 0, group);
         }
     }
-    // What else fits into the rings, in the order in which it is needed.
+    // Copies what else fits into the rings, in the order in which it is needed.
     __device__ __forceinline__ void fill_rings() const {
         const int fitting = min(CONSUMERS * STAGES, work.steps);
 #pragma unroll 1
         for (int step = CONSUMERS; step < fitting + CONSUMERS; ++step) {
-            if (step < fitting) copy(Ring::keys(step % CONSUMERS), k_map, step / CONSUMERS, step);
+            if (step < fitting) copy_keys(step % CONSUMERS, step / CONSUMERS, step);
             const int before = step - CONSUMERS;
-            if (before < fitting) copy(Ring::copied_values(before % CONSUMERS), v_map, before / CONSUMERS, before);
+            if (before < fitting) copy_values(before % CONSUMERS, before / CONSUMERS, before);
         }
     }
-    // The tiles that do not fit into the rings at once.
+    // Copies the other tiles, as tiles become free.
     __device__ __forceinline__ void copy_rest() const {
 #pragma unroll 1
         for (int step = CONSUMERS * STAGES; step < work.steps; ++step) {
             jitter(work.first_query + step);
             const int group = step % CONSUMERS, t = step / CONSUMERS, stage = t % STAGES;
             const unsigned parity = t / STAGES % 2 ^ 1;
-            ptx::mbarrier_wait(Ring::keys(group).free(stage), parity);
-            copy(Ring::keys(group), k_map, stage, step);
-            ptx::mbarrier_wait(Ring::copied_values(group).free(stage), parity);
-            copy(Ring::copied_values(group), v_map, stage, step);
+            ptx::mbarrier_wait(key_ring(group).free(stage), parity);
+            copy_keys(group, stage, step);
+            ptx::mbarrier_wait(copied_value_ring<FP8>(group).free(stage), parity);
+            copy_values(group, stage, step);
         }
     }
 };
@@ -145,7 +150,8 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
     for (int step = 0; step < work.steps; ++step) {
         const int group = step % CONSUMERS, t = step / CONSUMERS, stage = t % STAGES;
         const unsigned parity = t / STAGES % 2;
-        const Ring rows = Ring::value_rows(group), values = Ring::values(group);
+        const SplitValueRows rows = value_row_ring(group);
+        const SplitValues values = value_ring(group);
         ptx::mbarrier_wait(rows.full(stage), parity);
         ptx::mbarrier_wait(values.free(stage), parity ^ 1);
         jitter(work.first_query + 2 * step);
@@ -159,32 +165,33 @@ __device__ inline void transpose_split_values(const Arguments& args, int warp) {
 
 // ---- the consumers, a warpgroup each ----
 
-// MAXIMUM late: the steps of a warpgroup without a maximum of the scores, if its tiles just fill the ring and only the
-// first one has hidden keys. In fp16 and bf16, at head_dim 64.
+// RUNNING_MAX lazy: all steps of a consumer without a running maximum. Conditions: its tiles exactly fill the ring, only
+// the first of them has masked keys, the type is fp16 or bf16, and head_dim is 64.
 //
-// All rows have the same origin. The sum of a row's weights shows whether that origin suits the row. If it does not, the
-// usual way follows: the tiles are still in shared memory.
+// All rows subtract the same constant, FIXED_MAX. A row's sum of weights shows whether the constant suited it. If it did
+// not, the block computes its rows again with running maxima (`SplitGroup::compute`): the tiles are still in shared memory.
 //
-// fp16: no weight is too large if the sum is at most 65504. A weight below 2^-14 has fewer bits than others. With a running
-// maximum the largest weight is 1, so weights below 2^-14 of it have fewer bits, too. Here the largest weight is at least
-// the sum divided by the number of keys. If the sum is at least half the number of keys, the largest weight is at least
-// 1/2, and it is less than 1 only if more than half of the keys weigh as much. So no light key has less than half of the
-// precision that it has with a running maximum.
+// fp16: if the sum is at most 65504, no weight is too large. Weights below 2^-14 are subnormal and have fewer bits. With a
+// running maximum the largest weight is 1, so weights below 2^-14 of the largest have fewer bits, too. Here the largest
+// weight is at least the sum divided by the number of keys. If the sum is at least half the number of keys, the largest
+// weight is at least 1/2; it is below 1 only if more than half of the keys have such weights. So a light key has at least
+// half of the precision that it has with a running maximum.
 //
-// bf16 has the range of floats. The usual way has no larger sums than LARGEST_SUM, so values that do not overflow there do
-// not overflow here.
+// bf16 has the range of floats. `compute` allows sums up to LARGEST_SUM, so values that do not overflow there do not
+// overflow here.
 template <int KEYS>  // = BLOCK_N; a parameter, so that other candidates do not compile it
 struct AtOnce {
-    static constexpr bool POSSIBLE = SPLIT && LATE_MAXIMUM && STAGES >= 2;
+    static constexpr bool POSSIBLE = SPLIT && LAZY_MAX;
     static constexpr bool FP16 = axis::dtype == axis::Dtype::fp16;
-    static constexpr float ORIGIN = FP16 ? -1.0f : 6.0f;
+    static constexpr float FIXED_MAX = FP16 ? -1.0f : 6.0f;
     static constexpr float SMALLEST_SUM = FP16 ? STAGES * KEYS / 2 : 0.015625f, LARGEST_SUM = FP16 ? 65504.0f : 65536.0f;
-    static constexpr int PART = 64;  // keys whose scores are computed beside the weights of the parts before
+    static constexpr int PART = 64;  // keys whose scores are computed beside the weights of the previous parts
     static constexpr int PARTS = STAGES * KEYS / PART;
     static constexpr int BUFFERS = 2;
     static_assert(!POSSIBLE || (KEYS % PART == 0 && HEAD_DIM == 64), "a tile has whole parts");
 
-    const Ring &k, &v;
+    const SplitKeys& k;
+    const SplitValues& v;
     const float scale;
     float scores[BUFFERS][PART / 2];  // then the weights
     unsigned weights[BUFFERS][PART / 4];
@@ -192,18 +199,19 @@ struct AtOnce {
     float sum[2] = {0.0f, 0.0f};  // of the weights before they are rounded
     unsigned queries[HEAD_DIM / 16][4];
 
-    __device__ __forceinline__ AtOnce(const Ring& k_, const Ring& v_, float scale_) : k(k_), v(v_), scale(scale_) {}
+    __device__ __forceinline__ AtOnce(const SplitKeys& k_, const SplitValues& v_, float scale_)
+        : k(k_), v(v_), scale(scale_) {}
 
-    // `swapped`: the lane's first row is the lower one.
+    // `swapped`: the lane's first row is the lower one of its two.
     __device__ __forceinline__ void load_queries(bool swapped) {
         const int row = warp_of_group() * 16 + (lane() % 16 ^ (swapped ? 8 : 0));
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 16; ++i)
-            ptx::load_matrix_x4(queries[i], q_tile(0) + tma::chunk_offset(row, 2 * i + lane() / 16));
+            ptx::load_matrix_x4(queries[i], QueryRing{}.tile(0) + tma::chunk_offset(row, 2 * i + lane() / 16));
     }
     __device__ __forceinline__ void start_scores(int part) {
         const int first = part * PART, stage = first / KEYS;
-        if (first % KEYS == 0) k.wait(Place{stage, 0});
+        if (first % KEYS == 0) k.wait_full(RingPosition{stage, 0});
         wgmma::fence();
         const unsigned long long b = wgmma::rows_along_depth<ROW_BYTES>(k.tile(stage) + first % KEYS * ROW_BYTES);
 #pragma unroll
@@ -214,22 +222,23 @@ struct AtOnce {
         }
     }
     // Turns the scores of 16 keys into weights, and starts output += weights V for them.
-    __device__ __forceinline__ void weigh_and_start_output(int part, int within) {
+    __device__ __forceinline__ void exponentiate_and_start_output(int part, int within) {
         const int first = part * PART + within, stage = first / KEYS;
         float* const s = scores[part % BUFFERS] + within / 2;
         unsigned* const w = weights[part % BUFFERS] + within / 4;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) s[i] = ptx::exp2_approx(fmaf(s[i], scale, -ORIGIN));
+        for (int i = 0; i < 8; ++i) s[i] = ptx::exp2_approx(fmaf(s[i], scale, -FIXED_MAX));
 #pragma unroll
         for (int i = 0; i < 4; ++i) w[i] = pack(s[2 * i], s[2 * i + 1]);
         add(s);
-        if (first % KEYS == 0) v.wait(Place{stage, 0});
+        if (first % KEYS == 0) v.wait_full(RingPosition{stage, 0});
         wgmma::fence();
         const unsigned long long b = wgmma::rows_along_columns(v.tile(stage), 0);
         wgmma::Products<Element, HEAD_DIM>::from_registers(
             output, w[0], w[1], w[2], w[3], wgmma::advance(b, first % KEYS * ROW_BYTES), first > 0);
     }
-    // Adds 8 weights to the sums: 4 of each row. The compiler would keep all weights and add them up at the end.
+    // Adds 8 weights to the sums: 4 of each row. Without the `asm`, the compiler would keep all weights and add them at the
+    // end.
     __device__ __forceinline__ void add(const float* s) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
@@ -237,10 +246,11 @@ struct AtOnce {
             asm volatile("" : "+f"(sum[row]));
         }
     }
-    // Returns whether the lane's rows are right. `hide` gets scores of the first step and the place of their first key.
-    template <typename Hide>
-    __device__ __forceinline__ bool compute(bool swapped, const Hide& hide) {
-        ptx::mbarrier_wait(queries_full(), 0);
+    // Returns whether the lane's rows are right. `mask` is called with the scores of each part of the first step, and with
+    // the number of the part's first key in that step.
+    template <typename Mask>
+    __device__ __forceinline__ bool compute(bool swapped, const Mask& mask) {
+        QueryRing{}.wait_full({});
         load_queries(swapped);
 #pragma unroll
         for (int part = 0; part < BUFFERS; ++part) {
@@ -252,9 +262,9 @@ struct AtOnce {
             jitter(part);
             wgmma::groups_wait<BUFFERS - 1>();
             wgmma::keep_below(scores[part % BUFFERS]);
-            if (part * PART < KEYS) hide(scores[part % BUFFERS], part * PART);
+            if (part * PART < KEYS) mask(scores[part % BUFFERS], part * PART);
 #pragma unroll
-            for (int within = 0; within < PART; within += 16) weigh_and_start_output(part, within);
+            for (int within = 0; within < PART; within += 16) exponentiate_and_start_output(part, within);
             if (part + BUFFERS < PARTS) start_scores(part + BUFFERS);
             wgmma::group_end();
         }
@@ -273,15 +283,16 @@ struct SplitGroup {
     const int group;
     const WorkTile work;
     const int own_steps;
-    const Ring k, v;
+    const SplitKeys k;
+    const SplitValues v;
 
     __device__ __forceinline__ SplitGroup(const Arguments& args_, int group_)
         : args(args_), group(group_), work(split_tile(args)),
-          own_steps((work.steps - group + GROUPS - 1) / GROUPS), k(Ring::keys(group)), v(Ring::values(group)) {}
+          own_steps((work.steps - group + GROUPS - 1) / GROUPS), k(key_ring(group)), v(value_ring(group)) {}
 
-    // At the end a lane stores one of its two rows: in warpgroup 1 the lower one, which then is its first row.
+    // At the end a lane stores one of its two rows: in consumer 1 the lower one, which is then its first row.
     __device__ __forceinline__ bool swapped() const { return group == 1; }
-    // Where the first rows of the warp's lanes are. It is known before the loop, while the warp waits for the copies.
+    // Where the first rows of the warp's lanes are. Computed before the loop, while the warp waits for the copies.
     __device__ __forceinline__ OutputPlace output_place() const {
         const int first_row = work.first_query + warp_of_group() * 16 + 8 * group;
         OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
@@ -291,13 +302,13 @@ struct SplitGroup {
         return place;
     }
 
-    __device__ __forceinline__ void hide(Rows& rows, int step) const {
+    __device__ __forceinline__ void mask(Rows& rows, int step) const {
         if (step >= work.masked) return;
         const int first_column = work.first_key(step) + lane() % 4 * 2;
         const int query = work.first_query + own_row();
         const int visible[2] = {attention::visible_keys(args, query) - first_column,
                                 attention::visible_keys(args, query + 8) - first_column};
-        rows.hide(visible);
+        rows.mask(visible);
     }
 
     __device__ __forceinline__ bool can_compute_at_once() const {
@@ -312,23 +323,23 @@ struct SplitGroup {
             const int query = work.first_query + own_row(), lower = swapped() ? 0 : 8;
             const int visible[2] = {attention::visible_keys(args, query + 8 - lower) - column,
                                     attention::visible_keys(args, query + lower) - column};
-            Rows::hide(scores, visible);
+            Rows::mask(scores, visible);
         });
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) rows.output[i] = at_once.output[i];
-        rows.origin[0] = rows.origin[1] = AtOnce<BLOCK_N>::ORIGIN;
+        rows.running_max[0] = rows.running_max[1] = AtOnce<BLOCK_N>::FIXED_MAX;
         rows.sum[0] = at_once.sum[0];
         rows.sum[SUMS_OF_ROW] = at_once.sum[1];
         return right;
     }
 
-    // The weights are computed at one place for all steps: instructions that are fetched once.
+    // All steps with running maxima. There is one place that computes weights, so its instructions are fetched once.
     __device__ __forceinline__ void compute(Rows& rows, float score_scale) const {
         rows = Rows(score_scale);
         if (own_steps == 0) return;
-        Place at;
+        RingPosition at;
         float value_scale = 1.0f;
-        ptx::mbarrier_wait(queries_full(), 0);
+        QueryRing{}.wait_full({});
         start_scores(rows, at);
         wgmma::groups_wait<0>();
         wgmma::keep_below(rows.scores);
@@ -337,18 +348,18 @@ struct SplitGroup {
             const StepScales scales(args, work, step);
             k.release(at);
             jitter(work.first_query + step);
-            hide(rows, step);
+            mask(rows, step);
             if constexpr (BLOCK_SCALES) {
                 rows.scale = score_scale * scales.key;
                 rows.change_value_scale(value_scale, scales.value);
                 value_scale = scales.value;
             }
-            rows.choose_origins();
+            rows.update_running_max();
             if (t > 0) rows.rescale_output();
-            v.wait(at);
-            rows.weigh_and_start_output(v.tile(at.stage));
+            v.wait_full(at);
+            rows.exponentiate_and_start_output(v.tile(at.stage));
             if (t == own_steps - 1) break;
-            const Place before = at;
+            const RingPosition before = at;
             at.advance<STAGES>();
             start_scores(rows, at);
             wgmma::groups_wait<0>();
@@ -363,19 +374,21 @@ struct SplitGroup {
         rows.complete_sums();
         if (swapped()) rows.swap_rows();
     }
-    __device__ __forceinline__ void start_scores(Rows& rows, Place at) const {
-        k.wait(at);
+    __device__ __forceinline__ void start_scores(Rows& rows, RingPosition at) const {
+        k.wait_full(at);
         wgmma::fence();
-        rows.start_scores(rows.scores, q_tile(0), k.tile(at.stage));
+        rows.start_scores(rows.scores, QueryRing{}.tile(0), k.tile(at.stage));
     }
 
-    // ---- the end: each warpgroup adds up and stores the first row of every lane, the second row of the other one ----
+    static constexpr int EXCHANGE_BARRIER = 1;  // of all consumers; 0 is __syncthreads
+
+    // ---- the end: each consumer gives the second row of every lane to the other, and stores the first ----
 
     static constexpr int LEFT = smem::left_rows::dim1;  // float4 that one lane leaves for another
-    static_assert(GROUPS == 2 && LEFT == HEAD_DIM / 16 + 1, "one of two rows of the output, then its origin and sum");
+    static_assert(GROUPS == 2 && LEFT == HEAD_DIM / 16 + 1, "one of two rows of the output, then its running_max and sum");
 
-    // What a lane leaves for the same lane of warpgroup `to`, which has the same rows and columns: LEFT times 16 bytes,
-    // 512 bytes apart.
+    // Where a lane stores its row for the same lane of consumer `to`, which has the same rows and columns: LEFT times 16
+    // bytes, 512 bytes apart.
     __device__ __forceinline__ static unsigned left(int to) {
         return in_shared(smem::left_rows::offset) + ((to * 4 + warp_of_group()) * LEFT * 32 + lane()) * 16;
     }
@@ -386,16 +399,16 @@ struct SplitGroup {
             const float* o = rows.output + 8 * i + 2;
             ptx::store16_shared(at + i * 512, o[0], o[1], o[4], o[5]);
         }
-        ptx::store16_shared(at + (LEFT - 1) * 512, rows.origin[1], rows.sum[SUMS_OF_ROW], 0.0f, 0.0f);
+        ptx::store16_shared(at + (LEFT - 1) * 512, rows.running_max[1], rows.sum[SUMS_OF_ROW], 0.0f, 0.0f);
     }
     __device__ __forceinline__ void finish(Rows& rows, const OutputPlace& place, float value_scale,
                                            bool wants_lse) const {
         const unsigned at = left(group);
         float theirs[4];
         ptx::load16_shared(theirs, at + (LEFT - 1) * 512);
-        // The factor of each warpgroup's row: it brings them to a common origin and divides them by the total sum.
-        const float highest = fmaxf(rows.origin[0], theirs[0]);
-        const float own_part = ptx::exp2_approx(rows.origin[0] - highest);
+        // The factor of each consumer's row: it rescales to the larger running maximum and divides by the total sum.
+        const float highest = fmaxf(rows.running_max[0], theirs[0]);
+        const float own_part = ptx::exp2_approx(rows.running_max[0] - highest);
         const float their_part = ptx::exp2_approx(theirs[0] - highest);
         const float sum = fmaf(own_part, rows.sum[0], their_part * theirs[1]);
         const float normal = sum > 0.0f ? ptx::reciprocal_approx(sum) * value_scale : 0.0f;
@@ -428,8 +441,8 @@ struct SplitGroup {
         while (true) {
             if (safely) compute(rows, score_scale);
             leave_second_row(rows);
-            if (!ptx::named_barrier_any<GROUPS * 128>(1, wrong)) break;
-            safely = tried;  // the other warpgroup waits
+            if (!ptx::named_barrier_any<GROUPS * 128>(EXCHANGE_BARRIER, wrong)) break;
+            safely = tried;  // both consumers come here, so both wait at the barrier again
             wrong = false;
         }
         finish(rows, place, value_scale, wants_lse);
@@ -439,7 +452,7 @@ struct SplitGroup {
 template <int GROUPS>
 __device__ __forceinline__ void split(const Arguments& args, const TensorMap& q_map, const TensorMap& k_map,
                                       const TensorMap& v_map) {
-    // Parameters and maps are in no cache: different warps wait for different lines at the same time.
+    // No cache has the parameters and maps yet. Different warps load different cache lines at the same time.
     if (threadIdx.x == 0) {
         tma::prefetch(k_map);
         tma::prefetch(q_map);

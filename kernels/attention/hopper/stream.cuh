@@ -1,17 +1,22 @@
-// The usual path: a producer warpgroup copies, the others compute 64 rows each, from work tile to work tile.
-//
-// A tile in shared memory is "full" when all its bytes have arrived, and "free" again when every computing warp has
-// released it.
+// The usual path: warp-specialised and software-pipelined. A producer copies, every consumer computes its own 64 rows.
 //
 //   producer    Q  K0  K1  V0  K2  V1  ...        (with QUERIES parts K0 before Q)
-//   consumers   S0 = Q K0^T, weights of S0
-//               S1 = Q K1^T and O += P0 V0 on the tensor cores; meanwhile the weights of S1
+//   consumers   S0 = Q K0^T, weights P0 of S0
+//               S1 = Q K1^T and O += P0 V0 on the tensor cores; meanwhile the weights P1 of S1
+//               S2 = Q K2^T and O += P1 V1; meanwhile the weights P2 of S2
 //               ...
-//               S0 of the next work tile and O += Plast Vlast; meanwhile the weights of S0; O / sum is stored
+//               S0 of the next work tile and O += Plast Vlast; meanwhile the weights P0; then O / sum is stored
 //
-// A step's weights are computed while the tensor cores work on the step before, also across the border of two work
-// tiles. In FP8 the other warps of the producer warpgroup transpose each tile of V between its copy and its use, or a
-// launch before this one has transposed V.
+// So the weights of a step are computed while the tensor cores multiply those of the previous step, also across two work
+// tiles. With PING_PONG the consumers start their products one after the other:
+//
+//   consumer 0   | products | weights  | products | weights  |
+//   consumer 1              | products | weights  | products |
+//
+// In FP8 the other warps of the producer warpgroup transpose each tile of V between its copy and its use, or a first
+// launch has transposed V.
+//
+// The producer's threads give most of their registers to the consumers (setmaxnreg): 24 to 40 and 112 to 240 per thread.
 #pragma once
 
 #include "hopper/rows_of_dtype.cuh"
@@ -19,6 +24,21 @@
 #include "hopper/transpose_before.cuh"
 
 namespace hopper {
+
+using KeyRing = Ring<KeyTile, STAGES, SharedRing<KeyTile, smem::k_tile, smem::k_full, smem::k_free>>;
+using ValueRing = Ring<ValueTile, STAGES, SharedRing<ValueTile, smem::v_tile, smem::v_full, smem::v_free>>;
+// FP8: values that wait to be transposed.
+using ValueRowRing = Ring<KeyTile, V_ROW_STAGES, SharedRing<KeyTile, smem::v_rows, smem::v_rows_full, smem::v_rows_free>>;
+// The ring that the producer fills with V.
+template <bool>
+struct CopiedValues {
+    using Type = ValueRing;
+};
+template <>
+struct CopiedValues<true> {
+    using Type = ValueRowRing;
+};
+using CopiedValueRing = CopiedValues<TRANSPOSES>::Type;
 
 // The work tile whose queries are in this stage.
 __device__ inline WorkTile* work_of(int stage) {
@@ -33,24 +53,25 @@ __device__ inline HeadScales* scales_of(int stage) {
     return reinterpret_cast<HeadScales*>(shared_memory + smem::head_scales::offset) + stage;
 }
 static_assert(SPLIT || smem::work::bytes == Q_STAGES * sizeof(WorkTile), "as the manifest lays it out");
-static_assert(!HANDS_SCALES || smem::head_scales::bytes == Q_STAGES * sizeof(HeadScales), "as the manifest lays it out");
+static_assert(!PRODUCER_LOADS_SCALES || smem::head_scales::bytes == Q_STAGES * sizeof(HeadScales),
+              "as the manifest lays it out");
 
-// Every thread sees the barriers when it has met the others.
+// Initialises the barriers. At the end every thread sees them.
 __device__ inline void init_barriers() {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
-            ptx::mbarrier_init(k_full(stage), 1);
-            ptx::mbarrier_init(v_full(stage), TRANSPOSES ? Transposer::WARPS : 1);
-            ptx::mbarrier_init(k_free(stage), CONSUMERS * 4);  // one arrival per warp
-            ptx::mbarrier_init(v_free(stage), CONSUMERS * 4);
+            ptx::mbarrier_init(KeyRing{}.full(stage), 1);
+            ptx::mbarrier_init(ValueRing{}.full(stage), TRANSPOSES ? Transposer::WARPS : 1);
+            ptx::mbarrier_init(KeyRing{}.free(stage), CONSUMERS * 4);  // one arrival per warp
+            ptx::mbarrier_init(ValueRing{}.free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; stage < Q_STAGES; ++stage) {
-            for (int group = 0; group < Q_COPIES; ++group) ptx::mbarrier_init(q_full(stage, group), 1);
-            ptx::mbarrier_init(q_free(stage), CONSUMERS * 4);
+            for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_init(QueryRing{}.full(stage, part), 1);
+            ptx::mbarrier_init(QueryRing{}.free(stage), CONSUMERS * 4);
         }
         for (int stage = 0; TRANSPOSES && stage < V_ROW_STAGES; ++stage) {
-            ptx::mbarrier_init(v_rows_full(stage), 1);
-            ptx::mbarrier_init(v_rows_free(stage), Transposer::WARPS);
+            ptx::mbarrier_init(ValueRowRing{}.full(stage), 1);
+            ptx::mbarrier_init(ValueRowRing{}.free(stage), Transposer::WARPS);
             *no_more_rows(stage) = 0;
         }
         tma::fence_barrier_init();
@@ -65,85 +86,77 @@ struct Producer {
     const TensorMap& q_map;
     const TensorMap& k_map;
     const TensorMap& v_map;
-    Place q, k, v;
+    RingPosition q, k, v;
 
-    __device__ __forceinline__ static void copy_tile(unsigned tile, const TensorMap& map, int row, int head, int batch,
-                                                     unsigned full) {
-        tma::arrive_and_expect(full, KV_BYTES);
-#pragma unroll
-        for (int box = 0; box < BOXES; ++box)
-            tma::load(tile + box * KV_BOX_BYTES, map, box * BOX_COLUMNS, row, head, batch, full);
-    }
     // Copies the queries of a work tile.
     __device__ __forceinline__ void queries(const WorkTile& work) {
-        ptx::mbarrier_wait(q_free(q.stage), q.parity ^ 1);
+        const QueryRing ring{};
+        ring.wait_free(q);
         if (work.steps == 0) return;
 #pragma unroll
         for (int part = 0; part < Q_COPIES; ++part) {
-            tma::expect(q_full(q.stage, part), Q_BYTES / Q_COPIES);
-#pragma unroll
-            for (int box = 0; box < BOXES; ++box) {
-                tma::load(q_tile(q.stage) + box * Q_BOX_BYTES + part * WARPGROUP_ROW_BYTES, q_map, box * BOX_COLUMNS,
-                          work.first_query + part * 64, work.head, work.batch, q_full(q.stage, part));
-            }
+            tma::expect(ring.full(q.stage, part), QueryTile::BYTES / Q_COPIES);
+            QueryTile::load(ring.tile(q.stage) + part * CONSUMER_ROWS_BYTES, q_map, work.first_query + part * 64,
+                            work.head, work.batch, ring.full(q.stage, part));
         }
     }
     // The scales that the consumers get with the work tile.
     __device__ __forceinline__ HeadScales scales_of_head(const WorkTile& work) const {
-        return HANDS_SCALES ? HeadScales(args, work, work.first_query) : HeadScales();
+        return PRODUCER_LOADS_SCALES ? HeadScales(args, work, work.first_query) : HeadScales();
     }
-    // Tells the consumers about the work tile whose queries are being copied. A tile without steps ends their work.
-    __device__ __forceinline__ void announce(const WorkTile& work, const HeadScales& scales) {
+    // Publishes the work tile whose queries are being copied to the consumers. A tile without steps ends their work.
+    __device__ __forceinline__ void publish(const WorkTile& work, const HeadScales& scales) {
         *work_of(q.stage) = work;
-        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;
+        if constexpr (PRODUCER_LOADS_SCALES) *scales_of(q.stage) = scales;
 #pragma unroll
-        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));
+        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(QueryRing{}.full(q.stage, part));
         q.advance<Q_STAGES>();
     }
     __device__ __forceinline__ void queries_of_next(const WorkTile& next) {
         queries(next);
-        announce(next, scales_of_head(next));
+        publish(next, scales_of_head(next));
     }
     __device__ __forceinline__ void keys(const WorkTile& work, int step) {
         if constexpr (!FP8) jitter(work.first_query + step);
-        ptx::mbarrier_wait(k_free(k.stage), k.parity ^ 1);
-        copy_tile(k_tile(k.stage), k_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
-                  k_full(k.stage));
+        const KeyRing ring{};
+        ring.wait_free(k);
+        KeyTile::copy(ring.tile(k.stage), k_map, work.first_key(step), attention::kv_head_of(args, work.head), work.batch,
+                      ring.full(k.stage));
         k.advance<STAGES>();
     }
     __device__ __forceinline__ void values(const WorkTile& work, int step) {
-        const unsigned free = TRANSPOSES ? v_rows_free(v.stage) : v_free(v.stage);
-        const unsigned full = TRANSPOSES ? v_rows_full(v.stage) : v_full(v.stage);
+        const CopiedValueRing ring{};
+        const unsigned free = ring.free(v.stage), full = ring.full(v.stage);
         ptx::mbarrier_wait(free, v.parity ^ 1);
         const int kv_head = attention::kv_head_of(args, work.head);
         if constexpr (TRANSPOSED_BEFORE) {
-            tma::arrive_and_expect(full, V_BYTES);
-            tma::load_bytes(v_tile(v.stage), transposed_tile(args, work.batch, kv_head, work.tile_of_keys(args, step)),
-                            V_BYTES, full);
+            tma::arrive_and_expect(full, ValueTile::BYTES);
+            tma::load_bytes(ring.tile(v.stage), transposed_tile(args, work.batch, kv_head, work.tile_of_keys(args, step)),
+                            ValueTile::BYTES, full);
         } else {
-            copy_tile(TRANSPOSES ? v_rows(v.stage) : v_tile(v.stage), v_map, work.first_key(step), kv_head, work.batch,
-                      full);
+            KeyTile::copy(ring.tile(v.stage), v_map, work.first_key(step), kv_head, work.batch, full);
         }
-        v.advance<TRANSPOSES ? V_ROW_STAGES : STAGES>();
+        v.advance<CopiedValueRing::STAGES>();
     }
 
     // Ends the work of the transposing warps.
     __device__ __forceinline__ void end_values() {
-        ptx::mbarrier_wait(v_rows_free(v.stage), v.parity ^ 1);
+        ValueRowRing{}.wait_free(v);
         *no_more_rows(v.stage) = 1;
-        ptx::mbarrier_arrive(v_rows_full(v.stage));
+        ptx::mbarrier_arrive(ValueRowRing{}.full(v.stage));
     }
 
-    // Values come one step after their keys, as they are used; together with them if they are transposed first.
+    // Values are copied one step after their keys, because they are used one step later; if they must be transposed, then
+    // together with their keys.
     __device__ __forceinline__ void run() {
         Schedule schedule(args);
         WorkTile work = schedule.next();
-        if (Q_PARTS) keys(work, 0);
+        if (Q_COPIES > 1) keys(work, 0);
         const HeadScales scales = scales_of_head(work);  // they arrive while the first copies are started
         queries(work);
-        if (!Q_PARTS) keys(work, 0);
+        if (Q_COPIES == 1) keys(work, 0);
         if (TRANSPOSES) values(work, 0);
-        announce(work, scales);
+        publish(work, scales);
         while (true) {
             for (int step = 1; step < work.steps; ++step) {
                 keys(work, step);
@@ -165,20 +178,22 @@ struct Producer {
 
 // ---- the transposing warps ----
 
-// Without a schedule of their own, for which they have too few registers.
+// The transposing warps follow the order of the rings: for a schedule of their own they have too few registers.
 __device__ inline void transpose_values(int warp) {
     const Transposer transposer;
-    Place from, to;
+    const ValueRowRing rows{};
+    const ValueRing values{};
+    RingPosition from, to;
     while (true) {
-        ptx::mbarrier_wait(v_rows_full(from.stage), from.parity);
+        rows.wait_full(from);
         // Only lane 0 reads, because lane 0 releases the rows later.
         if (ptx::same_in_warp(lane() == 0 ? *no_more_rows(from.stage) : 0)) return;
-        ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);
+        values.wait_free(to);
         jitter(to.stage);
-        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);
+        transposer.transpose(rows.tile(from.stage), values.tile(to.stage), warp);
         if (lane() == 0) {
-            ptx::mbarrier_arrive(v_full(to.stage));
-            ptx::mbarrier_arrive(v_rows_free(from.stage));
+            ptx::mbarrier_arrive(values.full(to.stage));
+            ptx::mbarrier_arrive(rows.free(from.stage));
         }
         from.advance<V_ROW_STAGES>();
         to.advance<STAGES>();
@@ -187,46 +202,44 @@ __device__ inline void transpose_values(int warp) {
 
 // ---- the consumers, a warpgroup each ----
 
-__device__ inline void release(unsigned free, bool when = true) {
-    if (lane() == 0 && when) ptx::mbarrier_arrive(free);
-}
+// PING_PONG: consumers start their products in turns, so that one computes weights while the tensor cores work for another.
+// Every consumer takes one turn per step, also in steps that it skips.
+constexpr int TURN_BARRIER = 1;  // of the first consumer; those of the others follow. 0 is __syncthreads
 
-// With TURNS the warpgroups start their products one after the other, so that the weights of one are computed while the
-// tensor cores work for another. Every warpgroup takes one turn per step, also in steps that it skips.
 __device__ inline void take_turn(int group) {
-    if constexpr (TURNS) ptx::named_barrier_sync<256>(1 + group);
+    if constexpr (PING_PONG) ptx::named_barrier_sync<256>(TURN_BARRIER + group);
 }
 __device__ inline void pass_turn(int group) {
-    if constexpr (TURNS) ptx::named_barrier_arrive<256>(1 + (group + 1) % CONSUMERS);
+    if constexpr (PING_PONG) ptx::named_barrier_arrive<256>(TURN_BARRIER + (group + 1) % CONSUMERS);
 }
 
-// A warpgroup with its rows and its places in the rings.
+// A warpgroup with its rows and its positions in the rings.
 struct Consumer {
     const Arguments& args;
     const int group;
     WorkTile work;
-    HeadScales scales;  // of its head, if the producer hands them over
+    HeadScales scales;  // of its head, if the producer loads them
     Rows rows;
     float value_scale;  // of the head whose output `rows` has; with BLOCK_SCALES, of the last step's values
     float score_scale;  // BLOCK_SCALES: products to exponents of 2, without the scale of the keys
-    Place q, k, v;
+    RingPosition q, k, v;
 
     __device__ __forceinline__ Consumer(const Arguments& args_, int group_)
         : args(args_), group(group_), rows(args.softmax_scale * LOG2_E) {
-        // If the compiler knows that the stage is always 0, it computes addresses of queries before the loops, and does
-        // not see any more that all lanes have the same addresses (see `is_idle`).
+        // The compiler must not know that the stage is always 0. Otherwise it computes addresses of queries before the loops,
+        // and no longer sees that all lanes have the same addresses (see `is_idle`).
         if constexpr (Q_STAGES == 1) q.stage = ptx::same_in_warp(threadIdx.x / 1024);
     }
 
     __device__ __forceinline__ static int first_row(const WorkTile& of, int group) {
         return of.first_query + 64 * group;
     }
-    // Whether the warpgroup has no rows in the work tile. The vote tells the compiler that all lanes agree. Without it,
-    // addresses of tiles are not uniform, and every product moves its descriptors to uniform registers.
+    // Whether this consumer has no rows in the work tile. The vote tells the compiler that all lanes agree. Without it, the
+    // compiler does not treat addresses of tiles as uniform, and every product copies its descriptors to uniform registers.
     __device__ __forceinline__ bool is_idle() const {
         return __all_sync(0xffffffffu, first_row(work, group) >= min(work.end_query, args.seq_q));
     }
-    // Steps whose keys no row of this warpgroup sees; the last step is never one of them.
+    // The number of steps whose keys no row of this consumer sees. The last step is never one of them.
     __device__ __forceinline__ int skipped() const {
         const int seen = attention::visible_keys(args, first_row(work, group) + 63);
         return ptx::same_in_warp(min(work.steps - 1, max(0, work.steps - (seen + BLOCK_N - 1) / BLOCK_N)));
@@ -234,55 +247,56 @@ struct Consumer {
     __device__ __forceinline__ void skip_keys(int count) {
         for (int step = 0; step < count; ++step) {
             take_turn(group);
-            ptx::mbarrier_wait(k_full(k.stage), k.parity);
+            KeyRing{}.wait_full(k);
             pass_turn(group);
-            release(k_free(k.stage));
+            KeyRing{}.release(k);
             k.advance<STAGES>();
         }
     }
     __device__ __forceinline__ void skip_values(int count) {
         for (int step = 0; step < count; ++step) {
-            ptx::mbarrier_wait(v_full(v.stage), v.parity);
-            release(v_free(v.stage));
+            ValueRing{}.wait_full(v);
+            ValueRing{}.release(v);
             v.advance<STAGES>();
         }
     }
 
-    __device__ __forceinline__ void hide(int step) {
+    __device__ __forceinline__ void mask(int step) {
         const int first_column = work.first_key(step) + lane() % 4 * 2;
         const int query = first_row(work, group) + own_row();
         const int visible[2] = {attention::visible_keys(args, query) - first_column,
                                 attention::visible_keys(args, query + 8) - first_column};
-        rows.hide(visible);
+        rows.mask(visible);
     }
 
     __device__ __forceinline__ void start_scores() {
-        ptx::mbarrier_wait(k_full(k.stage), k.parity);
+        KeyRing{}.wait_full(k);
         wgmma::fence();
-        rows.start_scores(rows.scores, q_tile(q.stage) + group * WARPGROUP_ROW_BYTES, k_tile(k.stage));
+        rows.start_scores(rows.scores, QueryRing{}.tile(q.stage) + group * CONSUMER_ROWS_BYTES,
+                          KeyRing{}.tile(k.stage));
     }
-    template <bool REFINE = true>
+    template <bool RESIDUAL = true>
     __device__ __forceinline__ void start_output(bool replace = false) {
-        ptx::mbarrier_wait(v_full(v.stage), v.parity);
+        ValueRing{}.wait_full(v);
         wgmma::fence();  // the compiler would add it: the wait is a loop
-        rows.template start_output<REFINE>(v_tile(v.stage), replace);
+        rows.template start_output<RESIDUAL>(ValueRing{}.tile(v.stage), replace);
     }
     // After the last scores of a work tile its queries are free, too.
     __device__ __forceinline__ void scores_done(int step) {
         wgmma::keep_below(rows.scores);
-        release(k_free(k.stage));
+        KeyRing{}.release(k);
         k.advance<STAGES>();
-        release(q_free(q.stage), step == work.steps - 1);
+        QueryRing{}.release(q, step == work.steps - 1);
     }
     __device__ __forceinline__ void output_done() {
         wgmma::groups_wait<0>();
         wgmma::keep_below(rows.output);
-        release(v_free(v.stage));
+        ValueRing{}.release(v);
         v.advance<STAGES>();
     }
 
     __device__ __forceinline__ HeadScales head_scales() const {
-        return HANDS_SCALES ? scales : HeadScales(args, work, first_row(work, group));
+        return PRODUCER_LOADS_SCALES ? scales : HeadScales(args, work, first_row(work, group));
     }
     // Sets the scales for the first scores of a work tile.
     __device__ __forceinline__ void first_scales(const HeadScales& head, const StepScales& step) {
@@ -313,14 +327,6 @@ struct Consumer {
         rows.store_output(args, of.batch, of.head, first, statistics, factors);
     }
 
-    // Where the warp's rows of the output are.
-    __device__ __forceinline__ OutputPlace output_place() const {
-        const int first = first_row(work, group) + warp_of_group() * 16;
-        return {attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
-                    static_cast<unsigned long long>(first) * args.o_strides.sequence,
-                args.o_strides.sequence, args.seq_q - first};
-    }
-
     // Rounds the first weights of a work tile. No product may be in flight.
     __device__ __forceinline__ void round_first_weights() {
         if constexpr (FP8) {
@@ -329,7 +335,7 @@ struct Consumer {
         rows.round_weights();
     }
 
-    // The first scores and weights after which no product is in flight.
+    // The first step after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         const StepScales step_scales(args, work, step);
         skip_keys(step);
@@ -338,74 +344,75 @@ struct Consumer {
         pass_turn(group);
         wgmma::groups_wait<0>();
         scores_done(step);
-        if (step < work.masked) hide(step);
+        if (step < work.masked) mask(step);
         const HeadScales head = head_scales();
         first_scales(head, step_scales);
         value_scale = BLOCK_SCALES ? step_scales.value : head.value;
-        rows.choose_origins();
-        rows.weigh();
+        rows.update_running_max();
+        rows.exponentiate();
         round_first_weights();
         rows.pack_weights();
         skip_values(step);
     }
 
-    // MAXIMUM late: whether a step's sums are compared before the wait for the output. Then the weights are computed before
-    // it, too, and little is left to do between the wait and the next product. The compiler would move all that below the
-    // wait, but it does not move an event for profilers, and the comparison decides whether there is one. At head_dim 64
-    // a step takes 1 to 2% longer this way.
+    // RUNNING_MAX lazy: whether a step's sums are compared before the wait for the output. Then the weights must be computed
+    // before it, too, and little is left to do between the wait and the next product. The compiler would move all of that
+    // below the wait. But it does not move an event for profilers (`__prof_trigger`), and the comparison decides whether
+    // there is one. At head_dim 64 a step takes 1 to 2% longer this way.
     static constexpr bool CHECKS_BEFORE_WAIT = HEAD_DIM > 64;
 
-    // SUM: FP8, the output so far is added to the sums while the tensor cores compute the scores. REFINE: FP8, this step
-    // has refined keys. REFINED_BEFORE: the step before has. Returns false if `lower_weights` must end the step.
-    template <bool MASKED, bool SUM = false, bool REFINED_BEFORE = true, bool REFINE = true>
+    // One step: the scores of `step` and the output of the step before it on the tensor cores, meanwhile the weights of
+    // `step`. FP8: PROMOTE: the output so far is promoted while the tensor cores compute the scores. RESIDUAL: this step has
+    // residuals. RESIDUAL_BEFORE: the previous step has. Returns false if `lower_weights` must end the step.
+    template <bool MASKED, bool PROMOTE = false, bool RESIDUAL_BEFORE = true, bool RESIDUAL = true>
     __device__ __forceinline__ bool next_step(int step) {
         const StepScales step_scales(args, work, step);
-        Rows::SumFactors sum_factors;
-        if constexpr (SUM) sum_factors = rows.prepare_sums(value_scale);
+        Rows::PromotionFactors promotion_factors;
+        if constexpr (PROMOTE) promotion_factors = rows.prepare_promotion(value_scale);
         take_turn(group);
         start_scores();
-        if constexpr (SUM) rows.add_to_sums(output_place(), sum_factors);
-        start_output<REFINED_BEFORE>(SUM);
+        if constexpr (PROMOTE) rows.promote_output(promotion_factors);
+        start_output<RESIDUAL_BEFORE>(PROMOTE);
         pass_turn(group);
         jitter(work.first_query + step);
         wgmma::groups_wait<1>();
         scores_done(step);
-        if constexpr (MASKED) hide(step);
+        if constexpr (MASKED) mask(step);
         next_scales(step_scales);
-        constexpr bool LATE = LATE_MAXIMUM && !MASKED;
-        if constexpr (LATE) {
-            rows.weigh_step();
+        constexpr bool LAZY = LAZY_MAX && !MASKED;
+        if constexpr (LAZY) {
+            rows.exponentiate_step();
         } else {
-            rows.choose_origins();
-            rows.weigh();
+            rows.update_running_max();
+            rows.exponentiate();
         }
-        rows.template round_weights<LATE, REFINE>();
+        rows.template round_weights<LAZY, RESIDUAL>();
         jitter(work.first_query - step);
         bool too_large = false;
-        if constexpr (LATE && CHECKS_BEFORE_WAIT) {
-            too_large = rows.any_sum_above(LARGEST_SUM);
+        if constexpr (LAZY && CHECKS_BEFORE_WAIT) {
+            too_large = rows.any_step_sum_above(LARGEST_SUM);
             if (too_large) __prof_trigger(0);
         }
         output_done();
-        if constexpr (LATE) {
-            if constexpr (!CHECKS_BEFORE_WAIT) too_large = rows.any_sum_above(LARGEST_SUM);
+        if constexpr (LAZY) {
+            if constexpr (!CHECKS_BEFORE_WAIT) too_large = rows.any_step_sum_above(LARGEST_SUM);
             if (too_large) return false;
-            rows.add_sum_of_step();
+            rows.add_step_sum();
         }
-        rows.template pack_weights<LATE, REFINE>();
-        if constexpr (!LATE) rows.rescale_output();
+        rows.template pack_weights<LAZY, RESIDUAL>();
+        if constexpr (!LAZY) rows.rescale_output();
         return true;
     }
-    // MAXIMUM late: ends a step in which weights of the warp's rows may be too large: their origins move now.
+    // RUNNING_MAX lazy: ends a step in which weights of the warp's rows may be too large. Raises their running maxima.
     __device__ __forceinline__ void lower_weights(int step) {
-        if (rows.any_sum_above(SUM_WITHOUT_SCORES)) {
+        if (rows.any_step_sum_above(SUM_WITHOUT_SCORES)) {
             scores_again(rows.scores, args, work.batch, work.head, first_row(work, group),
                          (work.steps - 1 - step) * BLOCK_N);
-            rows.choose_origins_again();
-            rows.weigh_step();
+            rows.update_running_max_again();
+            rows.exponentiate_step();
         }
         rows.lower_weights();
-        rows.add_sum_of_step();
+        rows.add_step_sum();
         rows.round_weights();
         rows.pack_weights();
     }
@@ -425,9 +432,9 @@ struct Consumer {
         scores_done(step);
         const Rows::Statistics statistics = end_softmax();
         first_scales(head, step_scales);
-        if constexpr (MASKED) hide(step);
-        rows.choose_origins();
-        rows.weigh();
+        if constexpr (MASKED) mask(step);
+        rows.update_running_max();
+        rows.exponentiate();
         jitter(work.first_query - step);
         output_done();
         round_first_weights();
@@ -440,7 +447,7 @@ struct Consumer {
 
     // Waits for a work tile and its queries. Returns whether there is one.
     __device__ __forceinline__ bool receive() {
-        ptx::mbarrier_wait(q_full(q.stage, group), q.parity);
+        QueryRing{}.wait_full(q, group);
         // Only lane 0 reads, because lane 0 releases the tile later. The broadcasts tell the compiler that the numbers
         // are uniform (see `is_idle`).
         WorkTile here;
@@ -452,7 +459,7 @@ struct Consumer {
         work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
         work.masked = ptx::same_in_warp(here.masked);
         work.steps = ptx::same_in_warp(here.steps);
-        if constexpr (HANDS_SCALES) {
+        if constexpr (PRODUCER_LOADS_SCALES) {
             HeadScales of_head;
             if (lane() == 0) of_head = *scales_of(q.stage);
             scales.query = __shfl_sync(0xffffffffu, of_head.query, 0);
@@ -466,38 +473,38 @@ struct Consumer {
         return receive();
     }
 
-    // Releases the tiles of a work tile in which the warpgroup has no rows.
+    // Releases the tiles of a work tile in which this consumer has no rows.
     __device__ __forceinline__ void skip_tile() {
         for (int step = 0; step < work.steps; ++step) {
             skip_keys(1);
             skip_values(1);
         }
-        release(q_free(q.stage));
+        QueryRing{}.release(q);
     }
 
-    // The steps from `step` to `end`, without a mask. They are compiled as a loop even if there is only one. Otherwise the
-    // compiler moves parts of one step into the next, and the steps with different code need more registers. Returns false
-    // if `lower_weights` must end step number `step`.
-    template <bool REFINED_BEFORE, bool REFINE>
+    // The steps from `step` to `end`, without a mask. The `asm` makes them a loop even if there is only one: otherwise the
+    // compiler moves parts of one step into the next, which needs more registers. Returns false if `lower_weights` must end
+    // step number `step`.
+    template <bool RESIDUAL_BEFORE, bool RESIDUAL>
     __device__ __forceinline__ bool loop(int& step, int end) {
         asm volatile("" : "+r"(end));
         end = ptx::same_in_warp(end);
 #pragma unroll 1
         for (; step < end; ++step) {
-            if (!next_step<false, false, REFINED_BEFORE, REFINE>(step)) return false;
+            if (!next_step<false, false, RESIDUAL_BEFORE, RESIDUAL>(step)) return false;
         }
         return true;
     }
-    // The same with UNREFINED_STEP. Which steps have refined keys is known at compile time, because a product in a branch
-    // is slow. The last one has. `first` is the first of the UNREFINED_STEP steps to which `step` belongs: a warp continues
-    // there after `lower_weights`, because all warps of a warpgroup must execute the same products.
+    // The same with SKIP_RESIDUAL_EVERY. Which steps have residuals is known at compile time, because a product in a branch
+    // is slow. The last step has them. `first` is the first of the SKIP_RESIDUAL_EVERY steps to which `step` belongs: after
+    // `lower_weights` a warp continues there, because all warps of a warpgroup must execute the same products.
     __device__ __forceinline__ bool unmasked_steps_until(int& step, int& first, int end) {
-        if constexpr (UNREFINED_STEP > 0) {
-            for (; first <= end - UNREFINED_STEP; first = step) {
+        if constexpr (SKIP_RESIDUAL_EVERY > 0) {
+            for (; first <= end - SKIP_RESIDUAL_EVERY; first = step) {
                 if (!loop<true, false>(step, first + 1)) return false;
                 if (!loop<false, true>(step, first + 2)) return false;
-                if constexpr (UNREFINED_STEP > 2) {
-                    if (!loop<true, true>(step, first + UNREFINED_STEP)) return false;
+                if constexpr (SKIP_RESIDUAL_EVERY > 2) {
+                    if (!loop<true, true>(step, first + SKIP_RESIDUAL_EVERY)) return false;
                 }
             }
         }
@@ -507,20 +514,19 @@ struct Consumer {
         }
         return true;
     }
-    // The steps from `step` on. Those that add to the sums have code of their own, so that the loop over the others is
-    // short.
+    // The steps from `step` on. Steps that promote have code of their own, so that the loop over the others is short.
     __device__ __forceinline__ void unmasked_steps(int& step) {
-        constexpr bool SUMS = FP8 && SUM_STEPS > 0;
-        constexpr int PERIOD = SUMS ? SUM_STEPS : 1;
+        constexpr bool PROMOTES = FP8 && PROMOTION_INTERVAL > 0;
+        constexpr int PERIOD = PROMOTES ? PROMOTION_INTERVAL : 1;
         int first = step;
         while (step < work.steps) {
             bool ended;
-            if (SUMS && step % PERIOD == 0) {
-                ended = next_step<false, SUMS>(step);
+            if (PROMOTES && step % PERIOD == 0) {
+                ended = next_step<false, PROMOTES>(step);
                 first = step + 1;
                 if (ended) ++step;
             } else {
-                const int next_sum = SUMS ? (step / PERIOD + 1) * PERIOD : work.steps;
+                const int next_sum = PROMOTES ? (step / PERIOD + 1) * PERIOD : work.steps;
                 ended = unmasked_steps_until(step, first, min(work.steps, next_sum));
             }
             if (ended) continue;

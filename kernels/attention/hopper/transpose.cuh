@@ -1,29 +1,22 @@
-// FP8 products need the keys of a column of V side by side, but V is copied with the columns of a key side by side. So
-// warps of the producer warpgroup transpose every tile within shared memory. Or a launch before has done it, see
-// `transpose_before.cuh`.
+// FP8: transposes tiles of V. The tensor cores need the keys of a column side by side, but a copied tile has the columns
+// of a key side by side. Three warps of the producer warpgroup transpose every tile in shared memory, from a CopiedTile
+// to a TransposedTile. With TRANSPOSE before, a first launch has done it (`transpose_before.cuh`).
 //
-// A transposed tile has a row for each column of V, and in the row 32, 64 or 128 keys, swizzled like a box of the copies.
-// Tiles with more keys have further such matrices. In each group of 16 columns the 8 even ones come first. In each group
-// of 32 keys, position 16 h + 4 q + i has the key 8 (2 h + i / 2) + 2 q + i % 2: both are the orders in which the lanes
-// get the elements, and the weights have the same order of keys in their registers.
+//   ldmatrix.trans      8x8 matrices of pairs of columns: a lane gets the keys 2q and 2q+1, each with two columns
+//   prmt                even columns of 4 keys in one register, odd columns in another
+//   stmatrix            rows of 16 keys
+//
+// So the order within a transposed tile is that of the lanes. Of 16 columns the 8 even ones come first. Of 32 keys,
+// position 16 h + 4 q + i has the key 8 (2 h + i / 2) + 2 q + i % 2. The weights have the same order of keys in their
+// registers.
 #pragma once
 
-#include "hopper/candidate.cuh"
+#include "hopper/tiles.cuh"
 
 namespace hopper {
 
-struct Transposed {
-    static constexpr int ROW = BLOCK_N % 128 == 0 ? 128 : BLOCK_N % 64 == 0 ? 64 : 32;  // bytes, one per key
-    static constexpr int MATRIX_BYTES = HEAD_DIM * ROW;
-
-    // The descriptor of the keys 32 step to 32 step + 31.
-    __device__ __forceinline__ static unsigned long long step(unsigned tile, int step) {
-        return wgmma::advance(wgmma::rows_along_depth<ROW>(tile), step * 32 / ROW * MATRIX_BYTES + step * 32 % ROW);
-    }
-};
-
-// Some warps that transpose tiles together, each some groups of 16 columns. It takes few instructions: all addresses are
-// a lane's own one, XOR and plus constants.
+// The warps that transpose a tile together, each every third group of 16 columns. All addresses are a lane's own one, XOR
+// and plus constants, which takes few instructions.
 struct Transposer {
     static constexpr int WARPS = 3;
     static constexpr unsigned GROUPS = HEAD_DIM / 16;              // of 16 columns
@@ -37,22 +30,22 @@ struct Transposer {
     __device__ __forceinline__ Transposer() {
         const unsigned l = lane();
         rows_lane = tma::chunk_offset<ROW_BYTES>(l, 0);
-        tile_lane = tma::chunk_offset<Transposed::ROW>(l / 16 * 8 + l % 8, l / 8 % 2);
+        tile_lane = tma::chunk_offset<TransposedTile::ROW>(l / 16 * 8 + l % 8, l / 8 % 2);
     }
 
-    // A lane has of 4 times 8 keys the keys 2q and 2q+1, each with columns 2c and 2c+1. Matrices of the result: even
-    // columns of the first and the last 16 keys, then odd columns.
+    // r: of each of 4 groups of 8 keys, the keys 2q and 2q+1 with the columns 2c and 2c+1. The result has four matrices: the
+    // even columns of the first and of the last 16 keys, then the odd columns.
     __device__ __forceinline__ static void store(const unsigned (&r)[4], unsigned to) {
         const unsigned words[4] = {__byte_perm(r[0], r[1], 0x6420), __byte_perm(r[2], r[3], 0x6420),
                                    __byte_perm(r[0], r[1], 0x7531), __byte_perm(r[2], r[3], 0x7531)};
         wgmma::store_matrix_x4(to, words);
     }
-    // This warp's part of a tile. Then its lanes have read the rows, and products can read the transposed tile.
+    // Transposes this warp's part of a tile. Afterwards its lanes have read the rows, and products can read the result.
     __device__ __forceinline__ void transpose(unsigned rows, unsigned tile, unsigned warp) const {
 #pragma unroll 1
         for (unsigned group = warp; group < GROUPS; group += WARPS) {
-            const unsigned from = rows + group / BOX_GROUPS * KV_BOX_BYTES + (rows_lane ^ group % BOX_GROUPS * 16);
-            const unsigned to = tile + group * 16 * Transposed::ROW;
+            const unsigned from = rows + group / BOX_GROUPS * KeyTile::BOX_BYTES + (rows_lane ^ group % BOX_GROUPS * 16);
+            const unsigned to = tile + group * 16 * TransposedTile::ROW;
 #pragma unroll
             for (int first = 0; first < STEPS; first += AT_ONCE) {
                 unsigned r[AT_ONCE][4];
@@ -61,8 +54,8 @@ struct Transposer {
                     ptx::load_matrix_x4_transposed(r[step - first], from + step * 32 * ROW_BYTES);
 #pragma unroll
                 for (int step = first; step < first + AT_ONCE && step < STEPS; ++step) {
-                    const unsigned matrix = step * 32 / Transposed::ROW * Transposed::MATRIX_BYTES;
-                    store(r[step - first], to + matrix + (tile_lane ^ step * 32 % Transposed::ROW));
+                    const unsigned matrix = step * 32 / TransposedTile::ROW * TransposedTile::MATRIX_BYTES;
+                    store(r[step - first], to + matrix + (tile_lane ^ step * 32 % TransposedTile::ROW));
                 }
             }
         }

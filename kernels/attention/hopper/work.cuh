@@ -1,23 +1,31 @@
 // Work tiles: which query rows a block computes, in which order, and which keys they see.
+//
+// A work tile is BLOCK_M query rows of one head. Its steps run from the last visible keys to the first, so that steps with
+// masked keys come first:
+//
+//            keys 0        BLOCK_N                                  causal mask
+//   row 0    | step 3     | step 2     | step 1 \xxx| step 0 xxxx|   x: masked
+//   ...      |            |            |          \x|       xxxxx|   steps 0 and 1 are masked steps
+//   row M-1  |            |            |            | \         xx|
 #pragma once
 
-#include "hopper/candidate.cuh"
+#include "hopper/tiles.cuh"
 
 namespace hopper {
 
 // Tiles of BLOCK_N keys, and one more, beyond the last key.
 __device__ __forceinline__ int tiles_of_keys(const Arguments& args) { return (args.seq_k + BLOCK_N - 1) / BLOCK_N + 1; }
 
-// Up to BLOCK_M query rows of one head and the steps of BLOCK_N keys that any of them sees, from the last keys to the
-// first. There is at least one step: where no row sees a key, it has keys beyond the last, which are hidden.
+// Up to BLOCK_M query rows of one head, and the steps of BLOCK_N keys that any of them sees. There is at least one step:
+// where no row sees a key, it has keys beyond the last, which are masked.
 struct alignas(16) WorkTile {
     int batch;
     int head;
     int first_query;
-    int end_query;               // warpgroups whose rows begin here or later have none
+    int end_query;               // consumers whose rows begin here or later have no rows
     int first_key_of_last_step;  // 0, or beyond the last key
     int steps;                   // 0: no work tile is left
-    int masked;                  // of them, the first: some row does not see every key
+    int masked;                  // the first so many steps have keys that some row does not see
 
     __device__ __forceinline__ WorkTile()
         : batch(0), head(0), first_query(0), end_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
@@ -82,14 +90,16 @@ struct StepScales {
     }
 };
 
-// The work tiles of one block. Without a mask all are equally long, and those of a head are neighbours. With EVEN_ROWS the
-// blocks do not take whole tiles in turns. They share the rows evenly, in units of 64: a block takes the next ones, at
-// most one for each warpgroup at a time and of one head. This needs more tiles, but no block waits for others at the end.
+// The work tiles of one block.
 //
-// Under a causal mask the longest tiles come first. They are taken from a group of heads, so that the blocks read the
-// keys and values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block
-// that is done. A fixed number of blocks takes tiles in rounds, every second one backwards: a block that gets the
-// longest tile of a round gets the shortest of the next. A group has an even number of rounds if its size allows it.
+// Without a mask all tiles are equally long, and blocks take them in turns, head after head. With EVEN_ROWS the blocks
+// share the rows evenly instead, in units of 64: a block takes its units one after the other, at most one for each
+// consumer at a time and of one head. This makes more tiles, but all blocks end at about the same time.
+//
+// Under a causal mask the longest tiles come first. The heads are divided into groups, so that the blocks read the keys
+// and values of few heads at a time. With as many blocks as tiles, the GPU gives the next tile to the first block that is
+// done. A fixed number of blocks takes the tiles of a group in rounds, and every second round backwards: the block with
+// the longest tile of one round has the shortest of the next. A group has an even number of rounds if its size allows it.
 struct Schedule {
     const Arguments& args;
     const int query_blocks;

@@ -33,8 +33,8 @@ struct RowState {
     }
 
     // The largest exponent of each row among the lane's scores, lowered by `shift`. Returns whether one exceeds its origin
-    // by more than `slack` in some lane of the warp.
-    __device__ bool outgrown(float (&largest)[STRIPS][2], const Scores& s, float shift, float slack) const {
+    // by more than `threshold` in some lane of the warp.
+    __device__ bool outgrown(float (&largest)[STRIPS][2], const Scores& s, float shift, float threshold) const {
         bool own = false;
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
@@ -45,7 +45,7 @@ struct RowState {
                 for (int block = 1; block < SCORE_BLOCKS; ++block)
                     x = fmaxf(x, fmaxf(s[strip][block][2 * half], s[strip][block][2 * half + 1]));
                 largest[strip][half] = fmaf(x, scale, -shift);
-                own |= largest[strip][half] > origin[strip][half] + slack;
+                own |= largest[strip][half] > origin[strip][half] + threshold;
             }
         }
         return __any_sync(0xffffffffu, own);

@@ -8,7 +8,7 @@ namespace flash {
 template <int KEYS>  // of a step
 struct Rows16bit : RowState {
     // How far, in powers of two, scores may exceed the row's origin before O is rescaled. fp16 has room for 2^15.
-    static constexpr float SLACK = 8.0f;
+    static constexpr float RESCALE_THRESHOLD = 8.0f;
     static constexpr int STEP_KEYS = 16;  // of one tensor-core step of P V
     static constexpr int KEY_STEPS = KEYS / STEP_KEYS;
 
@@ -21,7 +21,7 @@ struct Rows16bit : RowState {
     // a row exchange their maxima only if some lane of the warp needs it.
     __device__ void raise_origin(const Scores& s, bool first_step) {
         float largest[STRIPS][2], correction[STRIPS][2];
-        if (!outgrown(largest, s, 0.0f, SLACK)) return;
+        if (!outgrown(largest, s, 0.0f, RESCALE_THRESHOLD)) return;
         raise(largest, correction);
         if (!first_step) rescale_output(correction);
     }

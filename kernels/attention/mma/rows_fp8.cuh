@@ -25,7 +25,7 @@ struct RowsFp8 : RowState {
     static constexpr float WEIGHT_SHIFT = FP8_WEIGHTS ? 8.0f : 0.0f;
     // How far, in powers of two, scores may exceed the row's origin before O is rescaled. fp16 has room for 2^15; FP8
     // weights use the whole range already.
-    static constexpr float SLACK = FP8_WEIGHTS ? 0.0f : 8.0f;
+    static constexpr float RESCALE_THRESHOLD = FP8_WEIGHTS ? 0.0f : 8.0f;
     // FP8 weights: the products of each step have separate sums, which are added to O in fp32 if there are enough
     // registers, because the sums of the FP8 tensor cores keep only about 13 bits.
     static constexpr bool SUMS_APART = FP8_WEIGHTS && HEAD_DIM <= 128;
@@ -53,7 +53,7 @@ struct RowsFp8 : RowState {
     // a row exchange their maxima only if some lane of the warp needs it.
     __device__ void raise_origin(const Scores& s, bool first_step) {
         float largest[STRIPS][2];
-        if (!outgrown(largest, s, WEIGHT_SHIFT, SLACK)) {
+        if (!outgrown(largest, s, WEIGHT_SHIFT, RESCALE_THRESHOLD)) {
             if constexpr (SUMS_APART) correction_is_one();
             return;
         }
@@ -76,7 +76,7 @@ struct RowsFp8 : RowState {
             const float2 w8 = weigh_pair(s, strip, block + 1, half);
             p[step][strip][word] = e4m3::encode4(w.x, w.y, w8.x, w8.y);
             if (has_refined_keys(step) && word < 2)
-                p[lost_of(step)][strip][word] = e4m3::encode4_lost(w.x, w.y, w8.x, w8.y, p[step][strip][word]);
+                p[lost_of(step)][strip][word] = e4m3::encode4_residuals(w.x, w.y, w8.x, w8.y, p[step][strip][word]);
         } else {
             p[step][strip][word] = pack(w.x, w.y, static_cast<const __half*>(nullptr));
         }

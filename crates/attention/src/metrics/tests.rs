@@ -295,7 +295,7 @@ fn flash_attention_passes_in_every_class_with_few_and_many_keys() {
     }
 }
 
-/// Weights below a share of the largest are lost, as with an origin that does not follow the scores.
+/// Weights below a share of the largest are lost, as with a running maximum that does not follow the scores.
 #[test]
 fn lost_light_weights_are_found_in_class_sink() {
     let least_kept = |dtype, weights| match (dtype, weights) {

@@ -42,7 +42,7 @@ pub enum Unsupported {
     },
     /// The candidate adds FP8 products in one level, and the problem has too many keys for that.
     #[error(
-        "{family} with SUM_STEPS=0 adds FP8 products with 13 bits: this is accurate up to {MOST_KEYS_OF_ONE_LEVEL} \
+        "{family} with PROMOTION_INTERVAL=0 adds FP8 products with 13 bits: this is accurate up to {MOST_KEYS_OF_ONE_LEVEL} \
          keys, but the problem has {keys}"
     )]
     OneLevel {
@@ -53,7 +53,7 @@ pub enum Unsupported {
     },
     /// The candidate computes all keys at once, and the problem has another number of keys than its tiles.
     #[error(
-        "{family} with SPLIT_KV and MAXIMUM=late computes all keys at once: the problem must have {least} to {most} \
+        "{family} with SPLIT_KV and RUNNING_MAX=lazy computes all keys at once: the problem must have {least} to {most} \
          keys, not {keys}"
     )]
     AtOnce {
@@ -81,7 +81,7 @@ pub enum Unsupported {
 pub const MOST_KEYS_OF_ONE_LEVEL: usize = 1536;
 
 /// The knob of families with FP8 `wgmma`: the steps after which products are added to wider sums. 0 means never.
-const LEVELS_KNOB: &str = "SUM_STEPS";
+const LEVELS_KNOB: &str = "PROMOTION_INTERVAL";
 
 /// The axis of families whose FP8 kernels can have outputs of several types. Without it they have the usual one.
 const FP8_OUTPUT: &str = "fp8_output";
@@ -157,7 +157,7 @@ pub fn check_keys(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupp
         return Err(Unsupported::OneLevel { family: candidate.family.clone(), keys: problem.seq_k });
     }
     let is_at_once = candidate.knobs.get("SPLIT_KV") == Some(&Value::Bool(true))
-        && candidate.knobs.get("MAXIMUM") == Some(&Value::Text("late".to_owned()));
+        && candidate.knobs.get("RUNNING_MAX") == Some(&Value::Text("lazy".to_owned()));
     if is_at_once {
         let number = |knob: &str| match candidate.knobs.get(knob) {
             Some(&Value::Int(value)) => usize::try_from(value).unwrap_or(0),
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(checked("fp8-d64-short", "b1h8sq4096sk1536d64-e4m3"), Ok(()));
         assert_eq!(
             checked("fp8-d64-short", "b1h8sq64sk1537d64-e4m3").map_err(|error| error.to_string()),
-            Err("attention/hopper with SUM_STEPS=0 adds FP8 products with 13 bits: this is accurate up to 1536 keys, \
+            Err("attention/hopper with PROMOTION_INTERVAL=0 adds FP8 products with 13 bits: this is accurate up to 1536 keys, \
                  but the problem has 1537"
                 .to_owned())
         );

@@ -304,7 +304,7 @@ fn fp8_products_of_many_keys_are_never_added_in_one_level() {
                 let problem = problem(&format!("{shape}d{head_dim}{mask}-e4m3"));
                 let (family, candidate) = dispatch::choose(&Attention, &catalog, &h200, &problem).unwrap();
                 assert_eq!(family.name, "hopper", "{problem}");
-                assert_ne!(candidate.knobs["SUM_STEPS"].to_string(), "0", "{problem}");
+                assert_ne!(candidate.knobs["PROMOTION_INTERVAL"].to_string(), "0", "{problem}");
             }
         }
     }
@@ -312,7 +312,7 @@ fn fp8_products_of_many_keys_are_never_added_in_one_level() {
     let steps = |name: &str| {
         let place = (&problem(name), &h200);
         let candidate = dispatch::candidate(&Attention, hopper, Some("tuned"), &[], place);
-        candidate.map(|it| it.knobs["SUM_STEPS"].to_string())
+        candidate.map(|it| it.knobs["PROMOTION_INTERVAL"].to_string())
     };
     assert_eq!(steps("fa_d256_s1024-e4m3").as_deref(), Ok("0"));
     assert_eq!(steps("b16h8s1025d256-e4m3").as_deref(), Ok("0"));
@@ -329,7 +329,7 @@ fn a_setting_for_one_number_of_keys_is_not_used_for_another() {
         let is = |knob: &str, value: &str| {
             candidate.knobs.get(knob).is_some_and(|actual| actual.to_string() == value)
         };
-        is("SPLIT_KV", "true") && is("MAXIMUM", "late")
+        is("SPLIT_KV", "true") && is("RUNNING_MAX", "lazy")
     };
     for name in [
         "mission",
@@ -353,16 +353,16 @@ fn a_setting_for_one_number_of_keys_is_not_used_for_another() {
 }
 
 /// Two problems that become the same when reduced may have two settings; both must be checked.
-/// The relative error of one head varies more than that of many, so more of its keys must be refined.
+/// The relative error of one head varies more than that of many, so more of its keys need residuals.
 #[test]
-fn fp8_with_one_head_has_half_of_its_keys_refined() {
+fn fp8_with_one_head_has_residuals_for_half_of_its_keys() {
     let catalog = Catalog::load(None).unwrap();
     for name in
         ["b1h1s512d64-e4m3", "b1h1sq16sk512d64-e4m3", "b1h1sq1sk512d64-e4m3", "b1h1s512d64-causal-e4m3"]
     {
         let chosen = dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name));
         let (_, candidate) = chosen.unwrap();
-        assert_eq!(candidate.knobs["REFINED"].to_string(), "2", "{name}");
+        assert_eq!(candidate.knobs["RESIDUAL_BLOCKS"].to_string(), "2", "{name}");
     }
 }
 

@@ -238,49 +238,59 @@ type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [SettingCase; 34] = [
+    let cases: [SettingCase; 32] = [
         ("fp8-d64", &[], "b1h3sq700sk130d64-e4m3"),
         ("fp8-d64", &[("TRANSPOSE", "before")], "b1h4kv2sq300sk200d64-causal-e4m3"),
-        ("fp8-d128", &[("TRANSPOSE", "before"), ("UNREFINED_STEP", "3")], "b2h3sq200sk700d128-e4m3"),
-        ("fp8-d256", &[("TRANSPOSE", "before"), ("SUMS", "shared")], "b1h2sq200sk100d256-causal-e4m3"),
-        ("fp8-d64-short", &[("UNREFINED_STEP", "2")], "b1h3s600d64-e4m3"),
-        ("fp8-d64-short", &[("QUERIES", "parts"), ("UNREFINED_STEP", "2")], "b1h3sq600sk500d64-e4m3"),
-        ("fp8-d128", &[("SUM_STEPS", "4")], "b1h3s800d128-causal-e4m3"),
-        ("fp8-d256", &[("SUMS", "both"), ("SUM_STEPS", "4"), ("Q_STAGES", "1")], "b1h2sq200sk900d256-e4m3"),
-        ("fp8-d256", &[("SUMS", "output"), ("SUM_STEPS", "4")], "b1h2sq200sk900d256-causal-e4m3"),
+        ("fp8-d128", &[("TRANSPOSE", "before"), ("SKIP_RESIDUAL_EVERY", "3")], "b2h3sq200sk700d128-e4m3"),
+        ("fp8-d256", &[], "b1h2sq200sk100d256-causal-e4m3"),
+        ("fp8-d64-short", &[("SKIP_RESIDUAL_EVERY", "2")], "b1h3s600d64-e4m3"),
+        ("fp8-d64-short", &[("QUERIES", "parts"), ("SKIP_RESIDUAL_EVERY", "2")], "b1h3sq600sk500d64-e4m3"),
+        ("fp8-d128", &[("PROMOTION_INTERVAL", "4")], "b1h3s800d128-causal-e4m3"),
+        (
+            "fp8-d256",
+            &[("TRANSPOSE", "inside"), ("PROMOTION_INTERVAL", "4"), ("Q_STAGES", "1")],
+            "b1h2sq200sk900d256-e4m3",
+        ),
         ("fp8-d64", &[("STAGES", "2"), ("V_ROW_STAGES", "1")], "b1h2s500d64-causal-e4m3"),
         ("fp8-d64-short", &[("V_ROW_STAGES", "2")], "b1h3s600d64-causal-e4m3"),
-        ("fp8-d128", &[("TURNS", "false")], "b1h6kv2s300d128-causal-e4m3"),
-        ("fp8-d128", &[("EVEN_ROWS", "false"), ("SLACK", "0"), ("MAXIMUM", "floats")], "b1h3s300d128-e4m3"),
-        ("fp8-d256", &[("Q_STAGES", "1"), ("STAGES", "3")], "b1h3sq300sk100d256-causal-e4m3"),
-        ("fp8-d256", &[("BLOCK_N", "192"), ("REFINED", "2")], "b1h3sq200sk500d128-causal-tl-e4m3"),
-        ("fp8-d256", &[("BLOCK_N", "64"), ("SUM_STEPS", "4")], "b1h3s600d64-causal-e4m3"),
+        ("fp8-d128", &[("PING_PONG", "false")], "b1h6kv2s300d128-causal-e4m3"),
         (
             "fp8-d128",
-            &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3"), ("TURNS", "false")],
+            &[("EVEN_ROWS", "false"), ("RESCALE_THRESHOLD", "0"), ("RUNNING_MAX", "floats")],
+            "b1h3s300d128-e4m3",
+        ),
+        (
+            "fp8-d256",
+            &[("Q_STAGES", "1"), ("STAGES", "3"), ("PROMOTION_INTERVAL", "0")],
+            "b1h3sq300sk100d256-causal-e4m3",
+        ),
+        ("fp8-d256", &[("BLOCK_N", "128"), ("RESIDUAL_BLOCKS", "2")], "b1h3sq200sk500d128-causal-tl-e4m3"),
+        ("fp8-d256", &[("BLOCK_N", "64"), ("PROMOTION_INTERVAL", "4")], "b1h3s600d64-causal-e4m3"),
+        (
+            "fp8-d128",
+            &[("RUNNING_MAX", "lazy"), ("SKIP_RESIDUAL_EVERY", "3"), ("PING_PONG", "false")],
             "b1h3sq300sk900d128-causal-e4m3",
         ),
-        ("fp8-d256", &[("MAXIMUM", "late"), ("SUM_STEPS", "4")], "b1h2sq200sk900d256-e4m3"),
-        ("fp8-d64", &[("MAXIMUM", "late")], "b1h2s700d64-e4m3"),
-        ("d64", &[("MAXIMUM", "late")], "b1h3s700d64-causal-fp16"),
-        ("d256", &[("MAXIMUM", "late"), ("SLACK", "0")], "b1h2kv1sq300sk500d256-bf16"),
+        ("fp8-d256", &[("RUNNING_MAX", "lazy"), ("PROMOTION_INTERVAL", "4")], "b1h2sq200sk900d256-e4m3"),
+        ("fp8-d64", &[("RUNNING_MAX", "lazy")], "b1h2s700d64-e4m3"),
+        ("d64", &[("RUNNING_MAX", "lazy")], "b1h3s700d64-causal-fp16"),
+        ("d256", &[("RUNNING_MAX", "lazy"), ("RESCALE_THRESHOLD", "0")], "b1h2kv1sq300sk500d256-bf16"),
         ("d64", &[("EVEN_ROWS", "true")], "b1h3sq700sk130d64-fp16"),
         (
             "d64-short",
-            &[("QUERIES", "parts"), ("TURNS", "false"), ("MAXIMUM", "integers")],
+            &[("QUERIES", "parts"), ("PING_PONG", "false"), ("RUNNING_MAX", "integers")],
             "b1h3s600d64-fp16",
         ),
         ("d256", &[("QUERIES", "parts")], "b1h3sq300sk100d128-causal-bf16"),
         ("d64", &[], "b1h2s500d64-causal-fp16"),
-        ("d64", &[("TURNS", "false")], "b1h3sq500sk300d64-causal-fp16"),
+        ("d64", &[("PING_PONG", "false")], "b1h3sq500sk300d64-causal-fp16"),
         ("d64-short", &[], "b1h3s600d64-causal-bf16"),
-        ("d64", &[("STAGES", "1"), ("SLACK", "0"), ("MAXIMUM", "floats")], "b1h5s200d64-fp16"),
-        ("d128", &[("MAXIMUM", "integers")], "b1h6kv2s300d128-causal-fp16"),
-        ("d128", &[("Q_STAGES", "1"), ("TURNS", "false")], "b1h5s200d96-causal-bf16"),
+        ("d64", &[("RESCALE_THRESHOLD", "0"), ("RUNNING_MAX", "floats")], "b1h5s200d64-fp16"),
+        ("d128", &[("RUNNING_MAX", "integers")], "b1h6kv2s300d128-causal-fp16"),
+        ("d128", &[("Q_STAGES", "1"), ("PING_PONG", "false")], "b1h5s200d96-causal-bf16"),
         ("d128", &[], "b1h3kv1sq300sk700d128-causal-bf16"),
-        ("d128-long", &[], "b1h3sq300sk90d128-causal-fp16"),
         ("d256", &[], "b1h3sq300sk100d256-causal-fp16"),
-        ("d256", &[("TURNS", "false"), ("MAXIMUM", "integers")], "b1h2sq300sk200d256-causal-tl-bf16"),
+        ("d256", &[("PING_PONG", "false"), ("RUNNING_MAX", "integers")], "b1h2sq300sk200d256-causal-tl-bf16"),
     ];
     let mut wrong = Vec::new();
     for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
@@ -304,18 +314,18 @@ fn hopper_is_right_for_any_number_of_split_keys() {
     let family = family("hopper");
     let cases: [SettingCase; 13] = [
         ("fp8-split", &[], "b1h2sq70sk100d64-e4m3"),
-        ("fp8-split", &[("STAGES", "1"), ("SLACK", "0")], "b1h2kv1sq70sk1300d64-e4m3"),
+        ("fp8-split", &[], "b1h2kv1sq70sk1300d64-e4m3"),
         ("fp8-split-d128", &[], "b1h1sq130sk600d128-causal-e4m3"),
         ("split", &[], "b1h2sq70sk100d64-fp16"),
         ("split", &[], "b1h2sq70sk300d64-causal-bf16"),
-        ("split", &[("MAXIMUM", "floats")], "b1h2kv1sq70sk1300d64-fp16"),
-        ("split", &[("STAGES", "1"), ("SLACK", "0")], "b1h1s700d64-causal-fp16"),
+        ("split", &[("RUNNING_MAX", "floats")], "b1h2kv1sq70sk1300d64-fp16"),
+        ("split", &[("RESCALE_THRESHOLD", "0")], "b1h1s700d64-causal-fp16"),
         ("split-d128", &[], "b1h1sq130sk600d128-causal-fp16"),
         ("split-d128", &[], "b1h2sq30sk200d80-causal-tl-bf16"),
         ("split-512", &[], "b1h2kv1sq100sk512d64-causal-fp16"),
         ("split-512", &[("BLOCK_N", "128"), ("STAGES", "2")], "b1h1sq70sk500d64-fp16"),
         ("split-512", &[], "b1h1sq70sk576d64-fp16"),
-        ("split", &[("MAXIMUM", "late")], "b1h2kv1sq100sk500d64-causal-bf16"),
+        ("split", &[("RUNNING_MAX", "lazy")], "b1h2kv1sq100sk500d64-causal-bf16"),
     ];
     let mut wrong = Vec::new();
     for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
@@ -337,8 +347,8 @@ fn hopper_is_right_for_any_number_of_split_keys() {
 fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
     let cases: [SettingCase; 9] = [
         ("d128", &[], "b1h2sq200sk700d128-fp16"),
-        ("split", &[("MAXIMUM", "late")], "b1h2sq100sk512d64-causal-bf16"),
-        ("fp8-d128", &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3")], "b1h1sq100sk900d128-e4m3"),
+        ("split", &[("RUNNING_MAX", "lazy")], "b1h2sq100sk512d64-causal-bf16"),
+        ("fp8-d128", &[("RUNNING_MAX", "lazy"), ("SKIP_RESIDUAL_EVERY", "3")], "b1h1sq100sk900d128-e4m3"),
         ("d64-short", &[("PERSISTENT", "2")], "b1h3s400d64-causal-fp16"),
         ("fp8-d64", &[("PERSISTENT", "2")], "b1h3s400d64-causal-e4m3"),
         ("fp8-split", &[], "b1h2sq100sk1200d64-causal-e4m3"),
@@ -346,7 +356,7 @@ fn hopper_gives_the_same_bits_when_its_warps_are_delayed() {
         ("split", &[], "b1h2sq100sk1200d64-causal-fp16"),
         ("split-512", &[], "b1h2sq100sk512d64-causal-fp16"),
     ];
-    // Large values make some warps move origins, while others continue.
+    // Large values make some warps raise running maxima, while others continue.
     for ((preset, knobs, name), class) in
         cases.iter().flat_map(|case| [Class::Normal, Class::Large].map(|c| (case, c)))
     {
@@ -428,10 +438,7 @@ fn long_fp8_sums_of_equal_values_need_a_second_level() {
             let tolerance = Tolerance::new(problem.dtype, Weights::Fp8).with_fp8_sums();
             metrics::compare(&reference, &run.output, None, tolerance).relative_l2
         };
-        let single = error(
-            &[("SUM_STEPS", "0"), ("SUMS", "shared")]
-                .map(|(knob, value)| (knob.to_owned(), value.to_owned())),
-        );
+        let single = error(&[("PROMOTION_INTERVAL".to_owned(), "0".to_owned())]);
         assert!((0.05..0.1).contains(&single), "{preset}: {single}");
         let double = error(&[]);
         assert!(double < 1e-3, "{preset}: {double}");
@@ -440,7 +447,7 @@ fn long_fp8_sums_of_equal_values_need_a_second_level() {
 
 #[test]
 fn mma_is_right_with_and_without_rescaling() {
-    // Scores grow along the sequence: in steps within the slack, and in steps beyond it.
+    // Scores grow along the sequence: in steps within the rescale threshold, and in steps beyond it.
     let problem = problem("b1h1sq16sk256d64-fp16");
     for growth in [0.1_f32, 1.0, 8.0] {
         let mut inputs = Inputs::generate(&problem, Class::Normal, 3);

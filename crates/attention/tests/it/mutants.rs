@@ -42,8 +42,13 @@ const HOPPER: Place =
     Place { family: "hopper", preset: "d256", knobs: &[], problem: "b1h1sq16sk260d64-fp16", chip: "h200" };
 const HOPPER_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..HOPPER };
 const HOPPER_CAUSAL: Place = Place { problem: "b1h1s70d64-causal-fp16", ..HOPPER };
-const HOPPER_LATE: Place = Place { knobs: &[("MAXIMUM", "late")], ..HOPPER };
-const HOPPER_FP8: Place = Place { preset: "fp8-d256", problem: "b1h1sq16sk520d128-e4m3", ..HOPPER };
+const HOPPER_LAZY: Place = Place { knobs: &[("RUNNING_MAX", "lazy")], ..HOPPER };
+const HOPPER_FP8: Place = Place {
+    preset: "fp8-d256",
+    knobs: &[("TRANSPOSE", "inside")],
+    problem: "b1h1sq16sk520d128-e4m3",
+    ..HOPPER
+};
 const MMA: Place =
     Place { family: "mma", preset: "d64", knobs: &[], problem: "b1h1sq16sk260d64-fp16", chip: "l4" };
 const MMA_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..MMA };
@@ -56,25 +61,25 @@ const WMMA_MASKED: Place = Place { problem: "b1h1sq65sk17d64-causal-fp16", ..WMM
 
 const MUTANTS: &[Mutant] = &[
     Mutant {
-        name: "hopper: the output is not rescaled when an origin moves",
+        name: "hopper: the output is not rescaled when a running maximum is raised",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "if (moved) multiply_output(correction);",
+        right: "if (needs_rescale) multiply_output(rescale_factor);",
         wrong: "",
     },
     Mutant {
-        name: "hopper: the sums are not rescaled when an origin moves",
+        name: "hopper: the sums are not rescaled when a running maximum is raised",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "sum[i] *= correction[i / SUMS_OF_ROW];",
+        right: "sum[i] *= rescale_factor[i / SUMS_OF_ROW];",
         wrong: "sum[i] *= 1.0f;",
     },
     Mutant {
-        name: "hopper: a correction is never below 2^-6",
+        name: "hopper: a rescale factor is never below 2^-6",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "correction[row] = ptx::exp2_approx(origin[row] - to);",
-        wrong: "correction[row] = ptx::exp2_approx(fmaxf(origin[row] - to, -6.0f));",
+        right: "rescale_factor[row] = ptx::exp2_approx(running_max[row] - to);",
+        wrong: "rescale_factor[row] = ptx::exp2_approx(fmaxf(running_max[row] - to, -6.0f));",
     },
     Mutant {
         name: "hopper: the maximum leaves out the last keys of a tile",
@@ -84,25 +89,25 @@ const MUTANTS: &[Mutant] = &[
         wrong: "for (int i = 4; i < BLOCK_N / 2 - 8; ++i) chain[i % 4] = fmaxf",
     },
     Mutant {
-        name: "hopper: the origin of a row without keys is 0",
+        name: "hopper: the running maximum of a row without keys is 0",
         place: HOPPER_BF16,
         file: "hopper/rows.cuh",
-        right: "origin[0] = origin[1] = NOTHING_SEEN;",
-        wrong: "origin[0] = origin[1] = 0.0f;",
+        right: "running_max[0] = running_max[1] = NOTHING_SEEN;",
+        wrong: "running_max[0] = running_max[1] = 0.0f;",
     },
     Mutant {
-        name: "hopper: a row has the origin of its neighbour",
+        name: "hopper: a row has the running maximum of its neighbour",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[i / 2 % 2]));",
-        wrong: "scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -origin[0]));",
+        right: "scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -running_max[i / 2 % 2]));",
+        wrong: "scores[i] = ptx::exp2_approx(fmaf(scores[i], scale, -running_max[0]));",
     },
     Mutant {
-        name: "hopper: origins lag 20 bits",
+        name: "hopper: running maxima lag 20 bits",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "return exponent > origin[row] + (WEIGHT_SHIFT + knob::SLACK);",
-        wrong: "return exponent > origin[row] + (WEIGHT_SHIFT + 20.0f);",
+        right: "return exponent > running_max[row] + (WEIGHT_SHIFT + knob::RESCALE_THRESHOLD);",
+        wrong: "return exponent > running_max[row] + (WEIGHT_SHIFT + 20.0f);",
     },
     Mutant {
         name: "hopper: each lane has its own maximum",
@@ -136,26 +141,26 @@ const MUTANTS: &[Mutant] = &[
         name: "hopper: the log-sum-exp is that of a rounded sum",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "log_sum_exp(statistics.origin[row], statistics.sum[row]);",
-        wrong: "log_sum_exp(statistics.origin[row], __bfloat162float(__float2bfloat16(statistics.sum[row])));",
+        right: "log_sum_exp(statistics.running_max[row], statistics.sum[row]);",
+        wrong: "log_sum_exp(statistics.running_max[row], __bfloat162float(__float2bfloat16(statistics.sum[row])));",
     },
     Mutant {
-        name: "hopper, maximum late: weights that are too large stay",
-        place: HOPPER_LATE,
+        name: "hopper, lazy maximum: weights that are too large stay",
+        place: HOPPER_LAZY,
         file: "hopper/stream.cuh",
         right: "        rows.lower_weights();\n",
         wrong: "",
     },
     Mutant {
-        name: "hopper, maximum late: the sum of a step is not lowered with its weights",
-        place: HOPPER_LATE,
+        name: "hopper, lazy maximum: the sum of a step is not lowered with its weights",
+        place: HOPPER_LAZY,
         file: "hopper/rows.cuh",
-        right: "            sum_of_step[row] *= factor[row];\n",
+        right: "            step_sum[row] *= factor[row];\n",
         wrong: "",
     },
     Mutant {
-        name: "hopper, maximum late: the output is not lowered with the weights",
-        place: HOPPER_LATE,
+        name: "hopper, lazy maximum: the output is not lowered with the weights",
+        place: HOPPER_LAZY,
         file: "hopper/rows.cuh",
         right: "        multiply_output(factor);\n",
         wrong: "",
@@ -185,8 +190,8 @@ const MUTANTS: &[Mutant] = &[
         name: "mma: origins lag 24 bits",
         place: MMA,
         file: "mma/rows_16bit.cuh",
-        right: "static constexpr float SLACK = 8.0f;",
-        wrong: "static constexpr float SLACK = 24.0f;",
+        right: "static constexpr float RESCALE_THRESHOLD = 8.0f;",
+        wrong: "static constexpr float RESCALE_THRESHOLD = 24.0f;",
     },
     Mutant {
         name: "mma: the maximum leaves out the last keys of a tile",

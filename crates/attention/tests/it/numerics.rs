@@ -281,10 +281,10 @@ fn rows_whose_exponents_are_all_far_below_zero_have_an_output() {
     }
 }
 
-// A row's maximum grows by two powers of two in every step, from 7e5 on. An origin of that size has four bits after the
+// A row's maximum grows by two powers of two in every step, from 7e5 on. A running maximum of that size has four bits after the
 // point.
 #[test]
-fn large_origins_that_move_late_are_right() {
+fn large_running_maxima_that_rise_late_are_right() {
     let problem = problem("b1h1sq64sk1024d64-fp16");
     let mut encoded = inputs(&problem, |_| 60000.0, |_, random| random.normal() as f32).decode();
     encoded.q.data.chunks_exact_mut(64).for_each(|row| {
@@ -297,6 +297,6 @@ fn large_origins_that_move_late_are_right() {
     }
     let encoded = encoded.encode(problem.dtype, Layout::Bhsd);
     for setting in [Setting::Preset("d64-short"), Setting::Pick("b4h32s4096d64-fp16")] {
-        expect_as_right_as_flash(setting, &problem, &encoded, "origins of 7e5");
+        expect_as_right_as_flash(setting, &problem, &encoded, "running maxima of 7e5");
     }
 }

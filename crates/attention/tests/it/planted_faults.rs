@@ -96,7 +96,7 @@ const HOPPER_AT_ONCE: Fault = Fault { preset: "split-512", problem: "b1h1sq40sk5
 
 const HOPPER_AT_ONCE_BF16: Fault = Fault {
     preset: "split",
-    knobs: &[("MAXIMUM", "late")],
+    knobs: &[("RUNNING_MAX", "lazy")],
     problem: "b1h1sq40sk512d64-bf16",
     ..HOPPER_AT_ONCE
 };
@@ -104,21 +104,21 @@ const HOPPER_AT_ONCE_BF16: Fault = Fault {
 const HOPPER_FP8: Fault = Fault {
     preset: "fp8-d256",
     problem: "b1h1sq40sk500d128-e4m3",
-    knobs: &[("BLOCK_N", "128"), ("V_ROW_STAGES", "1")],
+    knobs: &[("BLOCK_N", "128"), ("TRANSPOSE", "inside")],
     ..HOPPER
 };
-/// With several sums of two rows of a lane.
-const HOPPER_SUMS_IN_OUTPUT: Fault = Fault {
+/// With several promotions of two rows of a lane.
+const HOPPER_PROMOTION: Fault = Fault {
     problem: "b1h1sq40sk700d64-e4m3",
-    knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "output")],
+    knobs: &[("BLOCK_N", "64"), ("TRANSPOSE", "inside"), ("PROMOTION_INTERVAL", "4")],
     ..HOPPER_FP8
 };
-/// With steps in which origins move after the weights.
-const HOPPER_LATE: Fault = Fault { knobs: &[("MAXIMUM", "late")], class: "large", ..HOPPER };
-const HOPPER_FP8_LATE: Fault = Fault {
+/// With steps in which a running maximum is raised after the weights.
+const HOPPER_LAZY: Fault = Fault { knobs: &[("RUNNING_MAX", "lazy")], class: "large", ..HOPPER };
+const HOPPER_FP8_LAZY: Fault = Fault {
     preset: "fp8-d128",
     problem: "b1h1sq100sk1200d128-e4m3",
-    knobs: &[("MAXIMUM", "late"), ("UNREFINED_STEP", "3"), ("TURNS", "false")],
+    knobs: &[("RUNNING_MAX", "lazy"), ("SKIP_RESIDUAL_EVERY", "3"), ("PING_PONG", "false")],
     class: "outliers",
     ..HOPPER
 };
@@ -178,21 +178,21 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8: rows of V are overwritten while they are transposed",
-        right: "        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n            ptx::mbarrier_arrive(v_full(to.stage));\n            ptx::mbarrier_arrive(v_rows_free(from.stage));\n        }",
-        wrong: "        if (lane() == 0) ptx::mbarrier_arrive(v_rows_free(from.stage));\n        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) ptx::mbarrier_arrive(v_full(to.stage));",
+        right: "        transposer.transpose(rows.tile(from.stage), values.tile(to.stage), warp);\n        if (lane() == 0) {\n            ptx::mbarrier_arrive(values.full(to.stage));\n            ptx::mbarrier_arrive(rows.free(from.stage));\n        }",
+        wrong: "        if (lane() == 0) ptx::mbarrier_arrive(rows.free(from.stage));\n        transposer.transpose(rows.tile(from.stage), values.tile(to.stage), warp);\n        if (lane() == 0) ptx::mbarrier_arrive(values.full(to.stage));",
         detected: Detected::Found(&[Kind::Race]),
         ..HOPPER_FP8
     },
     Fault {
-        name: "hopper, FP8: a transposed tile is announced before it is written",
-        right: "        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n            ptx::mbarrier_arrive(v_full(to.stage));\n",
-        wrong: "        if (lane() == 0) ptx::mbarrier_arrive(v_full(to.stage));\n        transposer.transpose(v_rows(from.stage), v_tile(to.stage), warp);\n        if (lane() == 0) {\n",
+        name: "hopper, FP8: a transposed tile is reported full before it is written",
+        right: "        transposer.transpose(rows.tile(from.stage), values.tile(to.stage), warp);\n        if (lane() == 0) {\n            ptx::mbarrier_arrive(values.full(to.stage));\n",
+        wrong: "        if (lane() == 0) ptx::mbarrier_arrive(values.full(to.stage));\n        transposer.transpose(rows.tile(from.stage), values.tile(to.stage), warp);\n        if (lane() == 0) {\n",
         detected: Detected::Found(&[Kind::Race, Kind::Uninitialised, Kind::ProxyFence]),
         ..HOPPER_FP8
     },
     Fault {
         name: "hopper, FP8: a transposed tile is overwritten while the tensor cores read it",
-        right: "        ptx::mbarrier_wait(v_free(to.stage), to.parity ^ 1);\n",
+        right: "        values.wait_free(to);\n",
         wrong: "",
         detected: Detected::Found(&[Kind::Race]),
         ..HOPPER_FP8
@@ -212,16 +212,16 @@ const FAULTS: &[Fault] = &[
         ..HOPPER_FP8
     },
     Fault {
-        name: "hopper, FP8: the scales of a head are not handed over",
-        right: "        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;\n",
+        name: "hopper, FP8: the scales of a head are not published",
+        right: "        if constexpr (PRODUCER_LOADS_SCALES) *scales_of(q.stage) = scales;\n",
         wrong: "",
         detected: Detected::Found(&[Kind::Uninitialised]),
         ..HOPPER_FP8
     },
     Fault {
-        name: "hopper, FP8: a work tile is announced before the scales of its head are written",
-        right: "        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;\n#pragma unroll\n        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));\n",
-        wrong: "#pragma unroll\n        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(q_full(q.stage, part));\n        if constexpr (HANDS_SCALES) *scales_of(q.stage) = scales;\n",
+        name: "hopper, FP8: a work tile is published before the scales of its head are written",
+        right: "        if constexpr (PRODUCER_LOADS_SCALES) *scales_of(q.stage) = scales;\n#pragma unroll\n        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(QueryRing{}.full(q.stage, part));\n",
+        wrong: "#pragma unroll\n        for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_arrive(QueryRing{}.full(q.stage, part));\n        if constexpr (PRODUCER_LOADS_SCALES) *scales_of(q.stage) = scales;\n",
         detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
         ..HOPPER_FP8
     },
@@ -229,74 +229,49 @@ const FAULTS: &[Fault] = &[
         name: "hopper, FP8: a work tile has the scales of the one before",
         right: "        first_scales(head, step_scales);\n        if constexpr",
         wrong: "        if constexpr",
-        knobs: &[("PERSISTENT", "2")],
+        knobs: &[("TRANSPOSE", "inside"), ("PERSISTENT", "2")],
         problem: "b1h6s130d64-e4m3",
         class: "outliers",
         ..HOPPER_FP8
     },
     Fault {
-        name: "hopper, FP8, sums in the output: the first sums are added to what was there",
+        name: "hopper, FP8, promotion: the promoted sums are not added",
         file: "hopper/rows_fp8.cuh",
-        right: "words, summed);",
-        wrong: "words, true);",
-        detected: Detected::Found(&[Kind::Uninitialised]),
-        ..HOPPER_SUMS_IN_OUTPUT
-    },
-    Fault {
-        name: "hopper, FP8, sums in the output: the last sums are not added",
-        file: "hopper/rows_fp8.cuh",
-        right: "if constexpr (SUM_STEPS > 0) take_sums(place, statistics.origin);",
+        right: "if constexpr (PROMOTION_INTERVAL > 0) add_promoted_sums(statistics.running_max);",
         wrong: "",
-        ..HOPPER_SUMS_IN_OUTPUT
+        ..HOPPER_PROMOTION
     },
     Fault {
-        name: "hopper, FP8, sums in the output: the second row of a lane has the sums of the first",
-        file: "hopper/rows_fp8.cuh",
-        right: "return first + row * eight_rows + index * 64;",
-        wrong: "return first + index * 64;",
-        ..HOPPER_SUMS_IN_OUTPUT
-    },
-    Fault {
-        name: "hopper, FP8, sums in the output: the sums are not rescaled when an origin moves",
+        name: "hopper, FP8, promotion: the sums are not rescaled when a running maximum is raised",
         file: "hopper/rows_fp8.cuh",
         right: "factors.of_row[0] = factors.summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;",
         wrong: "factors.of_row[0] = 1.0f;",
         class: "large",
-        ..HOPPER_SUMS_IN_OUTPUT
+        ..HOPPER_PROMOTION
     },
     Fault {
-        name: "hopper, FP8, sums: the output is not replaced after it was added to the sums",
-        right: "start_output<REFINED_BEFORE>(SUM);",
-        wrong: "start_output<REFINED_BEFORE>(false);",
-        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "shared")],
-        ..HOPPER_SUMS_IN_OUTPUT
-    },
-    Fault {
-        name: "hopper, FP8, sums in both memories: all sums in the output begin at the first column",
-        file: "hopper/rows_fp8.cuh",
-        right: "                    const __half2 pair = half_output(16 * index + 4 * i + 2 * row);",
-        wrong: "                    const __half2 pair = half_output(4 * i + 2 * row);",
-        problem: "b1h1sq40sk700d128-e4m3",
-        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "both")],
-        ..HOPPER_SUMS_IN_OUTPUT
+        name: "hopper, FP8, promotion: the output is not replaced after it was promoted",
+        right: "start_output<RESIDUAL_BEFORE>(PROMOTE);",
+        wrong: "start_output<RESIDUAL_BEFORE>(false);",
+        ..HOPPER_PROMOTION
     },
     Fault {
         name: "hopper, queries in parts: a warpgroup waits for the queries of the first",
-        right: "ptx::mbarrier_wait(q_full(q.stage, group), q.parity);",
-        wrong: "ptx::mbarrier_wait(q_full(q.stage, 0), q.parity);",
+        right: "QueryRing{}.wait_full(q, group);",
+        wrong: "QueryRing{}.wait_full(q, 0);",
         detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
         ..HOPPER_PARTS
     },
     Fault {
         name: "hopper, queries in parts: a part waits for the bytes of the whole tile",
-        right: "tma::expect(q_full(q.stage, part), Q_BYTES / Q_COPIES);",
-        wrong: "tma::expect(q_full(q.stage, part), Q_BYTES);",
+        right: "tma::expect(ring.full(q.stage, part), QueryTile::BYTES / Q_COPIES);",
+        wrong: "tma::expect(ring.full(q.stage, part), QueryTile::BYTES);",
         detected: Detected::Found(&[Kind::Deadlock]),
         ..HOPPER_PARTS
     },
     Fault {
         name: "hopper, FP8, split keys: rows of V are overwritten before they are transposed",
-        right: "            ptx::mbarrier_wait(Ring::copied_values(group).free(stage), parity);\n",
+        right: "            ptx::mbarrier_wait(copied_value_ring<FP8>(group).free(stage), parity);\n",
         wrong: "",
         detected: Detected::Found(&[Kind::Race]),
         ..HOPPER_FP8_SPLIT
@@ -325,37 +300,42 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, split keys: the results of a warpgroup are read before they are written",
-        right: "if (!ptx::named_barrier_any<GROUPS * 128>(1, wrong)) break;",
+        right: "if (!ptx::named_barrier_any<GROUPS * 128>(EXCHANGE_BARRIER, wrong)) break;",
         wrong: "break;",
         detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
         ..HOPPER_SPLIT
     },
     Fault {
-        name: "hopper, split keys: the warpgroups' results keep their own origins",
+        name: "hopper, split keys: the consumers' results keep their own running maxima",
         right: "const float their_part = ptx::exp2_approx(theirs[0] - highest);",
         wrong: "const float their_part = 1.0f;",
         class: "large",
         ..HOPPER_SPLIT
     },
     Fault {
-        name: "hopper, split keys: the output is not rescaled when an origin moves",
+        name: "hopper, split keys: the output is not rescaled when a running maximum is raised",
         right: "if (t > 0) rows.rescale_output();",
         wrong: "",
         class: "large",
         ..HOPPER_SPLIT
     },
     Fault {
-        name: "hopper, FP8: the sums of a work tile are added to the next one, too",
+        name: "hopper, FP8, promotion: the sums of a work tile are added to the next one, too",
         file: "hopper/rows_fp8.cuh",
-        right: "take_from_output(place, factor);\n        }\n        forget_sums();",
-        wrong: "take_from_output(place, factor);\n        }",
+        right: "add_promoted_times(factor);\n        }\n        clear_promoted_sums();",
+        wrong: "add_promoted_times(factor);\n        }",
         problem: "b1h3sq40sk700d64-e4m3",
-        knobs: &[("BLOCK_N", "64"), ("SUM_STEPS", "4"), ("SUMS", "shared"), ("PERSISTENT", "2")],
+        knobs: &[
+            ("BLOCK_N", "64"),
+            ("TRANSPOSE", "inside"),
+            ("PROMOTION_INTERVAL", "4"),
+            ("PERSISTENT", "2"),
+        ],
         ..HOPPER_FP8
     },
     Fault {
         name: "hopper, split keys: a tile is copied before the one before it is free",
-        right: "            ptx::mbarrier_wait(Ring::copied_values(group).free(stage), parity);\n",
+        right: "            ptx::mbarrier_wait(copied_value_ring<FP8>(group).free(stage), parity);\n",
         wrong: "",
         detected: Detected::Found(&[Kind::Race]),
         ..HOPPER_SPLIT
@@ -407,107 +387,107 @@ const FAULTS: &[Fault] = &[
         ..HOPPER
     },
     Fault {
-        name: "hopper, late maximum: no origin moves",
+        name: "hopper, lazy maximum: no running maximum is raised",
         file: "hopper/rows.cuh",
-        right: "fmaxf(sum_of_step[0], sum_of_step[1]) > limit",
+        right: "fmaxf(step_sum[0], step_sum[1]) > limit",
         wrong: "false",
-        ..HOPPER_LATE
+        ..HOPPER_LAZY
     },
     Fault {
-        name: "hopper, late maximum: lost scores are not computed again",
-        right: "if (rows.any_sum_above(SUM_WITHOUT_SCORES)) {",
+        name: "hopper, lazy maximum: lost scores are not computed again",
+        right: "if (rows.any_step_sum_above(SUM_WITHOUT_SCORES)) {",
         wrong: "if (false) {",
-        ..HOPPER_LATE
+        ..HOPPER_LAZY
     },
     Fault {
-        name: "hopper, late maximum: the scores of another step are computed again",
+        name: "hopper, lazy maximum: the scores of another step are computed again",
         right: "(work.steps - 1 - step) * BLOCK_N);",
         wrong: "step * BLOCK_N);",
-        ..HOPPER_LATE
+        ..HOPPER_LAZY
     },
     Fault {
-        name: "hopper, late maximum: the output keeps its origin when scores are computed again",
+        name: "hopper, lazy maximum: the output is not rescaled when scores are computed again",
         file: "hopper/rows.cuh",
-        right: "multiply_output(correction);\n    }\n    // Moves the origins",
-        wrong: "}\n    // Moves the origins",
-        ..HOPPER_LATE
+        right: "multiply_output(rescale_factor);\n    }\n    // Raises the running maxima of",
+        wrong: "}\n    // Raises the running maxima of",
+        ..HOPPER_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: weights above the largest number are not lowered",
+        name: "hopper, FP8, lazy maximum: weights above the largest number are not lowered",
         file: "hopper/candidate.cuh",
         right: "LARGEST_SUM = FP8 ? 448.0f",
         wrong: "LARGEST_SUM = FP8 ? 1e9f",
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: the output is not lowered with the weights",
+        name: "hopper, FP8, lazy maximum: the output is not lowered with the weights",
         file: "hopper/rows.cuh",
         right: "scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
         wrong: "scores[i] *= factor[i / 2 % 2];",
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: the sums are not lowered with the weights",
+        name: "hopper, FP8, lazy maximum: the sums are not lowered with the weights",
         file: "hopper/rows.cuh",
         right: "sum[i] *= factor[i / SUMS_OF_ROW];\n#pragma unroll\n        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
         wrong: "{}\n#pragma unroll\n        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: a warp continues with other products than its warpgroup",
+        name: "hopper, FP8, lazy maximum: a warp continues with other products than its warpgroup",
         right: "            lower_weights(step);\n            ++step;",
         wrong: "            lower_weights(step);\n            ++step;\n            first = step;",
         detected: Detected::Found(&[Kind::DivergentWarpOp]),
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: weights are lowered while the tensor cores add to the output",
+        name: "hopper, FP8, lazy maximum: weights are lowered while the tensor cores add to the output",
         right: "if (too_large) __prof_trigger(0);",
         wrong: "if (too_large) return false;",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: warps of a warpgroup wait for products at different places",
+        name: "hopper, FP8, lazy maximum: warps of a warpgroup wait for products at different places",
         right: "if (too_large) __prof_trigger(0);",
         wrong: "if (too_large) {\n                output_done();\n                return false;\n            }",
         detected: Detected::Found(&[Kind::DivergentWarpOp]),
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: refined keys have their weights instead of the errors",
+        name: "hopper, FP8, lazy maximum: the residuals are the weights",
         file: "hopper/rows_fp8.cuh",
-        right: "rounded_lost[i] ^ zero",
+        right: "rounded_residuals[i] ^ zero",
         wrong: "rounded[i] ^ zero",
         class: "normal",
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, late maximum: errors are those of the keys before",
+        name: "hopper, FP8, lazy maximum: residuals are those of the previous keys",
         file: "hopper/rows_fp8.cuh",
-        right: "rounded_lost[i] = rounding_error(i / 4, i % 4, rounded[i]);",
-        wrong: "rounded_lost[i] = rounding_error(i / 4, i % 4, weights[i]);",
+        right: "rounded_residuals[i] = residual(i / 4, i % 4, rounded[i]);",
+        wrong: "rounded_residuals[i] = residual(i / 4, i % 4, weights[i]);",
         class: "normal",
-        ..HOPPER_FP8_LATE
+        ..HOPPER_FP8_LAZY
     },
     Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "        output_done();\n        if constexpr (LATE) {",
-        wrong: "        rows.rescale_output();\n        output_done();\n        if constexpr (LATE) {",
+        right: "        output_done();\n        if constexpr (LAZY) {",
+        wrong: "        rows.rescale_output();\n        output_done();\n        if constexpr (LAZY) {",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..HOPPER
     },
     Fault {
-        name: "hopper: the output is not rescaled when an origin moves",
-        right: "if constexpr (!LATE) rows.rescale_output();",
+        name: "hopper: the output is not rescaled when a running maximum is raised",
+        right: "if constexpr (!LAZY) rows.rescale_output();",
         wrong: "",
         class: "large",
         ..HOPPER
     },
     Fault {
-        name: "hopper: the keys beyond the last are not hidden",
-        right: "scores_done(step);\n        if (step < work.masked) hide(step);",
+        name: "hopper: the keys beyond the last are not masked",
+        right: "scores_done(step);\n        if (step < work.masked) mask(step);",
         wrong: "scores_done(step);",
         ..HOPPER
     },
@@ -529,7 +509,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the queries are never released",
-        right: "release(q_free(q.stage), step == work.steps - 1);",
+        right: "QueryRing{}.release(q, step == work.steps - 1);",
         wrong: "",
         knobs: &[("PERSISTENT", "2")],
         problem: "b1h3s130d64-fp16",
