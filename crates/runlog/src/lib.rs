@@ -60,7 +60,7 @@ pub use event::{
 };
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use list::{RunSummary, list};
-pub use log::{Log, LogError, Record, Warning, Writer, parse, read};
+pub use log::{Line, Log, LogError, Record, Warning, Writer, parse, read};
 pub use manifest::{Commit, Manifest};
 pub use record::Fact;
 pub use rows::{Row, RowSpeedup, rows};

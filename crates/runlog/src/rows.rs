@@ -1,13 +1,14 @@
 //! The statistics of every measurement, which all formats show.
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Comparison, Interval, ProcessMean, ProcessVariation, StopReason, SubjectVariation, Summary};
 
 use super::{Control, MeasuredMicros, Measurement, ResultId, RunState, Speed, Timer};
 
 /// The statistics of one subject on one problem by one timer. All times are measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Row {
     /// What was measured.
     #[serde(flatten)]
@@ -64,7 +65,7 @@ impl Row {
 }
 
 /// The speedup of a row over a baseline.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RowSpeedup {
     /// The baseline.
     pub baseline: String,

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A time measured on a device. A computed time is a [`ModelledMicros`]; neither converts into the other.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MeasuredMicros(pub f64);
 
@@ -23,7 +24,7 @@ impl fmt::Display for MeasuredMicros {
 }
 
 /// A time that was computed, not measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ModelledMicros(pub f64);
 
@@ -34,7 +35,7 @@ impl fmt::Display for ModelledMicros {
 }
 
 /// A time, measured or modelled. The two kinds are never compared with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub enum Time {
     /// A time measured on a GPU.
     #[serde(rename = "measured_us")]

@@ -17,6 +17,8 @@ mod profile_table;
 mod progress;
 mod quote;
 mod sandboxed;
+#[cfg(test)]
+mod schemas;
 mod snippet;
 mod style;
 mod tables;

@@ -7,6 +7,7 @@ use runlog::{
     Ceiling, ClassError, Control, Fact, FailureRecord, Manifest, MeanSpeedup, ResultId, Row, RunOutcome,
     RunState, TargetVerdict, rows,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use times::ModelledMicros;
 
@@ -16,8 +17,9 @@ use super::Exporter;
 #[derive(Debug)]
 pub struct Json;
 
-#[derive(Serialize)]
-struct File<'s> {
+/// The contents of `bench.json`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct BenchFile<'s> {
     schema: &'static str,
     manifest: &'s Option<Manifest>,
     complete: bool,
@@ -35,7 +37,8 @@ struct File<'s> {
     warnings: &'s [String],
 }
 
-#[derive(Serialize)]
+/// The modelled time of a subject on one problem.
+#[derive(Debug, JsonSchema, Serialize)]
 struct ModelledRow<'s> {
     #[serde(flatten)]
     of: &'s ResultId,
@@ -44,7 +47,8 @@ struct ModelledRow<'s> {
     limiter: Option<&'s str>,
 }
 
-#[derive(Serialize)]
+/// The error of a subject on inputs of one class.
+#[derive(Debug, JsonSchema, Serialize)]
 struct ErrorRow<'s> {
     #[serde(flatten)]
     of: &'s ResultId,
@@ -66,7 +70,7 @@ impl Exporter for Json {
         });
         let errors = state.class_errors.iter();
         let errors = errors.flat_map(|(of, errors)| errors.iter().map(move |error| ErrorRow { of, error }));
-        let file = File {
+        let file = BenchFile {
             schema: "warpsmith.bench/1",
             manifest: &state.manifest,
             complete: state.is_complete(),

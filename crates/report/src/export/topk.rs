@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use indexmap::IndexMap;
 use runlog::{Commit, Fact, ProblemTime, RunState, Search, TrialResult};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exporter;
@@ -13,8 +14,9 @@ use crate::search::elites;
 #[derive(Debug)]
 pub struct TopK;
 
-#[derive(Serialize)]
-struct File<'s> {
+/// The contents of `topk.json`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct TopKFile<'s> {
     schema: &'static str,
     complete: bool,
     commit: Fact<Commit>,
@@ -24,7 +26,7 @@ struct File<'s> {
     elites: Vec<Elite<'s>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Elite<'s> {
     rank: usize,
     trial: u32,
@@ -75,7 +77,7 @@ impl Exporter for TopK {
             }
         }
         let manifest = state.manifest.as_ref();
-        let file = File {
+        let file = TopKFile {
             schema: "warpsmith.topk/1",
             complete: state.is_complete(),
             commit: manifest.map_or(Fact::default(), |manifest| manifest.commit.clone()),

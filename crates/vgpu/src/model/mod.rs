@@ -24,6 +24,7 @@ mod waves;
 use std::collections::BTreeMap;
 
 use chips::{Chip, TensorType};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use times::ModelledMicros;
 
@@ -32,7 +33,7 @@ use crate::isa::decode::Pipe;
 use crate::num::tile::Elem;
 
 /// A resource that can limit a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
     /// Instruction issue.
@@ -82,7 +83,7 @@ impl Resource {
 }
 
 /// What a warp spends its time on, by the names that Nsight Compute uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stall {
     /// Waiting for global or local memory.
@@ -142,7 +143,7 @@ pub struct Shape {
 }
 
 /// The modelled time of a launch and its parts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Modelled {
     /// Name of the GPU.
     pub gpu: String,

@@ -19,6 +19,7 @@ use lab::check::{
 };
 use op::{AnyOp, AnyProblem, CheckDevice, Refusal};
 use report::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
+use schemars::JsonSchema;
 use serde::Serialize;
 use text::count;
 use vgpu::Checks;
@@ -457,8 +458,8 @@ impl Devices {
 }
 
 /// The results of a check.
-#[derive(Serialize)]
-struct Run<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Run<'a> {
     device: String,
     target: Target,
     sanitized: bool,

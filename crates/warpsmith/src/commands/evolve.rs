@@ -17,6 +17,7 @@ use lab::worker::Limits;
 use op::{AnyOp, AnyProblem};
 use runlog::elites;
 use runlog::{RunState, Time, Timer, Trial, TrialResult};
+use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Stopping;
 
@@ -304,8 +305,8 @@ impl<'p> SearchDisplay<'p> {
 }
 
 /// The JSON document of `evolve`.
-#[derive(Serialize)]
-struct SearchDocument<'s> {
+#[derive(JsonSchema, Serialize)]
+pub struct SearchDocument<'s> {
     run: String,
     search: Option<&'s runlog::Search>,
     trials: Vec<&'s Trial>,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use attention::Attention;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Evaluator, ExportOptions};
@@ -12,8 +13,8 @@ use crate::exit::Exit;
 use crate::ops;
 use crate::printer::Printer;
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     problem: String,
     files: Vec<PathBuf>,
 }

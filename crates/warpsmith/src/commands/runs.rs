@@ -1,6 +1,7 @@
 //! `runs`: lists runs, or shows the times of one problem over runs.
 
 use runlog::{RunSummary, TrendPoint, list, trend};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Global, RunsOptions};
@@ -10,8 +11,8 @@ use crate::ops;
 use crate::printer::{BAD, FAINT, Printer, styled};
 use crate::tables::Table;
 
-#[derive(Serialize)]
-struct Runs {
+#[derive(JsonSchema, Serialize)]
+pub struct Runs {
     runs: Vec<RunSummary>,
 }
 
@@ -46,8 +47,8 @@ pub fn run(options: &RunsOptions, global: &Global, printer: &Printer) -> Result<
     Ok(Exit::Success)
 }
 
-#[derive(Serialize)]
-struct Trend {
+#[derive(JsonSchema, Serialize)]
+pub struct Trend {
     problem: String,
     points: Vec<TrendPoint>,
 }

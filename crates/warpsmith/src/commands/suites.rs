@@ -2,6 +2,7 @@
 
 use lab::suite::{self, Suite, Target};
 use op::{AnyOp, AnyProblem};
+use schemars::JsonSchema;
 use serde::Serialize;
 use text::count;
 
@@ -12,12 +13,12 @@ use crate::ops;
 use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     suites: Vec<SuiteDocument>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct SuiteDocument {
     name: String,
     description: String,

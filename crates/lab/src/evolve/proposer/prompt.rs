@@ -10,6 +10,7 @@ use op::{Op, Refusal, Work};
 use runlog::record::{Diagnosis, HotLine, Profile};
 use runlog::{FailureKind, ProblemTime, ResultId, Stage, Trial, TrialResult};
 use runlog::{elites, inert_knobs};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Information;
@@ -48,8 +49,9 @@ pub struct PromptFacts<'a, O: Op + ?Sized> {
     pub source: &'a dyn Fn(&str) -> Option<String>,
 }
 
-#[derive(Serialize)]
-struct Prompt<'a> {
+/// The document that a proposer gets.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Prompt<'a> {
     schema: u32,
     /// The number of the requested answer, and how many are requested in total.
     number: u32,
@@ -61,7 +63,7 @@ struct Prompt<'a> {
     insights: Option<Insights<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Task<'a> {
     goal: &'static str,
     answer: String,
@@ -81,26 +83,28 @@ struct Task<'a> {
     headers: IndexMap<String, String>,
 }
 
-#[derive(Serialize)]
+/// A problem and its minimum of work.
+#[derive(Debug, JsonSchema, Serialize)]
 struct Problem {
     name: String,
     #[serde(flatten)]
     work: Work,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Baseline<'a> {
     name: &'a str,
     knobs: &'a IndexMap<String, String>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Rule<'a> {
     require: &'a str,
     because: &'a str,
 }
 
-#[derive(Serialize)]
+/// A trial with its candidate.
+#[derive(Debug, JsonSchema, Serialize)]
 struct EarlierTrial<'a> {
     #[serde(flatten)]
     timed: Timed<'a>,
@@ -109,7 +113,7 @@ struct EarlierTrial<'a> {
     source: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Timed<'a> {
     trial: u32,
     candidate: &'a str,
@@ -120,7 +124,8 @@ struct Timed<'a> {
     problems: Vec<Speed<'a>>,
 }
 
-#[derive(Serialize)]
+/// Time and rates on one problem.
+#[derive(Debug, JsonSchema, Serialize)]
 struct Speed<'a> {
     #[serde(flatten)]
     time: &'a ProblemTime,
@@ -128,7 +133,7 @@ struct Speed<'a> {
     gb_per_s: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Insights<'a> {
     timed: Vec<Timed<'a>>,
     failed: Vec<Failed<'a>>,
@@ -144,7 +149,7 @@ struct Insights<'a> {
     knob_values: IndexMap<&'a str, IndexMap<&'a str, ValueSummary>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Failed<'a> {
     trial: u32,
     candidate: &'a str,
@@ -153,7 +158,7 @@ struct Failed<'a> {
     reason: String,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Profiled<'a> {
     trial: u32,
     problem: &'a str,
@@ -162,20 +167,20 @@ struct Profiled<'a> {
     hot_lines: &'a [HotLine],
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct IdenticalCode<'a> {
     trial: u32,
     candidate: &'a str,
     as_trial: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Refused<'a> {
     number: u32,
     reason: &'a str,
 }
 
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
 struct ValueSummary {
     trials: u32,
     best: f64,
