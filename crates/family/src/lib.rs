@@ -3,7 +3,7 @@
 //! A [`Catalog`] contains the [`Family`]s. A family creates a [`Candidate`] from a preset, knobs and problem axes,
 //! and checks every name, value and constraint. A candidate has a shared-memory [`Layout`], and both define the
 //! source that is compiled. No other path leads from a knob to the compiler, and no other code computes the size of a
-//! buffer. [`tuned`] is the table of the best settings that searches found; a family has its own.
+//! buffer. [`tuned_table`] is the table of the best settings that searches found; a family has its own.
 //!
 //! ```
 //! let catalog = warpsmith_family::Catalog::load(None)?;
