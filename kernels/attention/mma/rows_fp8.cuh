@@ -33,12 +33,12 @@ struct RowsFp8 : RowState {
     static constexpr int KEY_STEPS = KEYS / STEP_KEYS;
     static_assert(KEYS % 32 == 0, "FP8 multiplies 32 keys at a time");
 
-    // FP8 weights: 16 of every 64 keys are refined: their values are also multiplied by the rounding errors of their
-    // weights. All of P in three bits would be an error of up to 0.0265 (relative L2); sqrt(3/4) of that is below 0.024.
-    __device__ static constexpr bool has_refined_keys(int step) { return FP8_WEIGHTS && step % 2 == 0; }  // its first 16
-    // P of one step, as left factors. FP8 weights: followed by the rounding errors of the refined keys, words 0 and 1.
+    // FP8 weights: for 16 of every 64 keys, the residuals (rounding errors) of the weights are multiplied by V, too. Without
+    // residuals the relative L2 error would be up to 0.0265; sqrt(3/4) of that is below 0.024.
+    __device__ static constexpr bool has_residuals(int step) { return FP8_WEIGHTS && step % 2 == 0; }  // its first 16
+    // P of one step, as left factors. FP8 weights: followed by the residuals, words 0 and 1.
     using Weights = unsigned[KEY_STEPS + (FP8_WEIGHTS ? (KEY_STEPS + 1) / 2 : 0)][STRIPS][4];
-    __device__ static constexpr int lost_of(int step) { return KEY_STEPS + step / 2; }
+    __device__ static constexpr int residuals_of(int step) { return KEY_STEPS + step / 2; }
 
     float correction[STRIPS][2];  // SUMS_APART: factor of the output when the next products are added
 
@@ -75,8 +75,8 @@ struct RowsFp8 : RowState {
         if constexpr (FP8_WEIGHTS) {
             const float2 w8 = weigh_pair(s, strip, block + 1, half);
             p[step][strip][word] = e4m3::encode4(w.x, w.y, w8.x, w8.y);
-            if (has_refined_keys(step) && word < 2)
-                p[lost_of(step)][strip][word] = e4m3::encode4_residuals(w.x, w.y, w8.x, w8.y, p[step][strip][word]);
+            if (has_residuals(step) && word < 2)
+                p[residuals_of(step)][strip][word] = e4m3::encode4_residuals(w.x, w.y, w8.x, w8.y, p[step][strip][word]);
         } else {
             p[step][strip][word] = pack(w.x, w.y, static_cast<const __half*>(nullptr));
         }
@@ -102,10 +102,10 @@ struct RowsFp8 : RowState {
                     float(&to_even)[4] = SUMS_APART ? even[strip] : output[strip][2 * chunk];
                     float(&to_odd)[4] = SUMS_APART ? odd[strip] : output[strip][2 * chunk + 1];
                     if constexpr (FP8_WEIGHTS) {
-                        if (has_refined_keys(load)) {
-                            const unsigned(&lost)[4] = p[lost_of(load)][strip];
-                            ptx::mma_16x8x16_e4m3(to_even, lost[0], lost[1], b[0]);
-                            ptx::mma_16x8x16_e4m3(to_odd, lost[0], lost[1], b[2]);
+                        if (has_residuals(load)) {
+                            const unsigned(&residuals)[4] = p[residuals_of(load)][strip];
+                            ptx::mma_16x8x16_e4m3(to_even, residuals[0], residuals[1], b[0]);
+                            ptx::mma_16x8x16_e4m3(to_odd, residuals[0], residuals[1], b[2]);
                         }
                         Number::multiply_add(to_even, p[load][strip], b[0], b[1]);
                         Number::multiply_add(to_odd, p[load][strip], b[2], b[3]);
