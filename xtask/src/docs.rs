@@ -1,6 +1,6 @@
 //! Writes the JSON schemas, the generated parts of the book, and the outputs of the commands that it shows.
 //!
-//! Tests know how to make them, because they have the types (`crates/warpsmith/src/schemas.rs`) and the program
+//! Tests know how to make them, because they have the types (`crates/warpsmith/tests/unit/schemas.rs`) and the program
 //! (`crates/warpsmith/tests/it/book`). This tool runs these tests in the mode in which they write.
 
 use std::error::Error;

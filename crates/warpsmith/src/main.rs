@@ -18,6 +18,7 @@ mod progress;
 mod quote;
 mod sandboxed;
 #[cfg(test)]
+#[path = "../tests/unit/schemas.rs"]
 mod schemas;
 mod snippet;
 mod style;

@@ -53,8 +53,9 @@ pub struct PromptFacts<'a, O: Op + ?Sized> {
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Prompt<'a> {
     schema: u32,
-    /// The number of the requested answer, and how many are requested in total.
+    /// The number of the requested answer.
     number: u32,
+    /// How many answers are requested in total.
     of: u32,
     task: Task<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,9 +78,11 @@ struct Task<'a> {
     knobs: Vec<&'a Knob>,
     constraints: Vec<Rule<'a>>,
     limits: Limits,
-    /// The kernel and the headers it includes. `generated.cuh` is the baseline's; it is generated from the knobs.
+    /// The name of the kernel's function.
     entry: &'a str,
+    /// The source of the kernel.
     source: String,
+    /// The headers that the kernel includes. `generated.cuh` is the baseline's; it is generated from the knobs.
     headers: IndexMap<String, String>,
 }
 

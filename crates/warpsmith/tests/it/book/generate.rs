@@ -379,7 +379,7 @@ fn schema_link(schema: &str) -> String {
     format!("{} Schema: [`{schema}`](schemas/{name}.json).", schema_text(name, "description"))
 }
 
-/// A text of a published schema. `schemas.rs` of the program makes the schemas from the types.
+/// A text of a published schema. `tests/unit/schemas.rs` makes the schemas from the types.
 fn schema_text(name: &str, field: &str) -> String {
     let schema = read(&format!("docs/src/reference/schemas/{name}.json"));
     let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();

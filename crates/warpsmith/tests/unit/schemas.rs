@@ -1,5 +1,6 @@
 //! The published JSON schemas (`docs/src/reference/schemas`). They are made from the types of the documents, and a test
-//! compares the files with the types. `cargo xtask docs` writes the files.
+//! compares the files with the types. `cargo xtask docs` writes the files. This is a module of the program's unit tests,
+//! because the types of the commands are private.
 
 use std::collections::BTreeMap;
 use std::fs;
