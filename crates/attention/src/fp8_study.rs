@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gpu::launch::Random;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
@@ -22,12 +23,12 @@ use crate::tensor::{Layout, Shape, Tensor};
 const ORACLE_BUDGET: u64 = 600_000_000;
 
 /// The kinds of inputs on which FP8 formats differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StudyClass {
-    /// [`Class::Normal`].
+    /// Mean 0, variance 1 ([`Class::Normal`]).
     Normal,
-    /// [`Class::Outliers`]: one element in 500 is 64 times as large.
+    /// One element in 500 is 64 times as large ([`Class::Outliers`]).
     Outliers,
     /// An attention sink: queries and the first key have a common direction, so that the score of this key is about 8
     /// higher in every row.

@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::target::Limits;
@@ -40,7 +41,7 @@ impl Resources {
 }
 
 /// A resource that can limit the number of blocks on an SM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
     /// The SM's register file.
@@ -79,7 +80,7 @@ impl fmt::Display for Limiter {
 }
 
 /// Blocks per SM that each resource alone would allow; `None` if it is no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct BlockLimits {
     /// Blocks for which the registers suffice; `None` if the kernel uses none.
     pub registers: Option<u32>,
@@ -107,7 +108,8 @@ impl BlockLimits {
 }
 
 /// How many blocks and warps of a kernel an SM holds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(inline)]
 pub struct Occupancy {
     /// At least 1: a kernel that does not fit is an error, [`DoesNotFit`].
     pub blocks_per_sm: u32,
@@ -149,14 +151,15 @@ impl fmt::Display for Occupancy {
 }
 
 /// Not even one block fits. Contains every reason with its numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[schemars(inline)]
 pub struct DoesNotFit {
     /// Never empty.
     pub misfits: Vec<Misfit>,
 }
 
 /// One reason why a block does not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Misfit {
     /// The block has no threads.
@@ -304,7 +307,7 @@ pub fn occupancy(limits: &Limits, kernel: &Resources) -> Result<Occupancy, DoesN
 
 /// What one more block per SM needs, or the first block if none fits. A field that is `None` needs no change. All
 /// other fields together are necessary and sufficient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NextStep {
     /// Blocks per SM after the change.
     pub blocks_per_sm: u32,

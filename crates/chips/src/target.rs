@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A device's compute capability, e.g. 8.9.
@@ -28,7 +29,7 @@ impl fmt::Display for ComputeCapability {
 }
 
 /// What a kernel is compiled for: the `sm_NN` that NVRTC gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 pub enum Target {
     /// Turing.
     #[serde(rename = "sm_75")]

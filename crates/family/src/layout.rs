@@ -1,10 +1,11 @@
 //! The memory layout of a candidate. Sizes and offsets are computed only here: the launch uses the total, and the
 //! kernel is compiled with the offsets in the generated header.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One buffer in shared memory or in the global workspace, with its place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Buffer {
     /// The buffer's name in the manifest.
     pub name: String,
@@ -21,7 +22,7 @@ pub struct Buffer {
 }
 
 /// The places of all buffers, and their total size.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Layout {
     /// The buffers in the order of the manifest.
     pub buffers: Vec<Buffer>,

@@ -7,6 +7,7 @@ use std::path::Path;
 use chips::Target;
 use gpu::build::is_ptx;
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -68,7 +69,7 @@ pub struct Family {
 }
 
 /// A property of a problem and the values that the family supports. The first value is the default.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Axis {
     /// The axis's name, such as `head_dim`.
     pub name: String,
@@ -79,7 +80,7 @@ pub struct Axis {
 }
 
 /// A compile-time parameter of a family.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Knob {
     /// The knob's name.
     pub name: String,
@@ -111,7 +112,7 @@ impl Constraint {
 }
 
 /// The precision of weights that are multiplied by values. It decides how much rounding of the result is acceptable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
     /// fp16, bf16 or better.
@@ -134,7 +135,7 @@ impl Weights {
 }
 
 /// A named setting. Knobs that it does not list keep their defaults.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Preset {
     /// The preset's name.
     pub name: String,
@@ -146,7 +147,7 @@ pub struct Preset {
 
 /// A known performance mistake that can be put into the kernel: knobs that are set on top of any preset. The result
 /// stays right; only the time changes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Pathology {
     /// The pathology's name.
     pub name: String,
@@ -159,7 +160,7 @@ pub struct Pathology {
 }
 
 /// Limits on the resources of the family's builds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Largest number of registers per thread; `None` for no limit.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use chips::Chip;
 use gpu::time::Time;
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{ManifestError, Reader};
@@ -43,7 +44,7 @@ pub struct Table {
 }
 
 /// The best setting of a family for one GPU and one problem.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Pick {
     /// The driver's name of the GPU (`NVIDIA H200`), or `virtual h200` for a modelled time.
     pub gpu: String,
@@ -56,6 +57,7 @@ pub struct Pick {
     pub time: Time,
     /// Speedup over the baseline, if a search measured it. A pick that was chosen by hand has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
     pub speedup: Option<f64>,
     /// The preset that the search started from, or the most similar preset.
     pub baseline: String,

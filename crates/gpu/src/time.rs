@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use vgpu::model::ModelledMicros;
 
 /// A time measured on a device. A computed time is `vgpu`'s `ModelledMicros`; neither converts into the other.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MeasuredMicros(pub f64);
 
@@ -25,7 +26,7 @@ impl fmt::Display for MeasuredMicros {
 }
 
 /// A time, measured or modelled. The two kinds are never compared with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub enum Time {
     /// A time measured on a GPU.
     #[serde(rename = "measured_us")]

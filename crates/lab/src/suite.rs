@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use op::{Op, Refusal};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Largest size of a suite file, in bytes.
@@ -32,7 +33,7 @@ pub struct Suite<P> {
 }
 
 /// One goal that a suite sets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// The problem; `None` means every problem.

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::contract::Picture;
 
 /// The worst error of a cell's elements, mildest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// The oracle did not compute any element of the cell.
@@ -112,7 +113,7 @@ fn ranges(set: &BTreeSet<usize>) -> Vec<(usize, usize)> {
 }
 
 /// A picture of the wrong elements of a matrix, in cells, and a description of their pattern.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ErrorMap {
     /// What the picture shows: `batch 0, head 1`, or the name of an output.
     pub title: String,

@@ -1,12 +1,13 @@
 //! Compares buffers with expected values after the launch.
 
 use gpu::launch::Dtype;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::SanitizeError;
 
 /// The comparison of a buffer with expected values.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Comparison {
     /// The buffer.
     pub buffer: String,
@@ -21,7 +22,7 @@ pub struct Comparison {
 }
 
 /// An element that is not as expected.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Mismatch {
     /// The index in each dimension.
     pub index: Vec<usize>,

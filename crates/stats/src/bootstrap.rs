@@ -1,6 +1,7 @@
 //! Bootstrap intervals: the range of medians that other samples of the same kind could have given.
 
 use random::Random;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Samples, percentile};
@@ -9,7 +10,7 @@ use super::{Samples, percentile};
 pub const RESAMPLES: usize = 10_000;
 
 /// A 95% interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,

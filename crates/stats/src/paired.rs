@@ -1,6 +1,7 @@
 //! Compares two subjects that were measured in turns.
 
 use random::Random;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Interval, RESAMPLES};
@@ -18,7 +19,7 @@ pub struct Paired<'s> {
 
 /// The ratio `baseline / candidate` of medians; over several processes, of their typical times
 /// ([`ProcessMean`](super::ProcessMean)).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Speedup {
     /// Above 1 if the candidate is faster.
     pub ratio: f64,

@@ -1,5 +1,6 @@
 //! Mann-Whitney U and Cliff's delta: do the values of one set tend to be larger than those of another?
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Samples;
@@ -9,7 +10,7 @@ use super::normal::upper_tail;
 const EXACT_PAIRS: usize = 400;
 
 /// How the p value was computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// By counting every assignment of the values (including ties) to the two sets.
@@ -19,7 +20,7 @@ pub enum Method {
 }
 
 /// A Mann-Whitney test of `a` against `b`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RankTest {
     /// Number of pairs in which `a` is larger; ties count half.
     pub u: f64,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The geometric mean; `None` without values or if a value is not finite and above zero.
@@ -18,7 +19,7 @@ pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 /// A word for a speedup over a baseline, usually for the geometric mean of several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rating {
     /// Below 0.9.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::between::{squares, t975};
@@ -14,7 +15,7 @@ pub const SIGNIFICANT: f64 = 0.05;
 pub const NEGLIGIBLE: f64 = 0.01;
 
 /// How far from 1 the speedup of a subject over itself can appear on this device, as a fraction.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NoiseFloor(f64);
 
@@ -49,7 +50,7 @@ impl NoiseFloor {
 }
 
 /// Whether the candidate is faster than the baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The candidate is faster than the baseline.
@@ -74,7 +75,7 @@ impl fmt::Display for Verdict {
 }
 
 /// The comparison of a candidate with a baseline: the verdict and everything it is based on.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Comparison {
     /// The conclusion.
     pub verdict: Verdict,

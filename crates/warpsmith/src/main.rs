@@ -17,6 +17,9 @@ mod profile_table;
 mod progress;
 mod quote;
 mod sandboxed;
+#[cfg(test)]
+#[path = "../tests/unit/schemas.rs"]
+mod schemas;
 mod snippet;
 mod style;
 mod tables;

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::CommandError;
@@ -58,6 +59,13 @@ fn rendered_json(text: &str) -> String {
         })
         // A workflow command of GitHub; the two characters can only be inside a string.
         .replace("##[", "#\\u0023[")
+}
+
+#[derive(JsonSchema, Serialize)]
+pub struct ErrorDocument<'a> {
+    error: &'a str,
+    hint: Option<&'a str>,
+    exit_code: u8,
 }
 
 /// Writes the output of a command.
@@ -151,12 +159,6 @@ impl Printer {
 
     /// Writes an error as a JSON document to stdout.
     pub fn error_document(&self, failure: &CommandError) {
-        #[derive(Serialize)]
-        struct ErrorDocument<'a> {
-            error: &'a str,
-            hint: Option<&'a str>,
-            exit_code: u8,
-        }
         let CommandError { exit, message, hint } = failure;
         let document = ErrorDocument { error: message, hint: hint.as_deref(), exit_code: *exit as u8 };
         self.json("error", &document);

@@ -1,28 +1,23 @@
 //! Renders profiles and inversions as text and as JSON, from the run's log.
 
+use lab::export::NamedProfile;
 use lab::record::{Inversion, InversionResult, Metrics, Profile};
 use lab::run::{Fact, FailureRecord, ResultId, RunState, Time};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bench_table::failures;
 use crate::printer::{BAD, FAINT, STRONG, WARN, one_line, styled};
 use crate::tables::Table;
 
-/// The JSON document of `profile` and `invert`.
-#[derive(Debug, Serialize)]
+/// What `profile` and `invert` print as JSON.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(inline)]
 pub struct Document<'s> {
     profiles: Vec<NamedProfile<'s>>,
     inversions: &'s [Inversion],
     failures: &'s [FailureRecord],
     notes: &'s [String],
-}
-
-#[derive(Debug, Serialize)]
-struct NamedProfile<'s> {
-    #[serde(flatten)]
-    of: &'s ResultId,
-    #[serde(flatten)]
-    profile: &'s Profile,
 }
 
 impl<'s> Document<'s> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use family::{Candidate, Family, Value};
 use gpu::accelerator::Buffer;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backend::{Backend, keep, lock};
@@ -31,7 +32,7 @@ const ALIGNMENT: u64 = 256;
 const QUERY_BLOCK: usize = 64;
 
 /// Which elements share a scale.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaledPart {
     /// All elements of a head.

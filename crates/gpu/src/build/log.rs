@@ -1,11 +1,12 @@
 //! Parses the logs of NVRTC and its assembler: diagnostics with their places, and the resources of each kernel.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Entry;
 
 /// The severity of a compiler message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The source cannot be compiled.
@@ -17,7 +18,7 @@ pub enum Severity {
 }
 
 /// One message of the compiler, in its original wording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// How serious the message is.
     pub severity: Severity,
@@ -28,7 +29,7 @@ pub struct Diagnostic {
 }
 
 /// The place in the source that a message is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Place {
     /// The name of the source or header.
     pub file: String,

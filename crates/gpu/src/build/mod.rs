@@ -13,6 +13,7 @@ mod standard;
 use std::path::{Path, PathBuf};
 
 use chips::Target;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use compiler::{BuildOutcome, Compiler};
@@ -103,7 +104,7 @@ pub struct Build {
 }
 
 /// A kernel of the build and its resource use, as the assembler reports it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Entry {
     /// The kernel's function name.
     pub name: String,

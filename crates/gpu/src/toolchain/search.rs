@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{MINIMUM_MAJOR, Origin, Toolchain, installed};
@@ -44,7 +45,7 @@ impl SearchEnvironment {
 }
 
 /// One place that the search inspected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SearchedPlace {
     /// The kind of the place.
     pub origin: Origin,
@@ -56,7 +57,7 @@ pub struct SearchedPlace {
 }
 
 /// The result of inspecting one place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum PlaceVerdict {
     /// The first usable place; its toolchain is used.
@@ -73,7 +74,7 @@ pub enum PlaceVerdict {
 }
 
 /// The results of the search, place by place.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Survey {
     /// The toolchain of the first usable place; `None` if no place is usable.
     pub chosen: Option<Toolchain>,

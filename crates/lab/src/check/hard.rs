@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use family::Candidate;
 use gpu::accelerator::Lease;
 use op::{Addresses, CheckDevice, ExtraTolerance, Kernel, Op, TrialStep, derive_seed};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::one::{Broken, CaseAnswer, CaseTrial};
@@ -22,7 +23,7 @@ const LAUNCHES: u64 = 2 << 20;
 const ROWS: u64 = 3 << 20;
 
 /// The result of a search.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SearchRecord {
     /// Number of inputs that were tried.
     pub steps: u64,

@@ -17,6 +17,7 @@ use gpu::accelerator::Lease;
 use gpu::build::{Compiler, Diagnostic, Request};
 use op::{CheckDevice, Op, Picture, Refusal};
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use hard::SearchRecord;
@@ -54,7 +55,7 @@ impl CheckEnvironment<'_> {
 }
 
 /// The result of one case on one kernel.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct CaseResult {
     /// The family's name.
     pub family: String,
@@ -88,6 +89,7 @@ pub struct CaseResult {
     pub notes: Vec<String>,
     /// The search that found these inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SearchRecord")]
     pub search: Option<SearchRecord>,
     /// A picture of the wrong elements, if the answer is wrong and the op can draw one.
     #[serde(skip)]
@@ -97,7 +99,7 @@ pub struct CaseResult {
 }
 
 /// Whether a kernel passed a case.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum CaseOutcome {
     /// The kernel is correct.

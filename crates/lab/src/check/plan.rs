@@ -6,6 +6,7 @@ use gpu::build::{Compiler, Request};
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{Op, Refusal, tuned};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A kernel to check: a family with a preset, and knobs set on top of it.
@@ -20,7 +21,7 @@ pub struct CheckSubject<'f> {
 }
 
 /// How many launches a kernel must pass on one case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Depth {
     /// Three launches: on the case's inputs, on inputs with the opposite signs, and on the first inputs again
@@ -117,7 +118,7 @@ impl<P> CheckPlan<'_, P> {
 }
 
 /// The number of results of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct PlanSize {
     /// Number of results: one for each candidate on each of its cases.
     pub verdicts: usize,

@@ -30,4 +30,4 @@ pub use crate::run::elites;
 pub use driver::run;
 pub use error::EvolveError;
 pub use plan::{EvolvePlan, Progress};
-pub use proposer::{Endpoint, ExternalProposer, Information, Proposer, ProposerTransport, redact};
+pub use proposer::{Endpoint, ExternalProposer, Information, Prompt, Proposer, ProposerTransport, redact};

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vgpu::model::ModelledMicros;
 
@@ -15,8 +16,9 @@ use crate::run::{
 #[derive(Debug)]
 pub struct Json;
 
-#[derive(Serialize)]
-struct File<'s> {
+/// The contents of `bench.json`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct BenchFile<'s> {
     schema: &'static str,
     manifest: &'s Option<Manifest>,
     complete: bool,
@@ -34,7 +36,8 @@ struct File<'s> {
     warnings: &'s [String],
 }
 
-#[derive(Serialize)]
+/// The modelled time of a subject on one problem.
+#[derive(Debug, JsonSchema, Serialize)]
 struct ModelledRow<'s> {
     #[serde(flatten)]
     of: &'s ResultId,
@@ -43,7 +46,8 @@ struct ModelledRow<'s> {
     limiter: Option<&'s str>,
 }
 
-#[derive(Serialize)]
+/// The error of a subject on inputs of one class.
+#[derive(Debug, JsonSchema, Serialize)]
 struct ErrorRow<'s> {
     #[serde(flatten)]
     of: &'s ResultId,
@@ -65,7 +69,7 @@ impl Exporter for Json {
         });
         let errors = state.class_errors.iter();
         let errors = errors.flat_map(|(of, errors)| errors.iter().map(move |error| ErrorRow { of, error }));
-        let file = File {
+        let file = BenchFile {
             schema: "warpsmith.bench/1",
             manifest: &state.manifest,
             complete: state.is_complete(),

@@ -6,6 +6,10 @@ mod profile;
 mod topk;
 mod tune_log;
 
+pub use json::BenchFile;
+pub use profile::{NamedProfile, ProfileFile};
+pub use topk::TopKFile;
+
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};

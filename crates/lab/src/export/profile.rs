@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::record::{Inversion, Profile};
@@ -11,21 +12,26 @@ use crate::run::{Exporter, Manifest, ResultId, RunState};
 #[derive(Debug)]
 pub struct Profiles;
 
-#[derive(Serialize)]
-struct File<'s> {
+/// The contents of `profile.json`.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(inline)]
+pub struct ProfileFile<'s> {
     schema: &'static str,
     manifest: &'s Option<Manifest>,
     complete: bool,
-    profiles: Vec<Profiled<'s>>,
+    profiles: Vec<NamedProfile<'s>>,
     inversions: &'s [Inversion],
 }
 
-#[derive(Serialize)]
-struct Profiled<'s> {
+/// The profile of one kernel.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct NamedProfile<'s> {
+    /// What was profiled.
     #[serde(flatten)]
-    of: &'s ResultId,
+    pub of: &'s ResultId,
+    /// The profile.
     #[serde(flatten)]
-    profile: &'s Profile,
+    pub profile: &'s Profile,
 }
 
 impl Exporter for Profiles {
@@ -38,11 +44,11 @@ impl Exporter for Profiles {
     }
 
     fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
-        let file = File {
+        let file = ProfileFile {
             schema: "warpsmith.profile/1",
             manifest: &state.manifest,
             complete: state.is_complete(),
-            profiles: state.profiles.iter().map(|(of, profile)| Profiled { of, profile }).collect(),
+            profiles: state.profiles.iter().map(|(of, profile)| NamedProfile { of, profile }).collect(),
             inversions: &state.inversions,
         };
         serde_json::to_writer_pretty(&mut *out, &file)?;

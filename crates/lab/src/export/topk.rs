@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::report::search::elites;
@@ -12,8 +13,9 @@ use crate::run::{Commit, Exporter, Fact, ProblemTime, RunState, Search, TrialRes
 #[derive(Debug)]
 pub struct TopK;
 
-#[derive(Serialize)]
-struct File<'s> {
+/// The contents of `topk.json`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct TopKFile<'s> {
     schema: &'static str,
     complete: bool,
     commit: Fact<Commit>,
@@ -23,7 +25,7 @@ struct File<'s> {
     elites: Vec<Elite<'s>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Elite<'s> {
     rank: usize,
     trial: u32,
@@ -74,7 +76,7 @@ impl Exporter for TopK {
             }
         }
         let manifest = state.manifest.as_ref();
-        let file = File {
+        let file = TopKFile {
             schema: "warpsmith.topk/1",
             complete: state.is_complete(),
             commit: manifest.map_or(Fact::default(), |manifest| manifest.commit.clone()),

@@ -1,5 +1,6 @@
 //! Compares a time with the best on record.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::BestOnRecord;
@@ -10,7 +11,7 @@ use crate::stats::{Interval, RankTest, SIGNIFICANT, Samples, rank_test};
 pub const TOLERATED_SLOWDOWN: f64 = 0.02;
 
 /// How a run's time compares with the best on record.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Change {
     /// `now / best - 1`: positive if the run is slower.
     pub slower_by: f64,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
@@ -21,14 +22,17 @@ const MAX_BYTES: u64 = 256 << 20;
 pub const SAMPLES_KEPT: usize = 400;
 
 /// The best result per problem, device and timer; for virtual GPUs, per problem, device and candidate.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct Leaderboard {
+    /// The best measured time for each device, problem and timer.
     best: Vec<BestOnRecord>,
+    /// What was compiled, counted and modelled, for each virtual GPU, problem and candidate.
+    #[schemars(skip_serializing_if = "Vec::is_empty")]
     counted: Vec<CountedRecord>,
 }
 
 /// The best result for a problem, a device and a timer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct BestOnRecord {
     /// The GPU's name.
     pub device: String,
@@ -56,7 +60,7 @@ pub struct BestOnRecord {
 }
 
 /// What a candidate needed on a virtual GPU. Nothing in it was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CountedRecord {
     /// The name of the virtual GPU: `virtual l4`.
     pub device: String,

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::CountedRecord;
 
 /// A quantity of a build or of a launch on a virtual GPU. Less is better for every one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Registers per thread.
@@ -29,7 +30,7 @@ pub enum Quantity {
 }
 
 /// Where a quantity comes from. None of these is a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// The compiler reported it.
@@ -165,7 +166,7 @@ impl fmt::Display for Quantity {
 }
 
 /// How a quantity compares with the leaderboard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QuantityVerdict {
     /// Smaller than on record by more than half of the tolerance.
@@ -181,7 +182,7 @@ pub enum QuantityVerdict {
 }
 
 /// A quantity of the run beside its value on record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct QuantityChange {
     /// The quantity.
     pub quantity: Quantity,

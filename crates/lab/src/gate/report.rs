@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vgpu::model::ModelledMicros;
 
@@ -13,7 +14,7 @@ use crate::stats::Interval;
 const SCHEMA: &str = "warpsmith.gate/1";
 
 /// The result of comparing a run with the leaderboard.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GateReport {
     /// The version of the report's format.
     pub schema: &'static str,
@@ -30,7 +31,7 @@ pub struct GateReport {
 }
 
 /// What the gate compares with the leaderboard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// Times that were measured on a GPU.
@@ -40,7 +41,7 @@ pub enum Basis {
 }
 
 /// The gate's verdict on one problem.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GateRow {
     /// The problem's name.
     pub problem: String,
@@ -89,7 +90,7 @@ pub struct GateRow {
 }
 
 /// The verdict of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowStatus {
     /// Significantly faster than the best on record.
@@ -117,7 +118,7 @@ impl fmt::Display for RowStatus {
 }
 
 /// Why a row fails.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum GateFinding {
     /// A candidate's output differs from the reference.
@@ -227,7 +228,7 @@ impl fmt::Display for GateFinding {
 }
 
 /// Data that is missing for a verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(tag = "gap", rename_all = "kebab-case")]
 pub enum MissingData {
     /// The log does not name the GPU of the run.

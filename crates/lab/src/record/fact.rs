@@ -1,7 +1,9 @@
 //! Facts that may be unavailable.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value, or the reason why it is unavailable. It is written as the value, or as `unavailable` with the reason; a
@@ -93,8 +95,24 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fact<T> {
     }
 }
 
-/// Parses the reason after `unavailable`.
-struct Unavailable(String);
+impl<T: JsonSchema> JsonSchema for Fact<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Fact of {}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let forms = [generator.subschema_for::<T>(), generator.subschema_for::<Unavailable>()];
+        json_schema!({ "anyOf": forms })
+    }
+}
+
+/// The value is not available: `unavailable`, or `unavailable: ` and the reason.
+#[derive(JsonSchema)]
+struct Unavailable(#[schemars(regex(pattern = "^unavailable"))] String);
 
 impl<'de> Deserialize<'de> for Unavailable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

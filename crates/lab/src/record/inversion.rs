@@ -1,10 +1,11 @@
 //! The cost of a pathology as a run records it.
 
 use gpu::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result of one pathology.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Inversion {
     /// The problem's name.
     pub problem: String,
@@ -21,7 +22,7 @@ pub struct Inversion {
 }
 
 /// Whether a pathological kernel was timed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum InversionResult {
     /// The kernel is correct and was timed. `cost` is its time divided by the healthy kernel's time.

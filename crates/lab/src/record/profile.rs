@@ -2,12 +2,13 @@
 
 use family::Family;
 use gpu::time::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Fact;
 
 /// A kernel's profile on one problem.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Profile {
     /// The source of the metrics: `ncu 2025.3` or `virtual:l4`.
     pub source: String,
@@ -25,7 +26,7 @@ pub struct Profile {
 }
 
 /// The metrics of one launch. A metric that could not be collected is unavailable, with the reason; it is never 0.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
     /// Duration of the launch, measured or modelled; `None` if unknown.
@@ -97,7 +98,7 @@ impl Metrics {
 }
 
 /// A kernel compared with the two peak rates of the device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Roofline {
     /// Operations per byte that crosses the memory bus.
     pub flops_per_byte: f64,
@@ -119,7 +120,7 @@ impl Roofline {
 }
 
 /// One limit of a kernel, with the advice for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// `compute-bound`, `memory-bound`, `latency-bound`, `tensor cores idle`, `spilling`, ...
     pub rule: String,
@@ -132,8 +133,9 @@ pub struct Diagnosis {
 }
 
 /// A change that may remove a limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(from = "LoggedLever")]
+#[schemars(!from)]
 pub struct Lever {
     /// The change, in words.
     pub change: String,
@@ -154,7 +156,7 @@ pub enum Direction {
 }
 
 /// The modelled result of a change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TriedLever {
     /// The knobs that were changed: `BLOCK_M=32 NUM_WARPS=2`.
     pub setting: String,
@@ -192,7 +194,7 @@ impl std::fmt::Display for Lever {
 }
 
 /// A source line with a large share of the work.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HotLine {
     /// Relative to the family's folder: `kernel.cu`.
     pub file: String,

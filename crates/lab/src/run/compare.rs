@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Fact, ResultId, RunState, RunSummary, Time, Timer, Utc, rows};
@@ -11,7 +12,7 @@ use crate::stats::Interval;
 const SAME_MODELLED: f64 = 0.005;
 
 /// The time of one subject on one problem.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SubjectTime {
     /// What was timed.
     #[serde(flatten)]
@@ -58,7 +59,7 @@ fn is_same(one: &ResultId, other: &ResultId) -> bool {
 }
 
 /// How a time changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeChange {
     /// The second time is shorter.
@@ -72,7 +73,7 @@ pub enum TimeChange {
 }
 
 /// A subject and problem in both runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ComparedTime {
     /// What was timed.
     #[serde(flatten)]
@@ -88,7 +89,7 @@ pub struct ComparedTime {
 }
 
 /// Two runs side by side.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct RunComparison {
     /// The GPUs of the runs.
     pub gpus: [Fact<String>; 2],
@@ -132,7 +133,7 @@ fn change(one: &SubjectTime, other: &SubjectTime, speedup: f64) -> TimeChange {
 }
 
 /// The fastest kernel on a problem in one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TrendPoint {
     /// The folder of the run.
     pub run: std::path::PathBuf,

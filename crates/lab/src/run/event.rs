@@ -3,6 +3,7 @@
 use std::fmt;
 
 use op::Complaint;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vgpu::model::ModelledMicros;
 
@@ -15,7 +16,7 @@ use crate::stats::{Blocks, Comparison, NoiseFloor, ProcessMean, SampleError, Sam
 ///
 /// New kinds, and new fields with a default, may be added. The meaning of a kind or a field never changes within one
 /// schema.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Event {
     /// The run started.
@@ -242,7 +243,7 @@ impl Event {
 }
 
 /// The key of a result: problem, subject and build.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 pub struct ResultId {
     /// The problem's name: `b1h8s512d64-fp16`.
     pub problem: String,
@@ -260,7 +261,7 @@ impl ResultId {
 }
 
 /// The key of a piece of work. A resumed run uses it to find finished work.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 pub struct StageKey {
     /// The stage.
     pub stage: Stage,
@@ -282,7 +283,7 @@ impl StageKey {
 }
 
 /// How a stage ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum StageOutcome {
     /// The work is done.
@@ -300,7 +301,7 @@ pub enum StageOutcome {
 }
 
 /// The result of compiling a candidate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct BuildRecord {
     /// The family and the setting that was compiled: `mma small`. Empty in older logs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -334,7 +335,7 @@ pub struct BuildRecord {
 }
 
 /// The result of checking a build's answers on a problem.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CheckRecord {
     /// Whether all answers are right.
     pub passed: bool,
@@ -356,7 +357,7 @@ pub struct CheckRecord {
 }
 
 /// The error of a subject on inputs of one class.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ClassError {
     /// The class of the inputs: `outliers`.
     pub class: String,
@@ -378,7 +379,7 @@ impl ClassError {
 }
 
 /// The time of a launch with inputs that earlier launches had, and with new inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Repeats {
     /// The time with repeated inputs, one launch directly after the other.
     pub repeated_ns: f64,
@@ -394,7 +395,7 @@ pub struct Repeats {
 }
 
 /// How times are taken. Times of different timers are never compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timer {
     /// Replay of a CUDA graph, with the caches as the previous call left them.
@@ -416,7 +417,7 @@ impl fmt::Display for Timer {
 }
 
 /// The times of one subject on one problem, in the order of measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SampleSet {
     /// How the times were taken.
     pub timer: Timer,
@@ -473,7 +474,7 @@ fn two() -> usize {
 }
 
 /// The state of the device while samples were taken, from NVML.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Telemetry {
     /// The lowest and the highest SM clock.
@@ -496,7 +497,7 @@ impl Telemetry {
 }
 
 /// A modelled time. It is never mixed or compared with samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Modelled {
     /// The modelled GPU: `l4`.
     pub gpu: String,
@@ -515,7 +516,7 @@ pub struct Modelled {
 }
 
 /// What the virtual GPU counted in one launch, with the compiler's spills.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LaunchCounts {
     /// Instructions of warps.
     pub instructions: u64,
@@ -541,7 +542,7 @@ impl LaunchCounts {
 }
 
 /// A measured ceiling of the device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Ceiling {
     /// The kind of ceiling and its value.
     pub speed: Speed,
@@ -552,7 +553,7 @@ pub struct Ceiling {
 }
 
 /// The value of a ceiling.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Speed {
     /// The rate of matrix products.
@@ -564,7 +565,7 @@ pub enum Speed {
 }
 
 /// The verdict on a suite's target.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TargetVerdict {
     /// The target as text: `at least 2x over pytorch auto`.
     pub target: String,
@@ -577,7 +578,7 @@ pub struct TargetVerdict {
 }
 
 /// The outcome of a run. It corresponds to the program's exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunOutcome {
     /// Everything succeeded.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::state::MeanSpeedup;
@@ -11,7 +12,7 @@ use super::{Fact, RunState, Timer, Utc, log};
 use crate::words::count;
 
 /// The summary of a run for `warpsmith runs`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RunSummary {
     /// The folder of the run.
     pub folder: PathBuf,

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::stage::SCHEMA;
@@ -116,8 +117,9 @@ struct Head {
     kind: String,
 }
 
-#[derive(Serialize)]
-struct Line<'e> {
+/// One line of the log.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Line<'e> {
     schema: u32,
     seq: u64,
     time: Utc,

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fact, Utc};
 
 /// Everything that is needed to judge the numbers of a run, or to repeat it. It is written to `manifest.yaml` and to
 /// the log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of the log's format.
     pub schema: u32,
@@ -68,7 +69,7 @@ pub struct Manifest {
 }
 
 /// A commit of a Git repository.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Commit {
     /// The commit's hash.
     pub hash: String,

@@ -63,7 +63,7 @@ pub use exporter::Exporter;
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
 pub use gpu::time::{MeasuredMicros, Time};
 pub use list::{RunSummary, list};
-pub use log::{Log, LogError, Record, Warning, Writer, parse, read};
+pub use log::{Line, Log, LogError, Record, Warning, Writer, parse, read};
 pub use manifest::{Commit, Manifest};
 pub use rows::{Row, RowSpeedup, rows};
 pub use stage::{FailureKind, SCHEMA, Stage};

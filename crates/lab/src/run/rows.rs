@@ -1,6 +1,7 @@
 //! The statistics of every measurement, which all formats show.
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Control, MeasuredMicros, Measurement, ResultId, RunState, Speed, Timer};
@@ -9,7 +10,7 @@ use crate::stats::{
 };
 
 /// The statistics of one subject on one problem by one timer. All times are measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Row {
     /// What was measured.
     #[serde(flatten)]
@@ -66,7 +67,7 @@ impl Row {
 }
 
 /// The speedup of a row over a baseline.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RowSpeedup {
     /// The baseline.
     pub baseline: String,

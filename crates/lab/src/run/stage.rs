@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the log's format. It is raised if older versions would misread a known kind, not for new kinds or
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: u32 = 1;
 
 /// A stage of the work on a subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Compiling.
@@ -24,6 +25,7 @@ pub enum Stage {
     Profile,
     /// A stage of a newer version.
     #[serde(other)]
+    #[schemars(skip)]
     Other,
 }
 
@@ -41,7 +43,7 @@ impl fmt::Display for Stage {
 }
 
 /// Why a candidate failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
     /// The family does not support the problem, or the device does not support the family.
@@ -64,6 +66,7 @@ pub enum FailureKind {
     Implausible,
     /// A reason of a newer version.
     #[serde(other)]
+    #[schemars(skip)]
     Other,
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::log::Log;
@@ -90,7 +91,7 @@ pub struct Measurement {
 }
 
 /// An A/A control: one process of a subject compared with its other processes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Control {
     /// The problem.
     pub problem: String,
@@ -109,7 +110,7 @@ pub struct Control {
 }
 
 /// A comparison of a candidate with a baseline of the same session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SpeedupRecord {
     /// The problem.
     pub problem: String,
@@ -126,7 +127,7 @@ pub struct SpeedupRecord {
 }
 
 /// A failure of a candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct FailureRecord {
     /// What failed.
     #[serde(flatten)]
@@ -165,7 +166,7 @@ impl<K: Eq + Hash, V> LatestByKey<K, V> {
 }
 
 /// The mean of a candidate's speedups over one baseline.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct MeanSpeedup {
     /// The candidate.
     pub candidate: String,

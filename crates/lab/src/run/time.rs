@@ -3,11 +3,13 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A point in time with millisecond resolution: `2026-11-15T05:47:10.123Z`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Utc(Timestamp);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(inline)]
+pub struct Utc(#[schemars(with = "String", extend("format" = "date-time"))] Timestamp);
 
 impl Utc {
     /// The current time.

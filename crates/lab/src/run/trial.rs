@@ -1,13 +1,14 @@
 //! The log records of a search: its space, every trial, and every exchange with a proposer.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Time;
 use super::stage::{FailureKind, Stage};
 
 /// The description of a search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Search {
     /// The searched family: `attention/mma`.
     pub family: String,
@@ -34,7 +35,7 @@ pub struct Search {
 }
 
 /// One candidate of a search and its result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Trial {
     /// Trials are numbered from 1 in the order of evaluation. Number 0 is the baseline.
     pub number: u32,
@@ -54,7 +55,7 @@ pub struct Trial {
 }
 
 /// The result of a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum TrialResult {
     /// The candidate passed its check and was timed.
@@ -93,7 +94,7 @@ pub enum TrialResult {
 }
 
 /// The time of a candidate on one problem.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ProblemTime {
     /// The problem's name.
     pub problem: String,
@@ -111,7 +112,7 @@ pub struct ProblemTime {
 }
 
 /// A request to a proposer and its answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Exchange {
     /// Exchanges are numbered from 1. The resulting trial has the same number.
     pub number: u32,
@@ -123,19 +124,28 @@ pub struct Exchange {
     pub answer: String,
     /// The name of the proposed candidate, or the reason why there is none.
     #[serde(flatten, with = "logged_outcome")]
+    #[schemars(with = "logged_outcome::Logged")]
     pub outcome: Result<String, String>,
 }
 
 /// Writes the outcome of an exchange as the field `candidate` or `refused`. Older logs have it as
 /// `"outcome": {"Ok": ...}` or `"outcome": {"Err": ...}`, which is still read.
 mod logged_outcome {
+    use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(JsonSchema, Serialize, Deserialize)]
     #[serde(untagged)]
-    enum Logged {
-        Candidate { candidate: String },
-        Refused { refused: String },
+    pub enum Logged {
+        Candidate {
+            /// The name of the proposed candidate.
+            candidate: String,
+        },
+        Refused {
+            /// Why there is no candidate.
+            refused: String,
+        },
+        #[schemars(skip)]
         Older { outcome: Result<String, String> },
     }
 

@@ -1,12 +1,13 @@
 //! The judgement of an answer.
 
 use family::{Candidate, Family};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::OpReference;
 
 /// One defect of an answer or a launch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Complaint {
     /// A fixed name for programs: `unwritten`, `non-finite`, `constant`, `elements`, ...
     pub kind: String,
@@ -15,18 +16,20 @@ pub struct Complaint {
 }
 
 /// The relative L2 error of one row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct JudgedRow {
     /// The row in words: `batch 0, head 3, query 17`.
     pub row: String,
-    /// Relative L2 error of the row.
+    /// Relative L2 error of the row; in JSON `null` if the reference is zero.
+    #[schemars(with = "Option<f64>")]
     pub error: f64,
-    /// Largest allowed value.
+    /// Largest allowed value; in JSON `null` if the reference is zero.
+    #[schemars(with = "Option<f64>")]
     pub limit: f64,
 }
 
 /// The result of comparing an answer with the reference.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Judgement {
     /// Relative L2 error.
     pub error: f64,
@@ -36,7 +39,9 @@ pub struct Judgement {
     pub worst: f64,
     /// The row with the largest error relative to its limit. `None` if the op has no rows, or the answer is not finite.
     pub worst_row: Option<JudgedRow>,
-    /// Largest ratio of an error to its limit, over all limits of the op. More than 1 if the answer is wrong.
+    /// Largest ratio of an error to its limit, over all limits of the op. More than 1 if the answer is wrong; in JSON
+    /// `null` if it is not finite.
+    #[schemars(with = "Option<f64>")]
     pub share: f64,
     /// Error from rounding the inputs to their format, relative to the original inputs. It is never part of `error`.
     pub quantisation: Option<f64>,
@@ -56,7 +61,7 @@ impl Judgement {
 }
 
 /// A picture of the wrong elements of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Picture {
     /// The picture as lines of characters, for a terminal.
     pub text: String,
@@ -65,7 +70,7 @@ pub struct Picture {
 }
 
 /// A wider tolerance that an op grants a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ExtraTolerance {
     /// The op's name for what it grants.
     pub name: String,

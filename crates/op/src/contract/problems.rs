@@ -3,6 +3,7 @@
 use std::fmt;
 
 use family::{Candidate, Family, Sizes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Refusal;
@@ -17,7 +18,7 @@ pub struct SuiteText {
 }
 
 /// The minimum work of a problem, whatever the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Work {
     /// Floating-point operations; a multiplication and an addition count as two.
     pub flops: f64,

@@ -1,13 +1,14 @@
 //! Scores for comparing strategies.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::harness::Run;
 use super::recorded::Recorded;
 
 /// The mean fraction of the optimum after a number of evaluations, and its standard error over seeds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ScoreAtBudget {
     /// Number of evaluations.
     pub evaluations: usize,
@@ -18,7 +19,7 @@ pub struct ScoreAtBudget {
 }
 
 /// The score of a strategy on one space.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Score {
     /// The name of the recorded space.
     pub space: String,
@@ -49,7 +50,7 @@ pub struct Score {
 }
 
 /// The scores of a strategy over several spaces.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Suite {
     /// The strategy's name.
     pub strategy: String,

@@ -1,12 +1,13 @@
 //! A finding: one problem, its place, and how often it occurred.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::isa::types::Space;
 use crate::program::SourceFrame;
 
 /// The kind of a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// An access outside any allocation, or outside shared or local memory.
@@ -125,7 +126,7 @@ impl std::fmt::Display for Kind {
 }
 
 /// The severity of a finding, most severe first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// A definite problem.
@@ -138,7 +139,7 @@ pub enum Severity {
 
 /// A place in the code: the PTX line and the CUDA frames, innermost first. Without line information there are no
 /// frames.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Place {
     /// Line in the PTX text.
     pub ptx_line: u32,
@@ -147,7 +148,7 @@ pub struct Place {
 }
 
 /// A second place that explains the first: the other access of a race, or the origin of an undefined value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Related {
     /// What the second place is.
     pub label: String,
@@ -156,7 +157,7 @@ pub struct Related {
 }
 
 /// A problem that a check reports.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Finding {
     /// Kind of the problem.
     pub kind: Kind,

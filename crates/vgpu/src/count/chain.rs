@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::isa::decode::Pipe;
@@ -26,7 +27,7 @@ const BARRIER_CLOCKS: u64 = 20;
 const BRANCH_CLOCKS: u64 = 8;
 
 /// Clocks of a warp, divided by what the warp waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Waits {
     /// Waiting for loads from global memory and for copies that a wait covers.
     pub global: u64,

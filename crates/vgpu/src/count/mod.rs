@@ -7,6 +7,7 @@ mod trace;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use chain::Chains;
@@ -60,7 +61,7 @@ pub(crate) struct Counts {
 }
 
 /// The work of the blocks of a launch, counted per block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Blocks {
     /// Blocks that ran to their end.
     pub finished: u64,
@@ -129,7 +130,7 @@ impl Counts {
 }
 
 /// Counters of a launch.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Counters {
     /// Instructions executed by warps.
     pub warp_instructions: u64,
@@ -183,7 +184,7 @@ pub struct Counters {
 
 /// Memory requests of one kind. A transaction is a 32-byte sector for global and local memory, and a wavefront for
 /// shared memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Traffic {
     /// Number of requests.
     pub requests: u64,
@@ -206,7 +207,7 @@ impl Traffic {
 }
 
 /// Operations of the tensor cores on one combination of operand types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TensorWork {
     /// Type of the factors. If the types of A and B differ, this is the type of A.
     pub input: Elem,
@@ -265,7 +266,7 @@ impl Counters {
 }
 
 /// Counters of one source line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LineCounters {
     /// Source frames of the line, innermost first.
     pub frames: Vec<SourceFrame>,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::options::{Checks, Options};
@@ -15,7 +16,7 @@ use crate::mem::{Buffer, shadow};
 use crate::program::{Kernel, Module, SourceFrame};
 
 /// Statistics of a launch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Stats {
     /// Number of warp instructions that were executed.
     pub warp_instructions: u64,
@@ -26,7 +27,7 @@ pub struct Stats {
 }
 
 /// The report of a launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LaunchReport {
     /// The findings, most important first.
     pub findings: Vec<Finding>,

@@ -19,7 +19,18 @@ pub fn reject<T>(message: impl Into<String>) -> Decoded<T> {
 }
 
 /// Whether the virtual GPU computes bit for bit what hardware computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Fidelity {
     /// Bit for bit the result of the hardware.
@@ -29,7 +40,19 @@ pub enum Fidelity {
 }
 
 /// The execution unit that runs an instruction on hardware. The counters are grouped by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Pipe {
     /// Integer arithmetic and logic.

@@ -1,6 +1,7 @@
 //! The table of operations: what the counters, the time model and the analyses must know about each of them, without
 //! running it. [`crate::exec`] runs them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Pipe;
@@ -8,7 +9,7 @@ use super::op::{MbarrierOp, Op, Order};
 use super::types::Space;
 
 /// The class of an instruction, as far as classes are counted separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstructionClass {
     /// Integer and floating-point arithmetic outside the tensor cores.

@@ -24,6 +24,7 @@ mod waves;
 use std::collections::BTreeMap;
 
 use chips::{Chip, TensorType};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::count::{Counters, LineCounters, TensorWork, Waits};
@@ -31,7 +32,7 @@ use crate::isa::decode::Pipe;
 use crate::num::tile::Elem;
 
 /// A time that was computed, not measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ModelledMicros(pub f64);
 
@@ -42,7 +43,7 @@ impl std::fmt::Display for ModelledMicros {
 }
 
 /// A resource that can limit a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
     /// Instruction issue.
@@ -92,7 +93,7 @@ impl Resource {
 }
 
 /// What a warp spends its time on, by the names that Nsight Compute uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stall {
     /// Waiting for global or local memory.
@@ -152,7 +153,7 @@ pub struct Shape {
 }
 
 /// The modelled time of a launch and its parts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Modelled {
     /// Name of the GPU.
     pub gpu: String,

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use flow::Block;
@@ -65,7 +66,7 @@ impl Module {
 }
 
 /// Which instructions of the module run bit for bit as on hardware, and which run within an error bound.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FidelityReport {
     /// Instructions by mnemonic with modifiers: how often each occurs, and its fidelity.
     pub instructions: BTreeMap<String, FidelityRow>,
@@ -74,7 +75,7 @@ pub struct FidelityReport {
 }
 
 /// An instruction of the fidelity report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FidelityRow {
     /// Fidelity of the instruction.
     pub fidelity: Fidelity,
@@ -83,7 +84,7 @@ pub struct FidelityRow {
 }
 
 /// One problem of a module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// Line in the PTX text.
     pub line: u32,

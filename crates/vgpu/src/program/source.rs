@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ptx::ast;
 
 /// One frame of a source stack. The first frame is where the code is written, the last is in the kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 pub struct SourceFrame {
     /// Path of the source file.
     pub file: String,

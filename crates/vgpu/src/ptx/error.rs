@@ -1,7 +1,17 @@
 //! Syntax errors and their positions.
 
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 /// A position in the PTX text. Both numbers count from 1.
 pub struct Pos {

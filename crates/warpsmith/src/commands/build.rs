@@ -9,6 +9,7 @@ use gpu::build::{BuildError, BuildOutcome, Compiler, Entry, Request};
 use gpu::device::Device;
 use gpu::toolchain;
 use op::tuned;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{BuildOptions, Global};
@@ -28,8 +29,15 @@ struct Job<'a> {
     request: Result<Request, SettingError>,
 }
 
+#[derive(JsonSchema, Serialize)]
+pub struct Document<'a> {
+    compiler: &'a str,
+    builds: &'a [Row],
+    broken_families: &'a [String],
+}
+
 /// The result of a job.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Row {
     family: String,
     /// The preset and the knobs that differ from it.
@@ -41,7 +49,7 @@ struct Row {
     result: RowResult,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 enum RowResult {
     Built(Built),
@@ -56,7 +64,8 @@ enum RowResult {
     },
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
 struct Built {
     build: String,
     code: String,
@@ -76,14 +85,14 @@ struct Built {
 }
 
 /// The occupancy on one GPU.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ChipOccupancy {
     gpu: String,
     #[serde(flatten)]
     fit: Fit,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 enum Fit {
     Fits(Occupancy),
@@ -107,12 +116,6 @@ pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result
     let compiler = compiler(global, printer)?;
     let rows = execute(&jobs, &compiler, options, printer)?;
     if printer.is_json() {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            compiler: &'a str,
-            builds: &'a [Row],
-            broken_families: &'a [String],
-        }
         printer.json(
             "build",
             &Document { compiler: compiler.identity(), builds: &rows, broken_families: &broken },

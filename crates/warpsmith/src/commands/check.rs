@@ -20,6 +20,7 @@ use lab::check::{
 use lab::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
 use lab::words::count;
 use op::{CheckDevice, OpInputs as _, OpProblems as _, Refusal};
+use schemars::JsonSchema;
 use serde::Serialize;
 use vgpu::Checks;
 
@@ -451,8 +452,8 @@ impl Devices {
 }
 
 /// The results of a check.
-#[derive(Serialize)]
-struct Run<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Run<'a> {
     device: String,
     target: Target,
     sanitized: bool,

@@ -2,6 +2,7 @@
 
 use chips::CHIPS;
 use gpu::machine::{self, Driver};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Global;
@@ -10,14 +11,14 @@ use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, STRONG, styled};
 use crate::tables::Table;
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     /// The device that `--device` selects; `null` if this machine does not have it.
     selected: Option<String>,
     devices: Vec<DeviceDocument>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct DeviceDocument {
     name: String,
     gpu: String,

@@ -2,6 +2,7 @@
 
 use gpu::machine::{self, Driver};
 use gpu::toolchain::{self, SearchEnvironment};
+use schemars::JsonSchema;
 use serde::Serialize;
 use subprocess::sandbox;
 
@@ -10,7 +11,13 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(JsonSchema, Serialize)]
+pub struct Document<'a> {
+    checks: &'a [Check],
+    device: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
     Found,
@@ -19,7 +26,7 @@ enum Status {
     Unfit,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Check {
     name: &'static str,
     status: Status,
@@ -61,11 +68,6 @@ pub fn run(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ];
     let device = super::device(global);
     if printer.is_json() {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            checks: &'a [Check],
-            device: Option<String>,
-        }
         printer.json(
             "doctor",
             &Document { checks: &checks, device: device.as_ref().ok().map(ToString::to_string) },

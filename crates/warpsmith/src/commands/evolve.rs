@@ -17,6 +17,7 @@ use lab::stats::Stopping;
 use lab::suite;
 use lab::worker::Limits;
 use op::OpProblems as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::workbench::BUILD_LIMIT;
@@ -303,8 +304,8 @@ impl<'p> SearchDisplay<'p> {
 }
 
 /// The JSON document of `evolve`.
-#[derive(Serialize)]
-struct SearchDocument<'s> {
+#[derive(JsonSchema, Serialize)]
+pub struct SearchDocument<'s> {
     run: String,
     search: Option<&'s lab::run::Search>,
     trials: Vec<&'s Trial>,

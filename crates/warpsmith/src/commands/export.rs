@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use op::OpProblems as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{ExportOptions, Global};
@@ -12,8 +13,8 @@ use crate::exit::Exit;
 use crate::ops::AnyOp;
 use crate::printer::Printer;
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     problem: String,
     files: Vec<PathBuf>,
 }

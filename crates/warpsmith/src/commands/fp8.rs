@@ -4,6 +4,7 @@ use attention::forward::{self, ForwardError, Quantisation, ScaledPart, Time};
 use attention::fp8_study::{Study, StudyClass, StudyRow};
 use attention::{Dtype, Problem};
 use gpu::device::Device;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{build, device, stop_on_interrupt};
@@ -18,8 +19,8 @@ use crate::tables::Table;
 /// Work of one attention on the virtual GPU: a few seconds.
 const VIRTUAL_FLOPS: f64 = 5.5e8;
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     problem: String,
     /// The problem that was named, if fewer heads or queries were computed.
     cut_from: Option<String>,
@@ -33,7 +34,7 @@ struct Document {
     not_run: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct RowDocument {
     class: StudyClass,
     /// The type of the tensors that the attention kernel reads.

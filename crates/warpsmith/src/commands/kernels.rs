@@ -4,6 +4,7 @@ use chips::Target;
 use family::tuned::Pick;
 use family::{Axis, Catalog, Family, Knob, Layout, Limits, Pathology, Preset, Weights};
 use op::tuned::UnusablePick;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Global, KernelsOptions};
@@ -13,9 +14,15 @@ use crate::ops::AnyOp;
 use crate::printer::{BAD, FAINT, Printer, STRONG, WARN, styled};
 use crate::tables::Table;
 
+#[derive(JsonSchema, Serialize)]
+pub struct Document<'a> {
+    families: Vec<FamilyDocument<'a>>,
+    broken: &'a [BrokenFamily<'a>],
+}
+
 /// A family in the JSON output.
-#[derive(Serialize)]
-struct FamilyDocument<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct FamilyDocument<'a> {
     op: &'a str,
     name: &'a str,
     description: &'a str,
@@ -24,6 +31,7 @@ struct FamilyDocument<'a> {
     supports: &'a [Axis],
     knobs: &'a [Knob],
     constraints: Vec<ConstraintDocument<'a>>,
+    /// Conditions on the sizes of a problem and the knobs together.
     size_constraints: Vec<ConstraintDocument<'a>>,
     presets: &'a [Preset],
     pathologies: &'a [Pathology],
@@ -40,7 +48,7 @@ struct FamilyDocument<'a> {
     tuned_left_out: Vec<UnusablePickDocument<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ConstraintDocument<'a> {
     require: &'a str,
     because: &'a str,
@@ -54,14 +62,14 @@ impl<'a> ConstraintDocument<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct CoarseWeights {
     dtype: String,
     weights: Weights,
 }
 
 /// A family whose manifest is invalid.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct BrokenFamily<'a> {
     op: &'a str,
     name: &'a str,
@@ -69,14 +77,14 @@ struct BrokenFamily<'a> {
 }
 
 /// A pick of the tuned table, with its setting written as a preset and the knobs that differ from it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct PickDocument<'a> {
     #[serde(flatten)]
     pick: &'a Pick,
     setting: String,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct UnusablePickDocument<'a> {
     gpu: &'a str,
     problem: &'a str,
@@ -107,11 +115,6 @@ pub fn run(options: &KernelsOptions, global: &Global, printer: &Printer) -> Resu
     let families: Vec<&Family> =
         catalog.entries().iter().filter_map(|entry| entry.family.as_ref().ok()).collect();
     if printer.is_json() {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            families: Vec<FamilyDocument<'a>>,
-            broken: &'a [BrokenFamily<'a>],
-        }
         let families = families.iter().map(|family| describe(family, &catalog)).collect::<Result<_, _>>()?;
         printer.json("kernels", &Document { families, broken: &broken });
     } else {

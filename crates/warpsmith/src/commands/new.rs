@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Global, NewOptions};
@@ -23,8 +24,8 @@ const TEMPLATE: [(&str, &str); 6] = [
 /// The folder of the user's ops if `--kernels` names none.
 const FOLDER: &str = "kernels";
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     folder: PathBuf,
     files: Vec<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! `problems`: lists the problems that have a short name, or explains one.
 
 use op::OpProblems as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Global, ProblemsOptions};
@@ -10,13 +11,13 @@ use crate::ops::{AnyOp, Problem};
 use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     problems: Vec<NamedProblem>,
 }
 
 /// A problem under the name that the user may write.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct NamedProblem {
     name: String,
     problem: String,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use search::replay::{Recorded, Score, Suite, play_all, score, write_csv};
 use search::strategies::{self, Entry};
 use serde::Serialize;
@@ -16,8 +17,8 @@ use crate::tables::Table;
 /// The default numbers of evaluations at which strategies are scored.
 const DEFAULT_MARKS: [usize; 4] = [25, 50, 100, 200];
 
-#[derive(Serialize)]
-struct Replay<'a> {
+#[derive(JsonSchema, Serialize)]
+pub struct Replay<'a> {
     seeds: u64,
     budget: usize,
     at: &'a [usize],

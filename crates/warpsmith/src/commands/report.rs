@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use lab::export::write_exports;
 use lab::report::{Headline, TimeKind, headline};
 use lab::run::{LogError, RunState, Time, TimeChange, compare};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::ReportOptions;
@@ -13,8 +14,8 @@ use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, GOOD, Printer, WARN, one_line, styled};
 use crate::tables::Table;
 
-#[derive(Serialize)]
-struct Reported {
+#[derive(JsonSchema, Serialize)]
+pub struct Reported {
     run: PathBuf,
     complete: bool,
     headline: String,

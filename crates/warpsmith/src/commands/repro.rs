@@ -1,7 +1,7 @@
 //! `repro`: all stages in one run. It times kernels and baselines, searches, times the best result against the
 //! baselines, profiles it, measures pathologies and writes the report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use family::Family;
 use family::tuned::Table;
@@ -14,6 +14,8 @@ use lab::stats::geometric_mean;
 use lab::words::count;
 use lab::{Session, StageError};
 use op::OpProblems as _;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::evolve::{BUDGET, QUICK_BUDGET, SearchDisplay};
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
@@ -31,6 +33,16 @@ const VIRTUAL_FLOPS: f64 = 2e9;
 /// The name of the search's best candidate in later stages.
 fn evolved_name(family: &str) -> String {
     format!("{family} evolved")
+}
+
+#[derive(JsonSchema, Serialize)]
+pub struct Document<'a> {
+    /// The run folder.
+    run: &'a Path,
+    /// The files of the report.
+    files: Vec<PathBuf>,
+    /// The results in words.
+    found: Vec<String>,
 }
 
 impl ResumableCommand for ReproOptions {
@@ -63,10 +75,8 @@ impl ResumableCommand for ReproOptions {
             CommandError::missing(format!("cannot write to {}: {error}", folder.display()))
         })?;
         if printer.is_json() {
-            printer.json(
-                "repro",
-                &serde_json::json!({ "run": folder, "files": written, "found": results(&state) }),
-            );
+            let document = Document { run: &folder, files: written, found: results(&state) };
+            printer.json("repro", &document);
         } else {
             printer.data(&summary(&state, &folder));
             if exit == Exit::Incomplete {

@@ -2,6 +2,7 @@
 
 use lab::run::{RunSummary, TrendPoint, list, trend};
 use op::OpProblems as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Global, RunsOptions};
@@ -11,8 +12,8 @@ use crate::ops::AnyOp;
 use crate::printer::{BAD, FAINT, Printer, styled};
 use crate::tables::Table;
 
-#[derive(Serialize)]
-struct Runs {
+#[derive(JsonSchema, Serialize)]
+pub struct Runs {
     runs: Vec<RunSummary>,
 }
 
@@ -47,8 +48,8 @@ pub fn run(options: &RunsOptions, global: &Global, printer: &Printer) -> Result<
     Ok(Exit::Success)
 }
 
-#[derive(Serialize)]
-struct Trend {
+#[derive(JsonSchema, Serialize)]
+pub struct Trend {
     problem: String,
     points: Vec<TrendPoint>,
 }

@@ -3,6 +3,7 @@
 use lab::suite::{self, Suite, Target};
 use lab::words::count;
 use op::OpProblems as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Global, SuitesOptions};
@@ -12,12 +13,12 @@ use crate::ops::{AnyOp, Problem};
 use crate::printer::{Printer, STRONG, styled};
 use crate::tables::Table;
 
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub struct Document {
     suites: Vec<SuiteDocument>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct SuiteDocument {
     name: String,
     description: String,

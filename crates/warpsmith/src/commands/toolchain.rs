@@ -1,6 +1,9 @@
 //! `toolchain`: shows which compiler is used, and installs or removes Warpsmith's own copy.
 
+use std::path::{Path, PathBuf};
+
 use gpu::toolchain::{self, PlaceVerdict, SearchEnvironment, Survey};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::{Global, ToolchainAction, ToolchainOptions};
@@ -8,6 +11,26 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress::Installation;
+
+#[derive(JsonSchema, Serialize)]
+pub struct Document<'a> {
+    version: Option<&'a str>,
+    #[serde(flatten)]
+    survey: &'a Survey,
+    cache: &'a Path,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub struct Installed {
+    root: PathBuf,
+    newly: bool,
+    wheels: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub struct Cleaned {
+    removed: bool,
+}
 
 /// Shows, installs or removes a compiler.
 pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
@@ -25,13 +48,6 @@ fn show(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let version = survey.chosen.clone().map(|chosen| gpu::build::Compiler::new(chosen, &surroundings.cache));
     let version = version.transpose()?.map(|compiler| compiler.identity().to_owned());
     if printer.is_json() {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            version: Option<&'a str>,
-            #[serde(flatten)]
-            survey: &'a Survey,
-            cache: &'a std::path::Path,
-        }
         printer.json(
             "toolchain",
             &Document { version: version.as_deref(), survey: &survey, cache: &surroundings.cache },
@@ -77,12 +93,6 @@ fn text(survey: &Survey, version: Option<&str>) -> String {
 }
 
 fn install(printer: &Printer) -> Result<Exit, CommandError> {
-    #[derive(Serialize)]
-    struct Installed {
-        root: std::path::PathBuf,
-        newly: bool,
-        wheels: Vec<String>,
-    }
     let cache = gpu::paths::cache_dir();
     let before = toolchain::installed_root(&cache).is_some();
     let mut display = Installation::new(printer);
@@ -104,10 +114,6 @@ fn clean(printer: &Printer) -> Result<Exit, CommandError> {
     let cache = gpu::paths::cache_dir();
     let removed = toolchain::clean(&cache).map_err(gpu::toolchain::ToolchainError::from)?;
     if printer.is_json() {
-        #[derive(Serialize)]
-        struct Cleaned {
-            removed: bool,
-        }
         printer.json("toolchain-clean", &Cleaned { removed });
     } else {
         printer.data(if removed { "removed the installed CUDA compiler" } else { "nothing was installed" });

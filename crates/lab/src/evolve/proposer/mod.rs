@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use endpoint::Endpoint;
+pub use prompt::Prompt;
 
 /// What chooses the next candidate.
 #[derive(Clone, Debug)]

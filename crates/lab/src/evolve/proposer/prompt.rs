@@ -7,6 +7,7 @@ use family::{Family, Knob, Limits};
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{Op, Refusal, Work};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Information;
@@ -48,11 +49,13 @@ pub struct PromptFacts<'a, O: Op> {
     pub source: &'a dyn Fn(&str) -> Option<String>,
 }
 
-#[derive(Serialize)]
-struct Prompt<'a> {
+/// The document that a proposer gets.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Prompt<'a> {
     schema: u32,
-    /// The number of the requested answer, and how many are requested in total.
+    /// The number of the requested answer.
     number: u32,
+    /// How many answers are requested in total.
     of: u32,
     task: Task<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +64,7 @@ struct Prompt<'a> {
     insights: Option<Insights<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Task<'a> {
     goal: &'static str,
     answer: String,
@@ -75,32 +78,36 @@ struct Task<'a> {
     knobs: Vec<&'a Knob>,
     constraints: Vec<Rule<'a>>,
     limits: Limits,
-    /// The kernel and the headers it includes. `generated.cuh` is the baseline's; it is generated from the knobs.
+    /// The name of the kernel's function.
     entry: &'a str,
+    /// The source of the kernel.
     source: String,
+    /// The headers that the kernel includes. `generated.cuh` is the baseline's; it is generated from the knobs.
     headers: IndexMap<String, String>,
 }
 
-#[derive(Serialize)]
+/// A problem and its minimum of work.
+#[derive(Debug, JsonSchema, Serialize)]
 struct Problem {
     name: String,
     #[serde(flatten)]
     work: Work,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Baseline<'a> {
     name: &'a str,
     knobs: &'a IndexMap<String, String>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Rule<'a> {
     require: &'a str,
     because: &'a str,
 }
 
-#[derive(Serialize)]
+/// A trial with its candidate.
+#[derive(Debug, JsonSchema, Serialize)]
 struct EarlierTrial<'a> {
     #[serde(flatten)]
     timed: Timed<'a>,
@@ -109,7 +116,7 @@ struct EarlierTrial<'a> {
     source: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Timed<'a> {
     trial: u32,
     candidate: &'a str,
@@ -120,7 +127,8 @@ struct Timed<'a> {
     problems: Vec<Speed<'a>>,
 }
 
-#[derive(Serialize)]
+/// Time and rates on one problem.
+#[derive(Debug, JsonSchema, Serialize)]
 struct Speed<'a> {
     #[serde(flatten)]
     time: &'a ProblemTime,
@@ -128,7 +136,7 @@ struct Speed<'a> {
     gb_per_s: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Insights<'a> {
     timed: Vec<Timed<'a>>,
     failed: Vec<Failed<'a>>,
@@ -144,7 +152,7 @@ struct Insights<'a> {
     knob_values: IndexMap<&'a str, IndexMap<&'a str, ValueSummary>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Failed<'a> {
     trial: u32,
     candidate: &'a str,
@@ -153,7 +161,7 @@ struct Failed<'a> {
     reason: String,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Profiled<'a> {
     trial: u32,
     problem: &'a str,
@@ -162,20 +170,20 @@ struct Profiled<'a> {
     hot_lines: &'a [HotLine],
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct IdenticalCode<'a> {
     trial: u32,
     candidate: &'a str,
     as_trial: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Refused<'a> {
     number: u32,
     reason: &'a str,
 }
 
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
 struct ValueSummary {
     trials: u32,
     best: f64,

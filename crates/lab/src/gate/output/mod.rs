@@ -5,7 +5,7 @@ mod json;
 mod text;
 
 pub use ci::ci_report;
-pub use json::json;
+pub use json::{GateDocument, json};
 pub use text::text;
 
 use super::GateRow;

@@ -39,7 +39,9 @@ pub use product::mma;
 pub(crate) use product::mma_f64;
 
 /// Element types of tiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, schemars::JsonSchema, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Elem {
     /// IEEE half precision.

@@ -5,7 +5,7 @@ mod expect;
 mod family;
 mod file;
 mod launches;
-mod output;
+pub mod output;
 mod simulated;
 
 use crate::cli::{Global, SanitizeOptions};

@@ -6,6 +6,7 @@ use lab::ci::{CiCase, CiFinding, CiStatus};
 use lab::words::count;
 use sanitize::Summary;
 use sanitize::expect::Comparison;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vgpu::model::{self, Modelled};
 use vgpu::{Counters, FidelityReport, LaunchReport};
@@ -32,6 +33,32 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<serde_json::Value> {
     } else {
         dtype.integers(bytes).into_iter().map(Into::into).collect()
     }
+}
+
+#[derive(JsonSchema, Serialize)]
+pub struct Document<'a> {
+    kernel: &'a str,
+    device: &'a str,
+    checked: bool,
+    clean: bool,
+    #[serde(flatten)]
+    report: &'a LaunchReport,
+    occupancy: Option<&'a Occupancy>,
+    modelled: Option<&'a Modelled>,
+    fidelity: Option<&'a FidelityReport>,
+    buffers: Vec<Printed<'a>>,
+    /// The comparisons of `--expect`.
+    comparisons: &'a [Comparison],
+}
+
+/// A buffer that `--print` names, after the launch.
+#[derive(JsonSchema, Serialize)]
+struct Printed<'a> {
+    name: &'a str,
+    dtype: Dtype,
+    dims: &'a [usize],
+    /// A float that JSON cannot write is text: `NaN`, `inf`.
+    values: Vec<serde_json::Value>,
 }
 
 /// Everything to print about a launch.
@@ -90,27 +117,6 @@ impl Run<'_> {
 
     /// Prints the JSON document.
     pub fn print_json(&self, printer: &Printer) -> Result<(), CommandError> {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            kernel: &'a str,
-            device: &'a str,
-            checked: bool,
-            clean: bool,
-            #[serde(flatten)]
-            report: &'a LaunchReport,
-            occupancy: Option<&'a Occupancy>,
-            modelled: Option<&'a Modelled>,
-            fidelity: Option<&'a FidelityReport>,
-            buffers: Vec<Printed<'a>>,
-            comparisons: &'a [Comparison],
-        }
-        #[derive(Serialize)]
-        struct Printed<'a> {
-            name: &'a str,
-            dtype: Dtype,
-            dims: &'a [usize],
-            values: Vec<serde_json::Value>,
-        }
         let printed = self.printed_buffers()?;
         let document = Document {
             kernel: self.kernel,

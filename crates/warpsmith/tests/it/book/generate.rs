@@ -333,23 +333,23 @@ fn values(event: &str) -> String {
     text
 }
 
-/// The commands whose JSON documents are described, with what each document is.
-const DOCUMENTS: [(&str, &str); 15] = [
-    ("doctor", "What this machine has."),
-    ("toolchain", "The chosen compiler, and every place that was searched."),
-    ("kernels", "All families."),
-    ("kernels reference", "One family."),
-    ("build reference --arch sm_89", "The builds and their resources."),
-    ("check reference --problem b1h1s16d64-fp16 --class normal", "The cases of a check."),
-    ("sanitize clean.cu --counters", "The findings of a launch, its counters and its modelled time."),
-    ("bench reference --problem b1h1s16d64-fp16 --baseline none", "The results of a run, as `bench.json`."),
-    ("evolve reference --problem b1h1s16d64-fp16 --budget 1", "The trials of a search and its picks."),
-    ("profile reference --problem b1h1s16d64-fp16", "Profiles of kernels."),
-    ("invert wmma --preset stage-2 --problem b1h1s16d64-fp16", "The cost of pathologies."),
-    ("gate --leaderboard leaderboard.json", "The verdict about a run."),
-    ("report", "The files of a report."),
-    ("runs", "The runs of a folder."),
-    ("check nosuch", "An error."),
+/// The commands whose JSON documents are described.
+const DOCUMENTS: [&str; 15] = [
+    "doctor",
+    "toolchain",
+    "kernels",
+    "kernels reference",
+    "build reference --arch sm_89",
+    "check reference --problem b1h1s16d64-fp16 --class normal",
+    "sanitize clean.cu --counters",
+    "bench reference --problem b1h1s16d64-fp16 --baseline none",
+    "evolve reference --problem b1h1s16d64-fp16 --budget 1",
+    "profile reference --problem b1h1s16d64-fp16",
+    "invert wmma --preset stage-2 --problem b1h1s16d64-fp16",
+    "gate --leaderboard leaderboard.json",
+    "report",
+    "runs",
+    "check nosuch",
 ];
 
 /// Runs every command with `--json` and lists the fields of what it prints.
@@ -360,7 +360,7 @@ extern \"C\" __global__ void set(int* y) { y[threadIdx.x] = 1; }
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("clean.cu"), KERNEL).unwrap();
     let mut text = String::new();
-    for (line, about) in DOCUMENTS {
+    for line in DOCUMENTS {
         let mut command = crate::common::warpsmith();
         command.args(line.split(' ')).args(["--json", "--device", "virtual:l4"]).current_dir(folder.path());
         let ran = crate::common::run(&mut command);
@@ -368,17 +368,24 @@ extern \"C\" __global__ void set(int* y) { y[threadIdx.x] = 1; }
             serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{line}: {error}\n{ran}"));
         let name = line.split(" --").next().unwrap_or_default();
         let schema = document["schema"].as_str().unwrap_or_default();
-        text += &format!("\n### {}\n\n{about} Schema: {}.\n\n", title(name), schema_link(schema));
+        text += &format!("\n### {}\n\n{}\n\n", title(name), schema_link(schema));
         let fields = document.as_object().into_iter().flatten().filter(|(name, _)| *name != "schema");
         text += &table(["field", "type"], fields.map(|(name, value)| [code(name), json_type(value)]));
     }
     text
 }
 
-/// A link to the schema of a document, by the value of its field `schema`.
+/// What a document is, with a link to its schema, by the value of its field `schema`.
 fn schema_link(schema: &str) -> String {
     let name = schema.trim_start_matches("warpsmith.").split('/').next().unwrap_or_default();
-    format!("[`{schema}`](schemas/{name}.json)")
+    format!("{} Schema: [`{schema}`](schemas/{name}.json).", schema_text(name, "description"))
+}
+
+/// A text of a published schema. `tests/unit/schemas.rs` makes the schemas from the types.
+fn schema_text(name: &str, field: &str) -> String {
+    let schema = read(&format!("docs/src/reference/schemas/{name}.json"));
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    schema[field].as_str().unwrap_or_default().to_owned()
 }
 
 /// All published schemas. A schema has the name of its document as its title.
@@ -387,10 +394,9 @@ fn schemas() -> String {
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let rows = files.iter().map(|path| {
-        let schema: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
-        [format!("[`{name}`](schemas/{name})"), code(text("title")), text("description")]
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let document = code(schema_text(&name, "title"));
+        [format!("[`{name}.json`](schemas/{name}.json)"), document, schema_text(&name, "description")]
     });
     table(["schema", "document", "contents"], rows)
 }
