@@ -68,16 +68,6 @@ impl fmt::Display for AnyProblem {
 /// An op that takes and returns erased values.
 struct Erased<O>(O);
 
-impl<O: Op> Erased<O> {
-    fn erase_problem(problem: O::Problem) -> AnyProblem {
-        AnyProblem(Arc::new(problem))
-    }
-
-    fn erase_inputs(inputs: O::Inputs) -> AnyInputs {
-        AnyInputs(Box::new(inputs))
-    }
-}
-
 fn problem<P: 'static>(problem: &AnyProblem) -> &P {
     let value: &dyn Any = &*problem.0;
     own(value.downcast_ref())
@@ -91,6 +81,10 @@ fn reference<R: 'static>(reference: &AnyReference) -> &R {
     own(reference.0.downcast_ref())
 }
 
+fn answer<'a, R: 'static>((right, outputs): (&'a AnyReference, &'a [Vec<u8>])) -> (&'a R, &'a [Vec<u8>]) {
+    (reference(right), outputs)
+}
+
 /// The value in the type of its op. A program that has several ops must give a value back only to the op that made it.
 fn own<T>(value: Option<&T>) -> &T {
     value.unwrap_or_else(|| {
@@ -98,11 +92,25 @@ fn own<T>(value: Option<&T>) -> &T {
     })
 }
 
-/// Methods that take and return nothing of the op's own types.
-macro_rules! unchanged {
-    ($($method:ident -> $result:ty,)*) => {
-        $(fn $method(&self) -> $result {
-            self.0.$method()
+fn erased_problem<P>(problem: P) -> AnyProblem
+where
+    P: PartialEq + Any + fmt::Debug + fmt::Display + Send + Sync,
+{
+    AnyProblem(Arc::new(problem))
+}
+
+fn erased_inputs(inputs: impl Any + Send + Sync) -> AnyInputs {
+    AnyInputs(Box::new(inputs))
+}
+
+/// Implements methods by those of the op. `=>` after an argument names the function that gets the op's own value out of
+/// it; `=>` after the result names the function that erases the op's own value.
+macro_rules! methods {
+    ($($method:ident($($argument:ident: $type:ty $(=> $own:ident)?),*) -> $result:ty $(=> $erase:expr)?;)*) => {
+        $(fn $method(&self $(, $argument: $type)*) -> $result {
+            let result = self.0.$method($($($own)?($argument)),*);
+            $(let result = $erase(result);)?
+            result
         })*
     };
 }
@@ -110,184 +118,108 @@ macro_rules! unchanged {
 impl<O: Op> OpProblems for Erased<O> {
     type Problem = AnyProblem;
 
-    unchanged! {
-        name -> &str,
-        aliases -> Vec<String>,
-        name_help -> String,
-        suites -> Vec<SuiteText>,
-        default_problems -> Vec<String>,
-        small_problem -> String,
-        edge_problems -> Vec<String>,
-        class_problems -> Vec<String>,
-        preferred_families -> &[&str],
-        default_family -> Option<&str>,
-    }
-
-    fn problems(&self, text: &str) -> Result<Vec<AnyProblem>, Refusal> {
-        Ok(self.0.problems(text)?.into_iter().map(Self::erase_problem).collect())
-    }
-
-    fn problem_from_fields(&self, fields: &toml::Table) -> Result<AnyProblem, Refusal> {
-        self.0.problem_from_fields(fields).map(Self::erase_problem)
-    }
-
-    fn in_words(&self, of: &AnyProblem) -> String {
-        self.0.in_words(problem(of))
-    }
-
-    fn fuzzed(&self, draw: u64) -> AnyProblem {
-        Self::erase_problem(self.0.fuzzed(draw))
-    }
-
-    fn cut(&self, of: &AnyProblem, flops: f64) -> AnyProblem {
-        Self::erase_problem(self.0.cut(problem(of), flops))
-    }
-
-    fn candidate(
-        &self,
-        family: &Family,
-        preset: Option<&str>,
-        knobs: &[(String, String)],
-        of: &AnyProblem,
-    ) -> Result<Candidate, Refusal> {
-        self.0.candidate(family, preset, knobs, problem(of))
-    }
-
-    fn sizes(&self, of: &AnyProblem) -> Sizes {
-        self.0.sizes(problem(of))
-    }
-
-    fn work(&self, of: &AnyProblem) -> Work {
-        self.0.work(problem(of))
-    }
-
-    fn matrix_type(&self, of: &AnyProblem) -> Option<&str> {
-        self.0.matrix_type(problem(of))
-    }
-
-    fn similarity(&self, of: &AnyProblem) -> Similarity {
-        self.0.similarity(problem(of))
+    methods! {
+        name() -> &str;
+        problems(text: &str) -> Result<Vec<AnyProblem>, Refusal>
+            => |found: Result<Vec<_>, _>| Ok(found?.into_iter().map(erased_problem).collect());
+        aliases() -> Vec<String>;
+        problem_from_fields(fields: &toml::Table) -> Result<AnyProblem, Refusal>
+            => |found: Result<_, _>| found.map(erased_problem);
+        in_words(of: &AnyProblem => problem) -> String;
+        name_help() -> String;
+        suites() -> Vec<SuiteText>;
+        default_problems() -> Vec<String>;
+        small_problem() -> String;
+        edge_problems() -> Vec<String>;
+        class_problems() -> Vec<String>;
+        fuzzed(draw: u64) -> AnyProblem => erased_problem;
+        cut(of: &AnyProblem => problem, flops: f64) -> AnyProblem => erased_problem;
+        candidate(
+            family: &Family,
+            preset: Option<&str>,
+            knobs: &[(String, String)],
+            of: &AnyProblem => problem
+        ) -> Result<Candidate, Refusal>;
+        sizes(of: &AnyProblem => problem) -> Sizes;
+        work(of: &AnyProblem => problem) -> Work;
+        matrix_type(of: &AnyProblem => problem) -> Option<&str>;
+        similarity(of: &AnyProblem => problem) -> Similarity;
+        preferred_families() -> &[&str];
+        default_family() -> Option<&str>;
     }
 }
 
 impl<O: Op> OpInputs for Erased<O> {
     type Inputs = AnyInputs;
 
-    unchanged! {
-        classes -> Vec<&str>,
-        hard_classes -> Vec<&str>,
-        input_names -> Vec<&str>,
-    }
-
-    fn inputs(&self, of: &AnyProblem, class: &str, seed: u64) -> Result<AnyInputs, Refusal> {
-        self.0.inputs(problem(of), class, seed).map(Self::erase_inputs)
-    }
-
-    fn timed_inputs(&self, of: &AnyProblem, class: &str, seed: u64) -> Result<AnyInputs, Refusal> {
-        self.0.timed_inputs(problem(of), class, seed).map(Self::erase_inputs)
-    }
-
-    fn opposite(
-        &self,
-        of: &AnyProblem,
-        given: &AnyInputs,
-        class: &str,
-        seed: u64,
-    ) -> Result<AnyInputs, Refusal> {
-        self.0.opposite(problem(of), inputs(given), class, seed).map(Self::erase_inputs)
-    }
-
-    fn redraw(&self, of: &AnyProblem, given: &AnyInputs, which: &str, seed: u64) -> AnyInputs {
-        Self::erase_inputs(self.0.redraw(problem(of), inputs(given), which, seed))
-    }
-
-    fn mutated(&self, of: &AnyProblem, given: &AnyInputs, seed: u64) -> AnyInputs {
-        Self::erase_inputs(self.0.mutated(problem(of), inputs(given), seed))
-    }
-
-    fn arrange(&self, family: &Family, of: &AnyProblem, given: &AnyInputs) -> Arrangement {
-        self.0.arrange(family, problem(of), inputs(given))
-    }
-
-    fn parameters(
-        &self,
-        family: &Family,
-        of: &AnyProblem,
-        given: &AnyInputs,
-        addresses: &Addresses,
-    ) -> Vec<LaunchParameters> {
-        self.0.parameters(family, problem(of), inputs(given), addresses)
+    methods! {
+        classes() -> Vec<&str>;
+        hard_classes() -> Vec<&str>;
+        inputs(of: &AnyProblem => problem, class: &str, seed: u64) -> Result<AnyInputs, Refusal>
+            => |drawn: Result<_, _>| drawn.map(erased_inputs);
+        timed_inputs(of: &AnyProblem => problem, class: &str, seed: u64) -> Result<AnyInputs, Refusal>
+            => |drawn: Result<_, _>| drawn.map(erased_inputs);
+        opposite(of: &AnyProblem => problem, to: &AnyInputs => inputs, class: &str, seed: u64)
+            -> Result<AnyInputs, Refusal> => |drawn: Result<_, _>| drawn.map(erased_inputs);
+        input_names() -> Vec<&str>;
+        redraw(of: &AnyProblem => problem, from: &AnyInputs => inputs, which: &str, seed: u64) -> AnyInputs
+            => erased_inputs;
+        mutated(of: &AnyProblem => problem, from: &AnyInputs => inputs, seed: u64) -> AnyInputs => erased_inputs;
+        arrange(family: &Family, of: &AnyProblem => problem, given: &AnyInputs => inputs) -> Arrangement;
+        parameters(
+            family: &Family,
+            of: &AnyProblem => problem,
+            given: &AnyInputs => inputs,
+            addresses: &Addresses
+        ) -> Vec<LaunchParameters>;
     }
 }
 
 impl<O: Op> OpReference for Erased<O> {
     type Reference = AnyReference;
 
-    unchanged! {
-        require_reference -> Result<(), Refusal>,
-        limits_of_checks -> Option<&str>,
-    }
-
-    fn reference(&self, of: &AnyProblem, given: &AnyInputs, sample: u64) -> Result<AnyReference, Refusal> {
-        let answer = self.0.reference(problem(of), inputs(given), sample)?;
-        Ok(AnyReference(Box::new(answer)))
+    methods! {
+        reference(of: &AnyProblem => problem, given: &AnyInputs => inputs, sample: u64)
+            -> Result<AnyReference, Refusal> => |right: Result<O::Reference, _>| Ok(AnyReference(Box::new(right?)));
+        require_reference() -> Result<(), Refusal>;
+        limits_of_checks() -> Option<&str>;
     }
 }
 
 impl<O: Op> OpJudgement for Erased<O> {
-    fn extra_tolerance(&self, family: &Family, of: &AnyProblem, ptx: &str) -> Option<ExtraTolerance> {
-        self.0.extra_tolerance(family, problem(of), ptx)
-    }
-
-    fn judge(
-        &self,
-        extra: Option<&ExtraTolerance>,
-        given: &AnyInputs,
-        right: &AnyReference,
-        outputs: &[Vec<u8>],
-    ) -> Judgement {
-        self.0.judge(extra, inputs(given), reference(right), outputs)
-    }
-
-    fn ignored_input(
-        &self,
-        extra: Option<&ExtraTolerance>,
-        which: &str,
-        before: (&AnyReference, &[Vec<u8>]),
-        after: (&AnyReference, &[Vec<u8>]),
-    ) -> Option<Complaint> {
-        let (before, after) = ((reference(before.0), before.1), (reference(after.0), after.1));
-        self.0.ignored_input(extra, which, before, after)
-    }
-
-    fn picture(
-        &self,
-        candidate: &Candidate,
-        extra: Option<&ExtraTolerance>,
-        given: &AnyInputs,
-        right: &AnyReference,
-        outputs: &[Vec<u8>],
-    ) -> Option<Picture> {
-        self.0.picture(candidate, extra, inputs(given), reference(right), outputs)
+    methods! {
+        extra_tolerance(family: &Family, of: &AnyProblem => problem, ptx: &str) -> Option<ExtraTolerance>;
+        judge(
+            extra: Option<&ExtraTolerance>,
+            given: &AnyInputs => inputs,
+            right: &AnyReference => reference,
+            outputs: &[Vec<u8>]
+        ) -> Judgement;
+        ignored_input(
+            extra: Option<&ExtraTolerance>,
+            which: &str,
+            before: (&AnyReference, &[Vec<u8>]) => answer,
+            after: (&AnyReference, &[Vec<u8>]) => answer
+        ) -> Option<Complaint>;
+        picture(
+            candidate: &Candidate,
+            extra: Option<&ExtraTolerance>,
+            given: &AnyInputs => inputs,
+            right: &AnyReference => reference,
+            outputs: &[Vec<u8>]
+        ) -> Option<Picture>;
     }
 }
 
 impl<O: Op> OpPeers for Erased<O> {
-    unchanged! {
-        peers -> Option<Peers>,
-    }
-
-    fn peer_problem(&self, of: &AnyProblem, given: &AnyInputs) -> PeerProblem {
-        self.0.peer_problem(problem(of), inputs(given))
-    }
-
-    fn judge_peer(
-        &self,
-        name: &str,
-        given: &AnyInputs,
-        right: &AnyReference,
-        outputs: Vec<Vec<u8>>,
-    ) -> Judgement {
-        self.0.judge_peer(name, inputs(given), reference(right), outputs)
+    methods! {
+        peers() -> Option<Peers>;
+        peer_problem(of: &AnyProblem => problem, given: &AnyInputs => inputs) -> PeerProblem;
+        judge_peer(
+            name: &str,
+            given: &AnyInputs => inputs,
+            right: &AnyReference => reference,
+            outputs: Vec<Vec<u8>>
+        ) -> Judgement;
     }
 }
