@@ -14,13 +14,13 @@ use super::root;
 pub fn parts() -> BTreeMap<&'static str, String> {
     let finding = read("crates/vgpu/src/check/finding.rs");
     let model = read("crates/vgpu/src/model/mod.rs");
-    let event = read("crates/lab/src/run/event.rs");
-    let stage = read("crates/lab/src/run/stage.rs");
+    let event = read("crates/runlog/src/event.rs");
+    let stage = read("crates/runlog/src/stage.rs");
     let metrics = read("crates/attention/src/metrics/mismatch.rs");
-    let record = read("crates/lab/src/record/profile.rs");
+    let record = read("crates/runlog/src/record/profile.rs");
     let inputs = read("crates/op/src/values.rs");
-    let manifest = read("crates/lab/src/run/manifest.rs");
-    let rows = read("crates/lab/src/run/rows.rs");
+    let manifest = read("crates/runlog/src/manifest.rs");
+    let rows = read("crates/runlog/src/rows.rs");
     let leaderboard = read("crates/lab/src/gate/leaderboard.rs");
     BTreeMap::from([
         ("glossary", glossary()),
@@ -280,10 +280,10 @@ fn events(source: &str) -> String {
 
 /// The types of values inside events.
 fn values(event: &str) -> String {
-    let trial = read("crates/lab/src/run/trial.rs");
-    let stage = read("crates/lab/src/run/stage.rs");
-    let profile = read("crates/lab/src/record/profile.rs");
-    let inversion = read("crates/lab/src/record/inversion.rs");
+    let trial = read("crates/runlog/src/trial.rs");
+    let stage = read("crates/runlog/src/stage.rs");
+    let profile = read("crates/runlog/src/record/profile.rs");
+    let inversion = read("crates/runlog/src/record/inversion.rs");
     let problems = read("crates/op/src/contract/problems.rs");
     let judgement = read("crates/op/src/contract/judgement.rs");
     let structs = [

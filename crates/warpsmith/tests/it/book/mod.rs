@@ -232,8 +232,8 @@ fn reference_tables_are_complete() {
 
     let page = read("docs/src/reference/environment.md");
     let mut variables: Vec<String> = Vec::new();
-    for folder in ["crates/gpu/src", "crates/warpsmith/src", "crates/subprocess/src", "crates/lab/src"] {
-        let mut folders = vec![root().join(folder)];
+    for folder in fs::read_dir(root().join("crates")).unwrap() {
+        let mut folders = vec![folder.unwrap().path().join("src")];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
                 if entry.is_dir() {
@@ -242,7 +242,8 @@ fn reference_tables_are_complete() {
                 }
                 let text = fs::read_to_string(&entry).unwrap_or_default();
                 for rest in text.split("\"WARPSMITH_").skip(1) {
-                    let end = rest.find('"').unwrap_or(0);
+                    let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+                    let end = rest.find(|c| !is_name(c)).unwrap_or(0);
                     variables.push(format!("WARPSMITH_{}", &rest[..end]));
                 }
             }
