@@ -72,6 +72,28 @@ impl Inputs {
         }
     }
 
+    /// Replaces the queries and keys of every third head by those of class `large`, if there are three heads of keys.
+    /// Inputs at full size have a class that is drawn, and the scores of some classes are small: a kernel that leaves
+    /// out the maximum only at full size would pass by chance. Values stay, because large ones would widen the
+    /// tolerance of the other heads.
+    #[must_use]
+    pub fn with_some_large_scores(mut self, problem: &Problem, seed: u64) -> Self {
+        let all = problem.batch * problem.kv_heads;
+        if all < 3 {
+            return self;
+        }
+        let queries = problem.heads / problem.kv_heads;
+        for (which, values, group) in [(Input::Q, &mut self.q, queries), (Input::K, &mut self.k, 1)] {
+            let large = generate(problem, Class::Large, (seed, seed), which);
+            let elements = group * values.shape.head_elements();
+            let heads = values.data.chunks_exact_mut(elements).zip(large.data.chunks_exact(elements));
+            for (own, large) in heads.skip(seed as usize % 3).step_by(3) {
+                own.copy_from_slice(large);
+            }
+        }
+        self
+    }
+
     /// Inputs with the given magnitudes and the opposite signs of these inputs.
     #[must_use]
     pub fn opposite(&self, mut magnitudes: Inputs) -> Self {
@@ -155,6 +177,23 @@ mod tests {
 
     fn problem() -> Problem {
         "b2h4kv2sq33sk65d64-e4m3".parse().expect("a valid name")
+    }
+
+    #[test]
+    fn every_third_head_has_large_scores_and_its_own_values() {
+        let problem: Problem = "b1h8kv4s16d64-fp16".parse().unwrap();
+        let own = Inputs::generate(&problem, Class::Normal, 7);
+        let mixed = own.clone().with_some_large_scores(&problem, 7);
+        let is_large = |values: &Values, head: usize| values.head(0, head).iter().any(|x| x.abs() > 30.0);
+        let heads = |values: &Values, count: usize| -> Vec<bool> {
+            (0..count).map(|head| is_large(values, head)).collect()
+        };
+        assert_eq!(heads(&mixed.k, 4), [false, true, false, false]);
+        assert_eq!(heads(&mixed.q, 8), [false, false, true, true, false, false, false, false]);
+        assert_eq!(mixed.v, own.v);
+        let few: Problem = "b1h4kv2s16d64-fp16".parse().unwrap();
+        let own = Inputs::generate(&few, Class::Normal, 7);
+        assert_eq!(own.clone().with_some_large_scores(&few, 7), own);
     }
 
     #[test]

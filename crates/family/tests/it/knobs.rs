@@ -39,14 +39,14 @@ fn with_knob(
     family.request(&candidate, target).ok()
 }
 
-/// The requests for the valid values of a knob. They use the preset, or the defaults, under which the knob has the
-/// most valid values.
+/// The requests for the valid values of a knob, for the presets and the defaults under which the knob has the most
+/// valid values. The last preset comes first.
 fn valid_values(
     family: &Family,
     knob: &Knob,
     axes: &[(String, String)],
     target: Target,
-) -> Vec<(String, Request)> {
+) -> Vec<Vec<(String, Request)>> {
     let of_preset = |preset: Option<&str>| -> Vec<(String, Request)> {
         let each = knob.values.iter();
         each.filter_map(|value| {
@@ -55,7 +55,11 @@ fn valid_values(
         .collect()
     };
     let presets = family.presets.iter().map(|preset| Some(preset.name.as_str()));
-    std::iter::once(None).chain(presets).map(of_preset).max_by_key(Vec::len).unwrap_or_default()
+    let mut each: Vec<_> = std::iter::once(None).chain(presets).map(of_preset).collect();
+    let most = each.iter().map(Vec::len).max().unwrap_or_default();
+    each.retain(|valid| valid.len() == most);
+    each.reverse();
+    each
 }
 
 fn generated(request: &Request) -> &str {
@@ -70,7 +74,7 @@ fn every_knob_changes_the_generated_source_and_the_hash() {
         for knob in &family.knobs {
             // Some knobs exist for some values of the axes only, such as one type.
             let axes = std::iter::once(Vec::new()).chain(family.axis_settings());
-            let mut settings = axes.map(|axes| valid_values(family, knob, &axes, target_of(family)));
+            let mut settings = axes.flat_map(|axes| valid_values(family, knob, &axes, target_of(family)));
             let valid = settings.find(|valid| valid.len() >= 2).unwrap_or_default();
             assert!(valid.len() >= 2, "{}: no preset allows two values of {}", family.full_name(), knob.name);
             for (index, (value, request)) in valid.iter().enumerate() {
@@ -86,15 +90,24 @@ fn every_knob_changes_the_generated_source_and_the_hash() {
 
 /// The settings of a knob whose machine code equals that of another value.
 fn equal_codes(compiler: &Compiler, family: &Family, knob: &Knob, axes: &[(String, String)]) -> Vec<String> {
-    let valid = valid_values(family, knob, axes, target_of(family));
-    if valid.len() < 2 {
-        return vec![format!("{} {}: one valid value with {axes:?}", family.full_name(), knob.name)];
+    let name = format!("{} {}", family.full_name(), knob.name);
+    // A preset may switch off what the knob changes, so the others are tried, too.
+    let mut equal = vec![format!("{name}: one valid value with {axes:?}")];
+    for valid in valid_values(family, knob, axes, target_of(family)).iter().filter(|valid| valid.len() >= 2) {
+        equal = equal_codes_of(compiler, &name, valid);
+        if equal.is_empty() {
+            break;
+        }
     }
+    equal
+}
+
+fn equal_codes_of(compiler: &Compiler, name: &str, valid: &[(String, Request)]) -> Vec<String> {
     let requests: Vec<Request> = valid.iter().map(|(_, request)| request.clone()).collect();
     let outcomes = compiler.build_many(&requests, 2, &|_, _| ());
     let codes: Vec<String> = outcomes.into_iter().map(|outcome| outcome.unwrap().build.code_hash).collect();
     let is_equal = |&index: &usize| codes[..index].contains(&codes[index]);
-    let setting = |index: usize| format!("{} {}={}", family.full_name(), knob.name, valid[index].0);
+    let setting = |index: usize| format!("{name}={}", valid[index].0);
     (0..codes.len()).filter(is_equal).map(setting).collect()
 }
 
