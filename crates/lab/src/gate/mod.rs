@@ -10,7 +10,7 @@
 //! use std::path::Path;
 //!
 //! use warpsmith_lab::gate::{GateRequest, Leaderboard, judge, output, update};
-//! use warpsmith_runlog::{RunState, Timer, read};
+//! use runlog::{RunState, Timer, read};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let path = Path::new("leaderboard.json");
