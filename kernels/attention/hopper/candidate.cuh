@@ -18,21 +18,7 @@ namespace hopper {
 using attention::Arguments;
 using tma::TensorMap;
 
-template <axis::Dtype>
-struct ElementOf;
-template <>
-struct ElementOf<axis::Dtype::fp16> {
-    using Type = __half;
-};
-template <>
-struct ElementOf<axis::Dtype::bf16> {
-    using Type = __nv_bfloat16;
-};
-template <>
-struct ElementOf<axis::Dtype::e4m3> {
-    using Type = e4m3::Code;
-};
-using Element = ElementOf<axis::dtype>::Type;
+using Element = axis::Element<e4m3::Code>;
 using Output = OutputOf<Element, axis::fp8_output == axis::Fp8Output::bf16>::Type;
 
 constexpr bool FP8 = axis::dtype == axis::Dtype::e4m3;

@@ -141,7 +141,7 @@ pub fn compare(
     let (least_normal, step) = least_normal_and_step(problem.output);
     let fp8_sums = tolerance.fp8_sums(reference);
     let mut whole = Squares::default();
-    let (mut spread_square, mut rounded_square) = (0.0, 0.0);
+    let (mut spread_square, mut largest_spread, mut rounded_square) = (0.0, 0.0_f64, 0.0);
     let (mut elements, mut rows) = (Beyond::default(), Beyond::default());
     let mut worst: Option<Element> = None;
     for (compared, (row, wanted_row, _)) in reference.iter().enumerate() {
@@ -163,11 +163,15 @@ pub fn compare(
         rows.note(share, RowError { row, error, limit });
         let [spread, rounded] = tolerance.extra_of_row(squares.wanted.sqrt(), rounding);
         spread_square += spread * spread;
+        largest_spread = largest_spread.max(tolerance.spread(rounding));
         rounded_square += rounded * rounded;
         whole.join(&squares);
     }
 
-    let limit = (tolerance.l2 * whole.wanted.sqrt()).hypot(spread_square.sqrt())
+    let norm = whole.wanted.sqrt();
+    let limit = (tolerance.l2 * norm)
+        .hypot(spread_square.sqrt())
+        .max(tolerance.with_row_spread(norm, largest_spread))
         + whole.unresolved(step)
         + rounded_square.sqrt();
     let RelativeError { error: relative_l2, limit: relative_l2_limit, share } = whole.relative(limit);

@@ -295,6 +295,32 @@ fn flash_attention_passes_in_every_class_with_few_and_many_keys() {
     }
 }
 
+/// With a running maximum, the weights of a tile are rounded relative to the largest weight so far, so their errors are
+/// not those of the model.
+#[test]
+fn flash_attention_with_a_running_maximum_passes_in_class_sink() {
+    let round = |row: &mut [f64], tile: usize| {
+        let mut maximum = 0.0_f64;
+        for weights in row.chunks_mut(tile) {
+            maximum = weights.iter().copied().fold(maximum, f64::max);
+            weights.iter_mut().for_each(|weight| *weight /= maximum);
+            round_like_flash_attention(Dtype::Fp16, Weights::Half, weights);
+            weights.iter_mut().for_each(|weight| *weight *= maximum);
+        }
+    };
+    for shape in ["b1h4kv1sq100sk448d64", "b1h1sq1sk512d64", "b1h1sq1sk100d128"] {
+        let problem: Problem = format!("{shape}-fp16").parse().expect("a valid name");
+        for (seed, tile) in (1..=40).flat_map(|seed| [(seed, 64), (seed, 128)]) {
+            let inputs =
+                Inputs::generate(&problem, Class::Sink, seed).encode(Dtype::Fp16, Layout::Bhsd).decode();
+            let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+            let output = output_with_weights(&problem, &inputs, &reference, |_, row| round(row, tile));
+            let result = compare(&reference, &output, None, Tolerance::new(Dtype::Fp16, Weights::Half));
+            assert!(result.passed(), "{problem} seed {seed}, tile {tile}: {:?}", result.failures);
+        }
+    }
+}
+
 /// Weights below a share of the largest are lost, as with a running maximum that does not follow the scores.
 #[test]
 fn lost_light_weights_are_found_in_class_sink() {

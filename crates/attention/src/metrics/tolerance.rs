@@ -71,16 +71,26 @@ impl Tolerance {
     /// The largest L2 norm of the error of a row whose reference has this norm.
     pub(super) fn allowed_row(&self, norm: f64, rounding: &Rounding) -> f64 {
         let WeightRounding { spread, lost, .. } = self.weight_rounding(rounding);
-        let (usual, spread) = (self.row * norm, ROW_SPREAD * spread);
-        let limit = if spread > usual { usual.hypot(spread) } else { usual };
-        limit + LOST * lost + rounding.output
+        (self.row * norm).max(self.with_row_spread(norm, spread)) + LOST * lost + rounding.output
+    }
+
+    /// The limit of an output with this norm in which the rounding of weights changes one row by this much.
+    pub(super) fn with_row_spread(&self, norm: f64, spread: f64) -> f64 {
+        (self.l2 * norm).hypot(ROW_SPREAD * spread)
+    }
+
+    /// What the rounding of weights changes in a row.
+    pub(super) fn spread(&self, rounding: &Rounding) -> f64 {
+        self.weight_rounding(rounding).spread
     }
 
     /// What a row adds to the limit of the whole output, as L2 norms: the rounding of weights, if the limit does not
     /// cover it anyway, and the rounding of scores.
     pub(super) fn extra_of_row(&self, norm: f64, rounding: &Rounding) -> [f64; 2] {
         let WeightRounding { spread_of_others, lost, .. } = self.weight_rounding(rounding);
-        let is_unusual = spread_of_others > self.l2 * norm;
+        // With FP8 weights the limit is little more than the rounding of the weights of normal inputs.
+        let usual = if self.weights == Weights::Fp8 { self.l2 } else { 0.5 * self.l2 };
+        let is_unusual = spread_of_others > usual * norm;
         let unusual = if is_unusual { WHOLE_SPREAD * spread_of_others } else { 0.0 };
         [unusual + LOST * lost, rounding.output]
     }
@@ -113,8 +123,10 @@ fn unit_roundoff(dtype: Dtype) -> f64 {
 }
 
 /// Multiples of [`WeightRounding::spread`] that a row and the whole output may have. The error of a single weight is at
-/// most sqrt(3) times its root mean square. The rows of an output often have the same heavy keys.
-const ROW_SPREAD: f64 = 2.0;
+/// most sqrt(3) times its root mean square. The errors of many weights have a normal distribution along the mean of
+/// positive values, and the worst of many rows is four times the root mean square. The rows of an output often have the
+/// same heavy keys.
+const ROW_SPREAD: f64 = 4.0;
 const WHOLE_SPREAD: f64 = 1.75;
 /// Multiple of [`WeightRounding::lost`] that is allowed.
 const LOST: f64 = 1.25;
