@@ -1,25 +1,29 @@
 //! The compiler: a toolchain, its exact version, and the build cache.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Once, OnceLock};
 use std::time::{Instant, UNIX_EPOCH};
 
 use super::cache::{self, Cache, MEANING};
-use super::{Build, BuildError, Diagnostic, Entry, Request, Severity, includes, log, machine_code};
-use crate::nvjitlink::{self, AssembleError, Assembled};
-use crate::nvrtc::{Compiled, Nvrtc, NvrtcError};
+use super::{Build, BuildError, Entry, Request, Severity, includes, log, machine_code};
+use crate::job::{Job, JobError, Libraries};
+use crate::nvrtc::Compiled;
+use crate::processes::Processes;
 use crate::toolchain::Toolchain;
 
 /// Largest size of PTX and cubin together that a source may compile to, in bytes.
 const MOST_OUTPUT: u64 = 256 << 20;
 
-/// Compiles requests or takes their builds from the cache. NVRTC is loaded only when something must be compiled.
+/// Compiles requests or takes their builds from the cache. The libraries are loaded only when something must be compiled.
 #[derive(Debug)]
 pub struct Compiler {
     toolchain: Toolchain,
     identity: String,
-    nvrtc: OnceLock<Nvrtc>,
+    libraries: Libraries,
+    /// If there is one, the libraries of this process compile nothing but a probe.
+    processes: Option<Processes>,
     cache: Cache,
     warn: Warn,
     /// Used to warn once only that the cache is not writable.
@@ -77,12 +81,21 @@ pub(super) fn request_hash(request: &Request, identity: &str) -> String {
 impl Compiler {
     /// Creates a compiler that caches its builds below `cache`, Warpsmith's cache folder.
     pub fn new(toolchain: Toolchain, cache: &Path) -> Result<Self, BuildError> {
-        let nvrtc = OnceLock::new();
-        let identity = identify(&toolchain, cache, &nvrtc)?;
+        let libraries = Libraries::default();
+        let identity = identify(&toolchain, cache, &libraries)?;
         let limit = cache::limit_from_environment().unwrap_or(Cache::DEFAULT_LIMIT);
         let cache = Cache::new(cache.join("builds"), limit);
         let warn = Warn(Box::new(|_| ()));
-        Ok(Compiler { toolchain, identity, nvrtc, cache, warn, unwritable: Once::new() })
+        let unwritable = Once::new();
+        Ok(Compiler { toolchain, identity, libraries, processes: None, cache, warn, unwritable })
+    }
+
+    /// Compiles in other processes, so that a crash of the compiler is an error. Each process is started with `command`
+    /// and must call [`crate::serve`].
+    #[must_use]
+    pub fn in_processes(mut self, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
+        self.processes = Some(Processes::new(command));
+        self
     }
 
     /// Reports warnings through `warn`: the cache is not writable (once), or its limit is not a number.
@@ -161,31 +174,20 @@ impl Compiler {
         if request.source.is_ptx() {
             return self.assemble(request, hash);
         }
-        let nvrtc = loaded(&self.nvrtc, &self.toolchain)?;
         let source = &request.source;
         let mut options = fixed_options(request);
         let folders = source.include_dirs.iter().chain(&self.toolchain.includes);
         options.extend(folders.map(|folder| format!("--include-path={}", folder.display())));
         options.extend(request.options.iter().cloned());
-
-        let compile = |options: &[String]| {
-            let compiled =
-                nvrtc.compile(&source.name, &source.text, &source.headers, &source.instances, options);
-            compiled.map_err(|error| match error {
-                NvrtcError::Compilation { log } => {
-                    BuildError::Source { name: source.name.clone(), diagnostics: errors(&log), log }
-                }
-                other => BuildError::Nvrtc(other),
-            })
-        };
         let start = Instant::now();
-        let mut compiled = compile(&options)?;
+        let mut job = Job { toolchain: self.toolchain.clone(), source: source.clone(), options };
+        let mut compiled = self.run(&job)?;
         let mut entries = log::entries(&compiled.log);
         if entries.is_empty() && compiled.ptx.contains(".entry") {
             // On a machine with a driver, NVRTC has its own cache, and a build from it has no log. A compiler without
             // this option has no such cache either; the first result is kept.
-            options.push("--no-cache".to_owned());
-            if let Ok(again) = compile(&options) {
+            job.options.push("--no-cache".to_owned());
+            if let Ok(again) = self.run(&job) {
                 entries = log::entries(&again.log);
                 compiled = again;
             }
@@ -196,24 +198,27 @@ impl Compiler {
     /// Assembles a PTX source.
     fn assemble(&self, request: &Request, hash: String) -> Result<Build, BuildError> {
         let source = &request.source;
-        let Some(library) = &self.toolchain.nvjitlink else {
+        if self.toolchain.nvjitlink.is_none() {
             return Err(BuildError::NoAssembler {
                 name: source.name.clone(),
                 toolchain: self.toolchain.root.clone(),
             });
-        };
-        let options = [format!("-arch={}", request.target), "-lineinfo".to_owned(), "-Xptxas=-v".to_owned()];
+        }
+        let options =
+            vec![format!("-arch={}", request.target), "-lineinfo".to_owned(), "-Xptxas=-v".to_owned()];
         let start = Instant::now();
-        let assembled = nvjitlink::assemble(library, &source.name, &source.text, &options);
-        let Assembled { cubin, log } = assembled.map_err(|error| match error {
-            AssembleError::Source { log } => {
-                BuildError::Source { name: source.name.clone(), diagnostics: errors(&log), log }
-            }
-            other => BuildError::Assembler { name: source.name.clone(), reason: other.to_string() },
-        })?;
-        let entries = log::entries(&log);
-        let compiled = Compiled { ptx: source.text.clone(), cubin, log, lowered_names: Vec::new() };
+        let job = Job { toolchain: self.toolchain.clone(), source: source.clone(), options };
+        let compiled = self.run(&job)?;
+        let entries = log::entries(&compiled.log);
         self.finished(request, hash, compiled, entries, start)
+    }
+
+    fn run(&self, job: &Job) -> Result<Compiled, BuildError> {
+        let compiled = match &self.processes {
+            Some(processes) => processes.run(job),
+            None => self.libraries.run(job),
+        };
+        compiled.map_err(|error: JobError| error.of(&job.source))
     }
 
     /// The build of what a compiler or assembler has made since `start`.
@@ -240,7 +245,7 @@ impl Compiler {
             compiler: self.identity.clone(),
             entries,
             compile_ms: milliseconds(start),
-            warnings: of_severity(&compiled.log, Severity::Warning),
+            warnings: log::of_severity(&compiled.log, Severity::Warning),
             lowered_names: compiled.lowered_names,
             ptx: without_working_directory(&compiled.ptx),
             cubin: compiled.cubin,
@@ -263,31 +268,6 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// The errors in the log of a failed compilation, or the whole log if no error has a known form.
-fn errors(log: &str) -> Vec<Diagnostic> {
-    let mut errors = of_severity(log, Severity::Error);
-    if errors.is_empty() {
-        let text = log.trim();
-        let message = if text.is_empty() { "the compiler failed without a message" } else { text };
-        errors.push(Diagnostic { severity: Severity::Error, message: message.to_owned(), place: None });
-    }
-    errors
-}
-
-fn of_severity(text: &str, severity: Severity) -> Vec<Diagnostic> {
-    log::diagnostics(text).into_iter().filter(|diagnostic| diagnostic.severity == severity).collect()
-}
-
-/// Loads NVRTC at first use.
-fn loaded<'a>(cell: &'a OnceLock<Nvrtc>, toolchain: &Toolchain) -> Result<&'a Nvrtc, NvrtcError> {
-    if let Some(nvrtc) = cell.get() {
-        return Ok(nvrtc);
-    }
-    // Two threads may both load the library. Loading is idempotent, and the first to finish is kept.
-    let nvrtc = Nvrtc::load(toolchain)?;
-    Ok(cell.get_or_init(|| nvrtc))
-}
-
 /// Removes the working directory that NVRTC puts before relative file names. The PTX must not depend on it.
 fn without_working_directory(ptx: &str) -> String {
     match std::env::current_dir() {
@@ -298,7 +278,7 @@ fn without_working_directory(ptx: &str) -> String {
 
 /// The compiler's exact version with that of its headers. Finding it needs a small compilation, so the cache stores
 /// the result under the library's path, size and modification time.
-fn identify(toolchain: &Toolchain, cache: &Path, nvrtc: &OnceLock<Nvrtc>) -> Result<String, BuildError> {
+fn identify(toolchain: &Toolchain, cache: &Path, libraries: &Libraries) -> Result<String, BuildError> {
     let memo = memo_file(toolchain, cache);
     let known = memo.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
     if let Some(known) = known.filter(|text| !text.is_empty()) {
@@ -306,11 +286,11 @@ fn identify(toolchain: &Toolchain, cache: &Path, nvrtc: &OnceLock<Nvrtc>) -> Res
     }
     let probe = "extern \"C\" __global__ void probe() {}";
     let options = ["--gpu-architecture=compute_80".to_owned()];
-    let compiled = loaded(nvrtc, toolchain)?.compile("probe.cu", probe, &[], &[], &options)?;
+    let nvrtc = libraries.nvrtc(toolchain)?;
+    let compiled = nvrtc.compile("probe.cu", probe, &[], &[], &options)?;
     let banner =
         compiled.ptx.lines().find_map(|line| line.split_once(", V").map(|(_, version)| version.trim()));
-    let compiler = banner
-        .map_or_else(|| nvrtc.get().map_or_else(String::new, |n| n.version().to_string()), str::to_owned);
+    let compiler = banner.map_or_else(|| nvrtc.version().to_string(), str::to_owned);
     let headers = header_constant(toolchain, "cuda_runtime_api.h", "CUDART_VERSION");
     let cccl = header_constant(toolchain, "cuda/std/__cccl/version.h", "CCCL_VERSION");
     let identity = format!("{compiler} (headers {headers}, cccl {cccl})");

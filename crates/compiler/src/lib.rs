@@ -2,19 +2,21 @@
 //! driver.
 //!
 //! [`Compiler`] compiles a [`Source`] for a target into PTX and cubin with their resource use, through a
-//! content-addressed cache. [`toolchain`] finds or installs NVRTC and the CUDA headers. [`nvrtc`] is the compiler
+//! content-addressed cache, in this process or in others ([`Compiler::in_processes`]). [`toolchain`] finds or installs NVRTC and the CUDA headers. [`nvrtc`] is the compiler
 //! library, loaded at run time.
 
 mod cache;
 mod compiler;
 mod host_code;
 mod includes;
+mod job;
 mod log;
 pub mod machine_code;
 mod nvcc_source;
 mod nvjitlink;
 pub mod nvrtc;
 mod pack;
+mod processes;
 mod standard;
 #[doc(hidden)]
 pub mod testing;
@@ -32,12 +34,13 @@ pub use includes::included_names;
 pub use log::{Diagnostic, Place, Severity};
 pub use nvcc_source::NvccOutcome;
 pub use pack::{Pack, PackError};
+pub use processes::serve;
 pub use standard::standard_headers;
 
 use crate::nvrtc::NvrtcError;
 
 /// A CUDA C++ source, or a PTX text if its name ends with `.ptx`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Source {
     /// Name of the source in messages and line tables.
     pub name: String,
@@ -178,6 +181,14 @@ pub enum BuildError {
         /// The source's name in messages.
         name: String,
         /// The reason.
+        reason: String,
+    },
+    /// The compiler crashed, did not end, or needed too much memory.
+    #[error("the compiler failed on {name}: {reason}")]
+    Process {
+        /// The source's name in messages.
+        name: String,
+        /// How the compiler's process was lost, in words.
         reason: String,
     },
     /// The source compiles but contains no kernel.

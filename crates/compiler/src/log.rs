@@ -160,6 +160,22 @@ fn number_before(line: &str, unit: &str) -> u32 {
         .unwrap_or(0)
 }
 
+/// The errors in the log of a failed compilation, or the whole log if no error has a known form.
+pub fn errors(log: &str) -> Vec<Diagnostic> {
+    let mut errors = of_severity(log, Severity::Error);
+    if errors.is_empty() {
+        let text = log.trim();
+        let message = if text.is_empty() { "the compiler failed without a message" } else { text };
+        errors.push(Diagnostic { severity: Severity::Error, message: message.to_owned(), place: None });
+    }
+    errors
+}
+
+/// The diagnostics of one severity in a log.
+pub fn of_severity(text: &str, severity: Severity) -> Vec<Diagnostic> {
+    diagnostics(text).into_iter().filter(|diagnostic| diagnostic.severity == severity).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

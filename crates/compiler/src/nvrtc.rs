@@ -41,6 +41,12 @@ pub enum NvrtcError {
         /// NVRTC's reason.
         reason: String,
     },
+    /// Another process has had such an error.
+    #[error("{reason}")]
+    Reported {
+        /// The error in words.
+        reason: String,
+    },
     /// A text for NVRTC contains a NUL byte.
     #[error("{what} contains a NUL byte")]
     Nul {

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -194,4 +195,60 @@ fn a_build_over_the_size_limit_is_refused_and_not_cached() {
     let error = compiler.build(&request(text, "-DX")).unwrap_err();
     assert!(matches!(error, BuildError::TooLarge { .. }), "{error}");
     assert!(!cache.path().join("builds").exists());
+}
+
+/// Not a test: the process that [`in_processes`] starts.
+#[test]
+#[ignore = "compiles for another process"]
+fn compile_for_the_parent() {
+    if let Some(channel) = subprocess::Channel::to_parent() {
+        warpsmith_compiler::serve(channel).unwrap();
+    }
+}
+
+fn compile_here() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["compile_for_the_parent", "--exact", "--ignored"]);
+    command
+}
+
+#[test]
+fn other_processes_compile_the_same() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let here = compiler(here.path());
+    let there = compiler(there.path()).in_processes(compile_here);
+    let request = request(DOUBLE, "-DFACTOR=2");
+    let (own, other) = (here.build(&request).unwrap().build, there.build(&request).unwrap().build);
+    assert_eq!((&own.hash, &own.ptx, &own.cubin), (&other.hash, &other.ptx, &other.cubin));
+    assert_eq!(own.entries, other.entries);
+
+    let ptx = Source { name: "twice.ptx".into(), text: own.ptx, ..Source::default() };
+    let assembled = Request { source: ptx, target: Target::Sm80, options: Vec::new() };
+    assert_eq!(here.build(&assembled).unwrap().build.cubin, there.build(&assembled).unwrap().build.cubin);
+
+    let broken = self::request("extern \"C\" __global__ void broken() { wrong }\n", "-DX");
+    let message = |error: BuildError| match error {
+        BuildError::Source { diagnostics, log, .. } => (diagnostics, log),
+        other => panic!("{other}"),
+    };
+    assert_eq!(message(here.build(&broken).unwrap_err()), message(there.build(&broken).unwrap_err()));
+}
+
+#[test]
+fn a_compiler_that_crashes_is_an_error_and_the_next_build_has_a_new_process() {
+    let cache = tempfile::tempdir().unwrap();
+    let started = AtomicUsize::new(0);
+    let compiler = compiler(cache.path()).in_processes(move || {
+        if started.fetch_add(1, Ordering::Relaxed) > 0 {
+            return compile_here();
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -SEGV $$"]);
+        command
+    });
+    let request = request(DOUBLE, "-DFACTOR=2");
+    let error = compiler.build(&request).unwrap_err();
+    assert_eq!(error.to_string(), "the compiler failed on twice.cu: its process was killed by SIGSEGV");
+    assert!(matches!(error, BuildError::Process { .. }));
+    assert!(compiler.build(&request).is_ok());
 }

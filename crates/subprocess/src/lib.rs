@@ -37,6 +37,6 @@ pub mod wire;
 
 pub use channel::Channel;
 pub use ending::ending;
-pub use link::Link;
+pub use link::{Link, resident_bytes};
 pub use printed::OutputTail;
 pub use program::{FinishedProgram, ProgramEnd, ProgramLimits, run};

@@ -1,5 +1,6 @@
 //! The parent's side of a child process with a private channel.
 
+use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::channel::VARIABLE;
+use crate::ending::ending;
 use crate::printed::OutputTail;
 use crate::{lifetime, wire};
 
@@ -102,6 +104,14 @@ impl Link {
         by_itself
     }
 
+    /// How the child ended after it closed its channel, with the last lines that it printed: a verb phrase that follows
+    /// "the process". The child has ended afterwards.
+    pub fn how_it_ended(&mut self) -> String {
+        let how = self.end().map_or("closed its channel".to_owned(), ending);
+        let output = self.last_output();
+        if output.is_empty() { how } else { format!("{how}: {output}") }
+    }
+
     /// Kills the child and its process group, and waits for the child.
     pub fn kill(&mut self) {
         if self.ended.is_none() {
@@ -120,6 +130,14 @@ impl Link {
         }
         lines[lines.len().saturating_sub(LAST_LINES)..].join("; ")
     }
+}
+
+/// The resident memory of a process, if the system reports it.
+pub fn resident_bytes(process: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 impl Drop for Link {

@@ -30,7 +30,7 @@ pub struct Cli {
 /// are refused.
 fn shared_flags(command: &str) -> &'static [&'static str] {
     match command {
-        "completions" | "man" => &[],
+        "completions" | "man" | "lend-compiler" => &[],
         "export" | "replay" | "report" => &["json"],
         "toolchain" => &["cuda", "json"],
         "devices" => &["device", "json"],
@@ -477,6 +477,9 @@ Examples:
     /// Lend the GPU to the command that started this process
     #[command(hide = true)]
     LendDevice,
+    /// Compile for the command that started this process
+    #[command(hide = true)]
+    LendCompiler,
     /// Run a CUDA or PTX kernel on the virtual GPU under all its checkers
     #[command(after_help = "\
 The file itself can describe the launch, in comment lines with the same flags:

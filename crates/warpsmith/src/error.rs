@@ -113,7 +113,10 @@ impl From<&NcuError> for CommandError {
 impl From<BuildError> for CommandError {
     fn from(error: BuildError) -> Self {
         match &error {
-            BuildError::Source { .. } | BuildError::NoKernel { .. } | BuildError::TooLarge { .. } => {
+            BuildError::Source { .. }
+            | BuildError::NoKernel { .. }
+            | BuildError::TooLarge { .. }
+            | BuildError::Process { .. } => {
                 CommandError { exit: Exit::ProblemFound, message: error.to_string(), hint: None }
             }
             BuildError::NoAssembler { .. } => CommandError::missing(error.to_string()),

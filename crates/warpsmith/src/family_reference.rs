@@ -34,7 +34,7 @@ impl FamilyRunner {
     fn load(&self) -> Result<(Catalog, Compiler), Refusal> {
         let catalog = Catalog::load(self.kernels.as_deref()).map_err(Refusal::new)?;
         let toolchain = toolchain::ensure(self.cuda.as_deref(), &mut |_| ()).map_err(Refusal::missing)?;
-        let compiler = Compiler::new(toolchain, &files::cache_dir()).map_err(Refusal::missing)?;
+        let compiler = crate::commands::lend_compiler::compiler(toolchain).map_err(Refusal::missing)?;
         Ok((catalog, compiler))
     }
 

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         Command::Runs(options) => commands::runs::run(options, &cli.global, &printer),
         Command::Worker { asks, .. } => commands::worker::run(asks.as_deref(), &cli.global),
         Command::LendDevice => commands::lend_device::run(&cli.global),
+        Command::LendCompiler => commands::lend_compiler::run(),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),

@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use install::{InstallError, Progress, clean, install};
 pub use installed::installed_root;
@@ -25,7 +25,7 @@ pub use wheels::{Wheel, pinned_wheels, pip_command};
 pub const MINIMUM_MAJOR: u32 = 12;
 
 /// The files that together compile CUDA C++: the compiler library, its built-ins and the header folders.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Toolchain {
     /// The kind of place where it was found.
     pub origin: Origin,
@@ -42,7 +42,7 @@ pub struct Toolchain {
 }
 
 /// The kind of place where a toolchain was found, in search order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// Given with `--cuda` or `WARPSMITH_CUDA`. If it is not usable the search ends with an error.

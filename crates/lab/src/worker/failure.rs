@@ -41,7 +41,7 @@ impl CandidateFailure {
                     format!("{error}: {}", messages.join("; ")),
                 )
             }
-            BuildError::NoKernel { .. } => {
+            BuildError::NoKernel { .. } | BuildError::Process { .. } => {
                 CandidateFailure::new(FailureKind::DoesNotCompile, error.to_string())
             }
             BuildError::TooLarge { .. }

@@ -1,14 +1,12 @@
 //! The parent's side of a worker process.
 
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use runlog::FailureKind;
-use subprocess::Link;
-use subprocess::ending;
+use subprocess::{Link, resident_bytes};
 
 use super::protocol::{WorkerReply, WorkerRequest};
 
@@ -179,13 +177,7 @@ impl Worker {
             let reason = format!("the worker process sent an invalid message: {error}");
             return WorkerError::Lost { failure: FailureKind::Other, reason };
         }
-        let how = self.link.end().map_or("closed its channel".to_owned(), ending);
-        let output = self.link.last_output();
-        let reason = if output.is_empty() {
-            format!("the worker process {how}")
-        } else {
-            format!("the worker process {how}: {output}")
-        };
+        let reason = format!("the worker process {}", self.link.how_it_ended());
         WorkerError::Lost { failure: FailureKind::Crash, reason }
     }
 }
@@ -202,14 +194,6 @@ fn too_much_memory(bytes: u64, max_bytes: u64) -> WorkerError {
         max_bytes >> 20
     );
     WorkerError::Lost { failure: FailureKind::OutOfMemory, reason }
-}
-
-/// The resident memory of a process, if the system reports it.
-fn resident_bytes(process: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes << 10)
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandE
     let mut display = Installation::new(printer);
     let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| display.show(progress))?;
     let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
-    Ok(Compiler::new(toolchain, &files::cache_dir())?.warn_with(warn))
+    Ok(super::lend_compiler::compiler(toolchain)?.warn_with(warn))
 }
 
 /// The jobs for one candidate: the named targets, or the device's target. An invalid candidate is a usage error.
@@ -295,7 +295,9 @@ fn failed(error: BuildError) -> Result<RowResult, CommandError> {
     let reason = error.to_string();
     match error {
         BuildError::Source { diagnostics, .. } => Ok(RowResult::Failed { reason, diagnostics }),
-        BuildError::NoKernel { .. } => Ok(RowResult::Failed { reason, diagnostics: Vec::new() }),
+        BuildError::NoKernel { .. } | BuildError::Process { .. } => {
+            Ok(RowResult::Failed { reason, diagnostics: Vec::new() })
+        }
         other => Err(other.into()),
     }
 }

@@ -12,6 +12,7 @@ pub mod fp8;
 pub mod gate;
 pub mod invert;
 pub mod kernels;
+pub mod lend_compiler;
 pub mod lend_device;
 pub mod new;
 pub mod problems;
