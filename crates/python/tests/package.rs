@@ -30,8 +30,11 @@ fn the_tests_of_the_python_package_pass() {
         return;
     };
     let target = target_tmp.parent().unwrap();
+    // The features of dependencies depend on what is built. This builds for all packages and their tests, as `cargo test
+    // --workspace` does, so that only the native module is left to build. For two packages alone nearly everything would
+    // be built once more.
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "warpsmith", "--package", "warpsmith-python"])
+        .args(["build", "--quiet", "--workspace", "--lib", "--bins", "--tests"])
         .env("CARGO_TARGET_DIR", target)
         .current_dir(&root)
         .status();
