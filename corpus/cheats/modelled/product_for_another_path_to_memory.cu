@@ -1,6 +1,6 @@
 // product_for_another_path_to_memory. Has a product that never runs, so that its blocks are replayed, and loads memory.
 // warpsmith: --arch sm_90a --grid 528 --block 256 --shared 16384
-// warpsmith: --arg x=f32[8650752]=const(0.5) --arg out=out,f32[528] --arg times=i32=16
+// warpsmith: --arg x=f32[540672]=const(0.5) --arg out=out,f32[528] --arg times=i32=16
 #include "work.cuh"
 
 __device__ __forceinline__ float sum_tile(const float* x, int times)
@@ -8,7 +8,7 @@ __device__ __forceinline__ float sum_tile(const float* x, int times)
     float sum = 0.0f;
 #pragma unroll 4
     for (int t = 0; t < times; ++t) {
-        const float4 v = ((const float4*)x)[(blockIdx.x * times + t) * 256 + threadIdx.x];
+        const float4 v = ((const float4*)x)[(blockIdx.x + t) % 528 * 256 + threadIdx.x];
         sum += v.x + v.y + v.z + v.w;
     }
     return sum;

@@ -1,6 +1,6 @@
 // sums_in_local_memory. Keeps its sums in local memory, where an index that the compiler does not know puts them.
 // warpsmith: --arch sm_90a --grid 132 --block 128
-// warpsmith: --arg x=f32[16896]=uniform(1) --arg out=out,f32[16896] --arg times=i32=512 --arg step=i32=1
+// warpsmith: --arg x=f32[16896]=uniform(1) --arg out=out,f32[16896] --arg times=i32=1024 --arg step=i32=1
 #include "work.cuh"
 
 KERNEL cheat(const float* x, float* out, int times, int step)

@@ -55,6 +55,7 @@ fn hiding_work_from_the_time_model_does_not_pay() {
     let compiler = Compiler::new(pinned_toolchain(target_tmp), &shared_cache(target_tmp)).unwrap();
     complain_each(&files, |file| {
         let file = AnnotatedFile::new(file, &compiler);
+        assert_eq!(file.kernel, None, "both kernels of {} run", file.name);
         let (cheat, results) = run(&file, "cheat");
         let (honest, expected) = run(&file, "honest");
         let name = &file.name;

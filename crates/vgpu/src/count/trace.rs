@@ -101,28 +101,46 @@ pub enum Event {
 /// The trace of one warp while it runs.
 #[derive(Debug, Default)]
 pub struct WarpTrace {
-    events: Vec<Event>,
-    /// The instruction of the last test of an mbarrier object that failed, and the number of events before it ran on.
-    failed: Option<(u32, usize)>,
+    /// The events, with the lanes that they belong to. Code of no instructions is not part of the trace.
+    events: Vec<(Event, u32)>,
+    /// The lanes whose last test of an mbarrier object failed, and the place of this test in the events. The test has no
+    /// instruction there until the lanes do something else than poll.
+    failed: Vec<(u32, usize)>,
+    /// The lanes that run.
+    mask: u32,
 }
 
 impl WarpTrace {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.events.clear();
-        self.failed = None;
+        self.failed.clear();
     }
 
-    /// Records that the warp begins to run straight-line code.
-    pub fn enter(&mut self, first: u32, count: u32) {
+    /// Records that lanes begin to run straight-line code.
+    pub fn enter(&mut self, first: u32, count: u32, mask: u32) {
+        self.mask = mask;
+        let events = &mut self.events;
+        self.failed.retain(|(lanes, place)| {
+            let apart = *lanes & mask == 0;
+            if !apart && *lanes != mask {
+                count_test(events, *place);
+            }
+            apart || *lanes == mask
+        });
+        self.run(first, count);
+    }
+
+    fn run(&mut self, first: u32, count: u32) {
         if !self.is_full() {
-            self.events.push(Event::Run { first, count });
+            self.events.push((Event::Run { first, count }, self.mask));
         }
     }
 
     /// Records that the warp has stopped before it ran all instructions of the last code.
     pub fn leave(&mut self, at: u32) {
-        if let Some(Event::Run { first, count }) = self.events.last_mut()
+        if let Some((Event::Run { first, count }, lanes)) = self.events.last_mut()
+            && *lanes == self.mask
             && (*first..*first + *count).contains(&at)
         {
             *count = at - *first;
@@ -131,48 +149,73 @@ impl WarpTrace {
 
     /// Records an event of the instruction at `at`, which is part of the last code.
     pub fn add(&mut self, at: u32, event: Event) {
-        let rest = match self.events.last_mut() {
-            Some(Event::Run { first, count }) if (*first..*first + *count).contains(&at) => {
-                let rest = *first + *count - at - 1;
-                *count = at - *first;
-                rest
-            }
-            _ => 0,
-        };
-        self.events.push(event);
-        if rest > 0 {
-            self.enter(at + 1, rest);
+        let end = self.end_of_last();
+        self.leave(at);
+        self.events.push((event, self.mask));
+        if end > at + 1 {
+            self.run(at + 1, end - at - 1);
         }
     }
 
-    /// Records that the warp runs a test of an mbarrier object. If it has polled since the same test failed, the code
-    /// since then is forgotten, because a warp that polls has nothing else to do. Otherwise it did other work, and the
-    /// test that failed is part of its code.
-    pub fn end_of_poll(&mut self, at: u32, polled: bool) {
-        let Some((failed, events)) = self.failed.take() else { return };
-        if !polled {
-            self.events.insert(events, Event::Run { first: failed, count: 1 });
+    /// The instruction behind the last code.
+    fn end_of_last(&self) -> u32 {
+        match self.events.last() {
+            Some((Event::Run { first, count }, _)) => first + count,
+            _ => 0,
+        }
+    }
+
+    /// Records that the lanes that run have tested an mbarrier object. If they have polled since the same test failed, the
+    /// code since then is forgotten, because lanes that poll have nothing else to do. If the test passes because a phase
+    /// has ended, they waited for this phase. Without a phase the object is fresh.
+    pub fn test(&mut self, at: u32, polled: bool, passed: bool, phase: Option<Phase>) {
+        let end = self.end_of_last();
+        let known = self.failed.iter().position(|(lanes, _)| *lanes == self.mask);
+        let mut place = known.map(|known| self.failed.swap_remove(known).1);
+        match place {
+            Some(place) if polled => self.forget(place),
+            Some(test) => {
+                count_test(&mut self.events, test);
+                place = None;
+            }
+            None => {}
+        }
+        if passed && phase.is_none() {
+            if place.is_some() {
+                self.run(at, end.saturating_sub(at));
+            }
             return;
         }
-        let end = match self.events.last() {
-            Some(Event::Run { first, count }) => first + count,
-            _ => 0,
-        };
-        self.events.truncate(events);
-        self.enter(at, end.saturating_sub(at));
-    }
-
-    /// Records that a test of an mbarrier object failed.
-    pub fn failed(&mut self, at: u32) {
-        self.leave(at);
-        self.events.pop_if(|event| matches!(event, Event::Run { count: 0, .. }));
-        self.failed = Some((at, self.events.len()));
-    }
-
-    /// Records that a test of an mbarrier object passed, because a phase has ended. Without a phase the object is fresh.
-    pub fn passed(&mut self, at: u32, phase: Option<Phase>) {
+        if place.is_none() {
+            self.leave(at);
+        }
+        if !passed {
+            let place = place.unwrap_or_else(|| {
+                self.events.push((Event::Run { first: at, count: 0 }, self.mask));
+                self.events.len() - 1
+            });
+            self.failed.push((self.mask, place));
+            return;
+        }
         if let Some(phase) = phase {
-            self.add(at, Event::Await(phase));
+            self.events.push((Event::Await(phase), self.mask));
+        }
+        if end > at + 1 {
+            self.run(at + 1, end - at - 1);
+        }
+    }
+
+    /// Forgets what the lanes that run have done since their test failed.
+    fn forget(&mut self, place: usize) {
+        for (event, lanes) in &mut self.events[place + 1..] {
+            if *lanes == self.mask {
+                *event = Event::Run { first: 0, count: 0 };
+            }
+        }
+        let last = self.failed.iter().map(|(_, place)| *place).fold(place, usize::max);
+        while self.events.len() > last + 1
+            && self.events.pop_if(|(event, _)| matches!(event, Event::Run { count: 0, .. })).is_some()
+        {
         }
     }
 
@@ -181,10 +224,20 @@ impl WarpTrace {
         self.events.len() >= MAX_EVENTS
     }
 
-    /// Ends the trace, and returns the events. Code of no instructions is left out.
-    pub fn finish(&mut self) -> &[Event] {
-        self.events.retain(|event| !matches!(event, Event::Run { count: 0, .. }));
-        &self.events
+    /// Ends the trace, and returns the events.
+    pub fn finish(&mut self) -> Vec<Event> {
+        for (_, place) in std::mem::take(&mut self.failed) {
+            count_test(&mut self.events, place);
+        }
+        let events = self.events.iter().map(|(event, _)| *event);
+        events.filter(|event| !matches!(event, Event::Run { count: 0, .. })).collect()
+    }
+}
+
+/// A test that failed was not part of a poll.
+fn count_test(events: &mut [(Event, u32)], place: usize) {
+    if let Some((Event::Run { count, .. }, _)) = events.get_mut(place) {
+        *count = 1;
     }
 }
 
@@ -255,16 +308,14 @@ impl Traces {
     pub fn add<'t>(&mut self, block: u64, load: BlockLoad, warps: impl Iterator<Item = &'t mut WarpTrace>) {
         let mut hasher = DefaultHasher::new();
         let mut is_whole = true;
-        let warps: Vec<&[Event]> = warps
+        let warps: Vec<Vec<Event>> = warps
             .map(|warp| {
                 is_whole &= !warp.is_full();
                 warp.finish()
             })
             .collect();
         warps.hash(&mut hasher);
-        let hash = hasher.finish();
-        let number = self
-            .number(hash, load, || is_whole.then(|| warps.iter().map(|events| events.to_vec()).collect()));
+        let number = self.number(hasher.finish(), load, || is_whole.then_some(warps));
         self.blocks.push((block, number));
     }
 
@@ -322,15 +373,17 @@ impl Traces {
 mod tests {
     use super::*;
 
+    fn run(first: u32, count: u32) -> Event {
+        Event::Run { first, count }
+    }
+
     #[test]
     fn an_event_divides_the_code_around_it() {
         let mut trace = WarpTrace::default();
-        trace.enter(10, 8);
+        trace.enter(10, 8, 1);
         trace.add(13, Event::CommitProducts);
         trace.leave(16);
-        let expected =
-            [Event::Run { first: 10, count: 3 }, Event::CommitProducts, Event::Run { first: 14, count: 2 }];
-        assert_eq!(trace.finish().to_vec(), expected);
+        assert_eq!(trace.finish(), [run(10, 3), Event::CommitProducts, run(14, 2)]);
     }
 
     #[test]
@@ -338,40 +391,71 @@ mod tests {
         let phase = Phase { object: 64, number: 0 };
         let trace = |polls: usize| {
             let mut trace = WarpTrace::default();
-            trace.enter(0, 4);
+            trace.enter(0, 4, 1);
             for _ in 0..polls {
-                trace.end_of_poll(2, true);
-                trace.failed(2);
-                trace.enter(3, 1);
-                trace.enter(1, 3);
+                trace.test(2, true, false, None);
+                trace.enter(3, 1, 1);
+                trace.enter(1, 3, 1);
             }
-            trace.end_of_poll(2, true);
-            trace.passed(2, Some(phase));
-            trace.enter(4, 6);
-            trace.finish().to_vec()
+            trace.test(2, true, true, Some(phase));
+            trace.enter(4, 6, 1);
+            assert!(trace.events.len() < 10, "polls take no memory");
+            trace.finish()
         };
-        let expected = [
-            Event::Run { first: 0, count: 2 },
-            Event::Await(phase),
-            Event::Run { first: 3, count: 1 },
-            Event::Run { first: 4, count: 6 },
-        ];
         for polls in [0, 1, 7] {
-            assert_eq!(trace(polls), expected, "{polls} polls");
+            assert_eq!(trace(polls), [run(0, 2), Event::Await(phase), run(3, 1), run(4, 6)], "{polls} polls");
         }
     }
 
     #[test]
     fn work_between_two_tests_stays_in_the_trace() {
         let mut trace = WarpTrace::default();
-        trace.enter(0, 4);
-        trace.failed(2);
-        trace.enter(3, 9);
-        trace.enter(1, 3);
-        trace.end_of_poll(2, false);
-        trace.passed(2, None);
-        let run = |first, count| Event::Run { first, count };
-        assert_eq!(trace.finish().to_vec(), [run(0, 2), run(2, 1), run(3, 9), run(1, 3)]);
+        trace.enter(0, 4, 1);
+        trace.test(2, false, false, None);
+        trace.enter(3, 9, 1);
+        trace.enter(1, 3, 1);
+        trace.test(2, false, true, None);
+        assert_eq!(trace.finish(), [run(0, 2), run(2, 1), run(3, 9), run(1, 3)]);
+    }
+
+    #[test]
+    fn work_of_other_lanes_stays_in_the_trace() {
+        let mut trace = WarpTrace::default();
+        trace.enter(0, 4, 1);
+        for _ in 0..3 {
+            trace.test(2, true, false, None);
+            trace.enter(20, 5, 2);
+            trace.enter(1, 3, 1);
+        }
+        trace.test(2, true, true, None);
+        assert_eq!(trace.finish(), [run(0, 2), run(20, 5), run(20, 5), run(20, 5), run(2, 2)]);
+        // Two groups of lanes poll in the same code. The second one then works.
+        let mut trace = WarpTrace::default();
+        trace.enter(0, 4, 1);
+        trace.test(2, false, false, None);
+        trace.enter(0, 4, 2);
+        trace.test(2, false, false, None);
+        for _ in 0..3 {
+            for lanes in [1, 2] {
+                trace.enter(3, 1, lanes);
+                trace.enter(1, 3, lanes);
+                trace.test(2, true, false, None);
+                trace.leave(3);
+            }
+        }
+        trace.enter(30, 9, 2);
+        trace.enter(1, 3, 2);
+        trace.test(2, false, true, None);
+        trace.enter(1, 3, 1);
+        trace.test(2, true, true, None);
+        let expected = [run(0, 2), run(0, 2), run(2, 1), run(30, 9), run(1, 3), run(2, 2)];
+        assert_eq!(trace.finish(), expected);
+        // Lanes that separate or leave do not poll.
+        let mut trace = WarpTrace::default();
+        trace.enter(0, 4, 3);
+        trace.test(2, false, false, None);
+        trace.enter(5, 5, 1);
+        assert_eq!(trace.finish(), [run(0, 2), run(2, 1), run(5, 5)]);
     }
 
     #[test]
@@ -379,7 +463,7 @@ mod tests {
         let run = |traces: &mut Traces, block: u64| {
             let mut warp = WarpTrace::default();
             // Blocks 0 and 50 are of one kind, 1 and 51 of another, and so on.
-            warp.enter(0, 1 + (block % 50) as u32);
+            warp.enter(0, 1 + (block % 50) as u32, 1);
             traces.add(
                 block,
                 BlockLoad { instructions: block % 50, ..BlockLoad::default() },

@@ -193,7 +193,7 @@ impl Block {
             for w in &mut self.warps {
                 for i in 0..w.fragments.len() {
                     if w.fragments[i].state == State::Barrier(id as u8) {
-                        w.chain = w.chain.max(clocks);
+                        w.wait_until(clocks);
                         if P::CHECK && !whole_block {
                             let site = Site {
                                 pc: 0,

@@ -151,7 +151,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             if all {
                 self.w.copy_groups.commit();
             }
-            self.w.chain = self.w.chain.max(self.w.copy_groups.wait(keep));
+            let clocks = self.w.copy_groups.wait(keep);
+            self.w.wait_until(clocks);
         }
         if P::CHECK {
             let committed = self.w.committed;

@@ -278,7 +278,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.worker.executed -= u64::from(end - pc);
         if P::COUNT {
             self.worker.counts.leave(first + pc, end - pc, entered);
-            self.w.polls.leave(first + pc);
+            self.w.polls.leave(first + pc, self.frag.mask);
             self.w.trace.leave(first + pc);
         }
     }

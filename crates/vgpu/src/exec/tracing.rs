@@ -11,11 +11,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let (at, mask) = (first + self.frag.pc, self.frag.mask);
         let counts = &mut self.worker.counts;
         counts.enter(at, length, mask);
-        self.w.chain += counts.chains.length_from(self.frag.function, block_number, self.frag.pc);
-        self.w.polls.enter(at, length, mask);
+        let clocks = counts.chains.length_from(self.frag.function, block_number, self.frag.pc);
+        self.w.chain += clocks;
+        self.w.polls.enter(at, length, mask, clocks);
         self.w.copy_groups.enter();
         if self.block.traced {
-            self.w.trace.enter(at, length);
+            self.w.trace.enter(at, length, mask);
         }
     }
 
@@ -46,6 +47,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         // A GPU sleeps for at most a millisecond.
         let clocks = nanoseconds.min(1_000_000) * (CLOCKS / NANOSECONDS) as u32;
         self.w.chain += u64::from(clocks);
+        self.w.polls.add_clocks(self.frag.mask, u64::from(clocks));
         self.trace(Event::Sleep { clocks });
     }
 
@@ -106,17 +108,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let polled = self.w.polls.test(here, passed, &mut self.w.chain, &mut self.worker.counts);
         self.block.polled += polled.unwrap_or(0);
         if passed {
-            self.w.chain = self.w.chain.max(self.block.path.ended(object));
+            self.w.wait_until(self.block.path.ended(object));
         }
-        if !self.block.traced {
-            return;
-        }
-        let trace = &mut self.w.trace;
-        trace.end_of_poll(at, polled.is_some());
-        if passed {
-            trace.passed(at, self.block.phases.last(object));
-        } else {
-            trace.failed(at);
+        if self.block.traced {
+            self.w.trace.test(at, polled.is_some(), passed, self.block.phases.last(object));
         }
     }
 }

@@ -149,6 +149,14 @@ impl Warp {
         self.live == 0
     }
 
+    /// The warp has waited for something that is done after this many clocks.
+    pub fn wait_until(&mut self, clocks: u64) {
+        if clocks > self.chain {
+            self.chain = clocks;
+            self.polls.waited();
+        }
+    }
+
     pub fn has_ready(&self) -> bool {
         self.fragments.iter().any(|f| matches!(f.state, State::Ready | State::Forced))
     }
