@@ -145,10 +145,10 @@ mod tests {
         let mut counts = Counts { insts: vec![InstCount::default(); 8], ..Counts::default() };
         let (mut polls, mut chain) = (Polls::default(), 0);
         let enter = |polls: &mut Polls, counts: &mut Counts, first, count| {
-            counts.enter(first, count, 1);
-            polls.enter(first, count, 1, 10);
             // Other lanes of the warp may work in the meantime.
             polls.enter(40, 50, 2, 10);
+            counts.enter(first, count, 1);
+            polls.enter(first, count, 1, 10);
         };
         enter(&mut polls, &mut counts, 0, 1);
         enter(&mut polls, &mut counts, 1, 4);
