@@ -6,15 +6,16 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot set itself up fails, which is what unwrap does.
 
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod annotated;
 
+use std::path::{Path, PathBuf};
+
+use annotated::{AnnotatedFile, complain_each};
 use chips::Chip;
+use compiler::Compiler;
 use compiler::testing::{pinned_toolchain, shared_cache};
-use compiler::{Compiler, Request, Source, standard_headers};
-use gpu::accelerator::{Accelerator, Geometry, Image, VirtualDevice};
-use launch::{Argument, Extent, Placed};
+use gpu::accelerator::{Accelerator, Image, VirtualDevice};
+use launch::Placed;
 use vgpu::{Finding, Severity};
 
 /// Workers and seeds of the runs of every file. Seed 0 is the default world.
@@ -78,43 +79,22 @@ fn complaints(findings: &[Finding], marks: &[Mark], name: &str) -> Vec<String> {
 }
 
 fn judge(file: &Path, compiler: &Compiler, runs: &[(usize, u64)]) -> Vec<String> {
-    let text = std::fs::read_to_string(file).unwrap();
-    let name = file.file_name().unwrap().to_string_lossy().into_owned();
-    let lines = text.lines().filter_map(|line| line.strip_prefix("// warpsmith:"));
-    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
-    let flags = |name: &'static str| words.windows(2).filter(move |pair| pair[0] == name).map(|pair| pair[1]);
-    let flag = |name| flags(name).next();
-    let extent = |name| flag(name).map_or([1; 3], |text: &str| text.parse::<Extent>().unwrap().0);
-    let geometry = Geometry {
-        grid: extent("--grid"),
-        block: extent("--block"),
-        cluster: extent("--cluster"),
-        shared_bytes: flag("--shared").map_or(0, |bytes| bytes.parse().unwrap()),
-    };
-    let arguments: Vec<Argument> =
-        flags("--arg").map(|text| text.parse().unwrap_or_else(|error| panic!("{name}: {error}"))).collect();
-    let target = flag("--arch").unwrap().parse().unwrap();
-    let source = Source {
-        name: name.clone(),
-        text: text.clone(),
-        headers: standard_headers(),
-        include_dirs: vec![file.parent().unwrap().to_owned(), file.parent().unwrap().join("..")],
-        ..Source::default()
-    };
-    let request = Request { source, target, options: Vec::new() };
-    let build = compiler.build(&request).unwrap_or_else(|error| panic!("{name}: {error}")).build;
-    let marks = marks(&text);
+    let file = AnnotatedFile::new(file, compiler);
+    let name = &file.name;
+    let kernel = file.kernel.as_deref().unwrap();
+    let marks = marks(&file.text);
     let mut found = Vec::new();
     for &(workers, seed) in runs {
         let mut device = VirtualDevice::new(Chip::by_name("h200").unwrap());
         device.set_world(seed);
         device.options.threads = workers;
         device.options.budget = 20_000_000;
-        let module = device.load(Image::Ptx(&build.ptx)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let placed = Placed::on(&mut device, &arguments).unwrap();
+        let module =
+            device.load(Image::Ptx(&file.build.ptx)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let placed = Placed::on(&mut device, &file.arguments).unwrap();
         device.set_outputs(&placed.outputs());
-        let report = device.run(module, flag("--kernel").unwrap(), geometry, &placed.parameters).unwrap();
-        let wrong = complaints(&report.findings, &marks, &name);
+        let report = device.run(module, kernel, file.geometry, &placed.parameters).unwrap();
+        let wrong = complaints(&report.findings, &marks, name);
         found.extend(wrong.iter().map(|text| format!("{name}, {workers} workers, seed {seed}: {text}")));
     }
     found
@@ -130,19 +110,5 @@ fn verdicts_depend_neither_on_workers_nor_on_seeds() {
     assert!(wanted.is_some() || files.len() >= 400, "the corpus has only {} files", files.len());
     let target_tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let compiler = Compiler::new(pinned_toolchain(target_tmp), &shared_cache(target_tmp)).unwrap();
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = judge(file, &compiler, runs);
-                    wrong.lock().unwrap().extend(found);
-                }
-            });
-        }
-    });
-    let mut wrong = wrong.into_inner().unwrap();
-    wrong.sort();
-    assert!(wrong.is_empty(), "{} complaints:\n{}", wrong.len(), wrong.join("\n"));
+    complain_each(&files, |file| judge(file, &compiler, runs));
 }

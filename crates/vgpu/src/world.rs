@@ -23,10 +23,14 @@ pub struct World {
     pub local_offset: u32,
     /// Seed of the contents of memory that nothing wrote. 0: zeros.
     pub garbage: u64,
+    /// Address of the first byte of a block's shared memory, below which the system has its own: a multiple of 1024.
+    pub shared_offset: u32,
 
     /// Seed of the order in which blocks start. 0: by block number. Other seeds permute only blocks that can be
     /// resident together, so a block may wait for a block with a lower number in every world.
     pub block_order: u64,
+    /// Seed of the order in which the warps of a block take their turns. 0: by warp number.
+    pub warp_order: u64,
     /// Seed of the assignment of blocks to multiprocessors.
     pub sm_order: u64,
     /// `%clock64` of the first launch. The clocks of multiprocessors differ from it by a few milliseconds.
@@ -52,7 +56,9 @@ impl Default for World {
             shared_window: 0x7fe8_0000_0000,
             local_offset: 0x79ff_f000,
             garbage: 0,
+            shared_offset: 0,
             block_order: 0,
+            warp_order: 0,
             sm_order: 0x0048_3230_3000,
             clock: 37_896_174_827,
             nanoseconds: 1_794_795_732_004_794_752,
@@ -90,6 +96,9 @@ impl World {
             // At most the number of launches in a month; small and large values are equally likely.
             grid_id: 1 + (below(seed(), 1 << 40) >> below(seed(), 40)),
             jitter: seed(),
+            // A Hopper GPU reserves 1024 bytes.
+            shared_offset: 1024 * (1 + below(seed(), 4) as u32),
+            warp_order: seed(),
         }
     }
 }
@@ -107,6 +116,11 @@ fn shuffled(count: u32, seed: u64) -> Vec<u32> {
         order.swap(last, random.integer(0, last as i64 + 1) as usize);
     }
     order
+}
+
+/// The warps of a block in the order in which they take their turns.
+pub(crate) fn warp_order(seed: u64, block: u64, warps: u32) -> Vec<u32> {
+    if seed == 0 { (0..warps).collect() } else { shuffled(warps, mix(seed, block)) }
 }
 
 /// The order in which the blocks of a grid start.
@@ -162,6 +176,7 @@ mod tests {
         for w in &worlds {
             assert_eq!(w.memory % PAGE, 0);
             assert_eq!(w.shared_window % (1 << 32), 0);
+            assert!(w.shared_offset.is_multiple_of(1024) && w.shared_offset <= 4096);
             assert!((0x7e00_0000_0000..0x8000_0000_0000).contains(&w.memory), "{w:x?}");
             assert!(w.memory < w.shared_window && w.shared_window < 0x7ff1_0000_0000, "{w:x?}");
             // The time is in the years 2025 to 2065 and a multiple of the step.

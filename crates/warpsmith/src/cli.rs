@@ -790,9 +790,10 @@ pub struct CheckOptions {
     /// Write an SVG map of the errors of every wrong output into this folder
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Seconds until a kernel on a GPU counts as hung; up to four kernels share the GPU
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "120")]
-    pub limit: f64,
+    /// Seconds until a launch counts as hung (default: 120 on a GPU, which up to four kernels share; 600 on the virtual
+    /// GPU)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub limit: Option<f64>,
     /// Number of parallel cases (default: one per core)
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,

@@ -8,9 +8,10 @@ mod hard;
 mod one;
 mod plan;
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use compiler::{Compiler, Diagnostic, Request};
 use family::Candidate;
@@ -179,6 +180,8 @@ pub fn run<O: Op + ?Sized>(
     let pool = environment.pool()?;
     let refused: OnceLock<Refusal> = OnceLock::new();
     let stopped = || environment.stop.load(Ordering::Relaxed) || refused.get().is_some();
+    // The kernels that did not end, each with a problem.
+    let endless: Mutex<HashMap<String, String>> = Mutex::default();
     let per_case = |(group, case): (&CheckGroup<'_, O::Problem>, &Case<O::Problem>)| -> Vec<CaseResult> {
         let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, &plan.device) };
         if subjects.is_empty() {
@@ -186,7 +189,14 @@ pub fn run<O: Op + ?Sized>(
         }
         let trial = one::CaseTrial::new(op, case, environment, plan.device.target());
         let check = |(subject, candidate): (&CheckSubject<'_>, Candidate)| {
-            let result = (!stopped()).then(|| trial.check(subject, &candidate))?;
+            let label = candidate.label(subject.family);
+            let known = endless.lock().ok().and_then(|endless| endless.get(&label).cloned());
+            let result = (!stopped()).then(|| trial.check(subject, &candidate, known))?;
+            if result.findings.iter().any(|finding| finding.kind == vgpu::Kind::Runaway)
+                && let Ok(mut endless) = endless.lock()
+            {
+                endless.entry(label).or_insert_with(|| result.problem.clone());
+            }
             if let Some(refusal) = trial.refusal() {
                 refused.get_or_init(|| refusal.clone());
             }

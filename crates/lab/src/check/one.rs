@@ -111,13 +111,21 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         self.case_inputs.get()?.as_ref().err()
     }
 
-    /// Checks one candidate on the case.
-    pub fn check(&self, subject: &CheckSubject<'_>, candidate: &Candidate) -> CaseResult {
+    /// Checks one candidate on the case, unless it did not end on another problem: it would run until its limit on this
+    /// one too.
+    pub fn check(
+        &self,
+        subject: &CheckSubject<'_>,
+        candidate: &Candidate,
+        endless: Option<String>,
+    ) -> CaseResult {
         let started = Instant::now();
         let kernel = candidate.label(subject.family);
         let (preset, knobs) = (candidate.preset.clone(), candidate.changes(subject.family));
         let mut search = None;
-        let answer = if self.case.search > 0 {
+        let answer = if let Some(problem) = endless {
+            Err(Broken::new(&format!("not run, because the kernel did not end on {problem}")))
+        } else if self.case.search > 0 {
             self.search(subject, candidate).map(|(answer, record)| {
                 search = Some(record);
                 answer

@@ -19,7 +19,7 @@ use crate::isa::types::Space;
 use crate::program::Function;
 
 /// Clocks until the data of a load from L2 is ready.
-const L2_CLOCKS: u64 = 270;
+pub(super) const L2_CLOCKS: u64 = 270;
 const SHARED_CLOCKS: u64 = 24;
 const LOCAL_CLOCKS: u64 = 34;
 const BARRIER_CLOCKS: u64 = 20;

@@ -1,6 +1,7 @@
 //! Counters: what hardware would have counted, per kernel and per instruction.
 
 mod chain;
+mod critical;
 mod polls;
 mod timeline;
 mod trace;
@@ -12,9 +13,12 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use chain::Chains;
 pub use chain::Waits;
+pub(crate) use critical::{BlockPath, CopyGroups};
 pub(crate) use polls::Polls;
-pub(crate) use timeline::{BlockTimeline, Product, Step, Timeline, Work};
-pub(crate) use trace::{BlockTrace, CopyKind, Event, Phase, Phases, TRACED_BLOCKS, WarpTrace};
+#[cfg(test)]
+pub(crate) use timeline::KindTimeline;
+pub(crate) use timeline::{Product, Step, Timeline, Work};
+pub(crate) use trace::{BlockLoad, CopyKind, Event, Phase, Phases, Traces, WarpTrace};
 
 use crate::isa::decode::Pipe;
 use crate::isa::op::Op;
@@ -50,14 +54,16 @@ pub(crate) struct Counts {
     pub barriers: u64,
     /// Bytes moved by asynchronous copies.
     pub async_bytes: u64,
+    /// Bytes of global memory that bulk copies move.
+    pub bulk_bytes: u64,
     /// Sectors that L2 must deliver or accept even if L1 holds everything that a block has loaded before.
     pub l2_sectors: u64,
     /// Work per block.
     pub blocks: Blocks,
     /// Distinct 128-byte lines of global memory touched.
     pub lines: std::collections::HashSet<u64>,
-    /// Traces of some blocks.
-    pub(crate) traces: Vec<BlockTrace>,
+    /// Traces of the blocks.
+    pub(crate) traces: Traces,
 }
 
 /// The work of the blocks of a launch, counted per block.
@@ -104,8 +110,8 @@ impl Counts {
     }
 
     /// Adds the counts of another worker.
-    pub fn merge(&mut self, mut other: Counts) {
-        self.traces.append(&mut other.traces);
+    pub fn merge(&mut self, other: Counts) {
+        self.traces.merge(other.traces);
         if self.insts.len() < other.insts.len() {
             self.insts.resize(other.insts.len(), InstCount::default());
         }
@@ -119,6 +125,7 @@ impl Counts {
         self.divergent += other.divergent;
         self.barriers += other.barriers;
         self.async_bytes += other.async_bytes;
+        self.bulk_bytes += other.bulk_bytes;
         self.l2_sectors += other.l2_sectors;
         self.blocks.finished += other.blocks.finished;
         self.blocks.busiest = self.blocks.busiest.max(other.blocks.busiest);
@@ -154,6 +161,9 @@ pub struct Counters {
     pub barriers: u64,
     /// Bytes moved by asynchronous copies.
     pub async_bytes: u64,
+    /// The part of these bytes that bulk copies move between shared and global memory. `global` does not contain them.
+    #[serde(default)]
+    pub bulk_bytes: u64,
     /// Requests to global memory.
     pub global: Traffic,
     /// Requests to shared memory.
@@ -162,7 +172,7 @@ pub struct Counters {
     pub local: Traffic,
     /// Bytes between L1 and L2 if L1 holds everything that a block has loaded before: stores, atomics and asynchronous
     /// copies in full, and each sector that a block loads once. If L1 holds nothing, the number is
-    /// `global.transactions` times 32.
+    /// `global.transactions` times 32, and `bulk_bytes`.
     pub l2_bytes: u64,
     /// Size in bytes of the distinct 128-byte lines of global memory that were touched. DRAM must deliver at least this
     /// much.
@@ -172,7 +182,7 @@ pub struct Counters {
     /// What the clocks of all warps are spent on if the warps never wait for a pipe.
     #[serde(default)]
     pub waits: Waits,
-    /// What some blocks do, in order, if the kernel has products of warpgroups. It is not part of files.
+    /// What the blocks do, in order, if the kernel has products of warpgroups. It is not part of files.
     #[serde(skip)]
     pub timeline: Option<Arc<Timeline>>,
     /// Instructions in the text of the kernel, whether executed or not.
@@ -247,6 +257,7 @@ impl Counters {
             divergent_branches: self.divergent_branches * n,
             barriers: self.barriers * n,
             async_bytes: self.async_bytes * n,
+            bulk_bytes: self.bulk_bytes * n,
             global: self.global.times(n),
             shared: self.shared.times(n),
             local: self.local.times(n),
@@ -292,16 +303,17 @@ fn tensor_work(op: &Op, flops: u64) -> Option<TensorWork> {
     Some(TensorWork { input, accumulator, flops, by_warpgroup })
 }
 
-/// Computes the counters of a launch from the summed counts of the workers.
-pub(crate) fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts) -> Counters {
+/// Computes the counters of a launch of `blocks` blocks from the summed counts of the workers.
+pub(crate) fn summarise(kernel: &Kernel, sources: &SourceMap, counts: &Counts, blocks: u64) -> Counters {
     let mut total = Counters {
         divergent_branches: counts.divergent,
         barriers: counts.barriers,
         async_bytes: counts.async_bytes,
+        bulk_bytes: counts.bulk_bytes,
         l2_bytes: counts.l2_sectors * 32,
         dram_footprint: counts.lines.len() as u64 * 128,
         blocks: counts.blocks,
-        timeline: (!counts.traces.is_empty()).then(|| Arc::new(Timeline::new(kernel, counts))),
+        timeline: (!counts.traces.is_empty()).then(|| Arc::new(Timeline::new(kernel, counts, blocks))),
         ..Counters::default()
     };
     let mut lines: std::collections::BTreeMap<u32, LineCounters> = std::collections::BTreeMap::new();

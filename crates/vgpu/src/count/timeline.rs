@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::chain::longest_chain;
-use super::trace::{BlockTrace, CopyKind, Event, Phase};
+use super::trace::{BlockLoad, CopyKind, Event, Phase};
 use super::{Counts, TensorWork, tensor_work};
 use crate::isa::decode::Pipe;
 use crate::isa::op::{Op, Slot};
@@ -62,22 +62,28 @@ pub enum Step {
     Arrive(Phase),
     /// Waits for the end of a phase.
     Await(Phase),
+    /// Sleeps for this many clocks.
+    Sleep(u32),
 }
 
-/// The steps of the warps of one block.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BlockTimeline {
-    /// Index of the block in the grid.
-    pub block: u64,
-    /// The steps of each warp.
-    pub warps: Vec<Vec<Step>>,
+/// The steps of the warps of blocks that do the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KindTimeline {
+    /// The work of a block.
+    pub load: BlockLoad,
+    /// The steps of each warp. `None` if there are too many kinds of blocks, or too many steps.
+    pub warps: Option<Vec<Vec<Step>>>,
 }
 
-/// The steps of some blocks of a launch, and their costs.
+/// The steps of the blocks of a launch, and their costs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// The blocks, by index.
-    pub blocks: Vec<BlockTimeline>,
+    /// The kinds of blocks.
+    pub kinds: Vec<KindTimeline>,
+    /// The blocks that ran, by index, with the numbers of their kinds.
+    pub blocks: Vec<(u64, u32)>,
+    /// Number of blocks of the grid.
+    pub grid_blocks: u64,
     /// The costs of code.
     pub works: Vec<Work>,
     /// The products.
@@ -85,13 +91,14 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(kernel: &Kernel, counts: &Counts) -> Timeline {
-        let mut builder = Builder { kernel, counts, out: Timeline::default(), known: HashMap::new() };
-        let mut traces: Vec<&BlockTrace> = counts.traces.iter().collect();
-        traces.sort_by_key(|trace| trace.block);
-        for trace in traces {
-            let warps = trace.warps.iter().map(|events| builder.steps(events)).collect();
-            builder.out.blocks.push(BlockTimeline { block: trace.block, warps });
+    pub(super) fn new(kernel: &Kernel, counts: &Counts, grid_blocks: u64) -> Timeline {
+        let (kinds, blocks) = counts.traces.sorted();
+        let out = Timeline { blocks, grid_blocks, ..Timeline::default() };
+        let mut builder = Builder { kernel, counts, out, known: HashMap::new() };
+        for kind in kinds {
+            let warps = kind.warps.as_ref();
+            let warps = warps.map(|warps| warps.iter().map(|events| builder.steps(events)).collect());
+            builder.out.kinds.push(KindTimeline { load: kind.load, warps });
         }
         builder.out
     }
@@ -118,6 +125,7 @@ impl Builder<'_> {
             Event::AwaitCopies { kind, keep } => Step::AwaitCopies(kind, keep),
             Event::Arrive(phase) => Step::Arrive(phase),
             Event::Await(phase) => Step::Await(phase),
+            Event::Sleep { clocks } => Step::Sleep(clocks),
         };
         events.iter().map(step).collect()
     }

@@ -186,12 +186,14 @@ impl Block {
                 self.core.barriers[id].waited.clear();
                 self.core.barriers[id].by_warp.clear();
             }
+            let clocks = if P::COUNT { self.core.path.end_barrier(id) } else { 0 };
             if P::COUNT && self.core.traced {
                 self.core.phases.complete(Phase::BLOCK_BARRIER + id as u64);
             }
             for w in &mut self.warps {
                 for i in 0..w.fragments.len() {
                     if w.fragments[i].state == State::Barrier(id as u8) {
+                        w.wait_until(clocks);
                         if P::CHECK && !whole_block {
                             let site = Site {
                                 pc: 0,

@@ -11,7 +11,7 @@ use super::state::{
 };
 use super::step::Stop;
 use crate::check::{Kind, Site};
-use crate::count::BlockTrace;
+use crate::count::BlockLoad;
 use crate::isa::op::Op;
 use crate::mem::shadow;
 use crate::program::RESERVED_SHARED_BYTES;
@@ -26,6 +26,8 @@ const SHORT_SLICE: u32 = 2_000;
 pub struct Block {
     pub core: BlockCore,
     pub warps: Vec<Warp>,
+    /// The warps in the order of their turns.
+    order: Vec<u32>,
     /// True if the last round changed nothing.
     quiet: bool,
 }
@@ -59,13 +61,15 @@ impl Block {
         core.live_threads = grid.block_threads;
         core.committed.clear();
         core.committed.resize(grid.block_threads.div_ceil(32) as usize, 0);
-        core.shared_bytes = grid.shared_bytes;
+        core.shared_end = grid.shared_end;
         core.touched = false;
         core.sectors.clear();
         core.executed = 0;
         core.polled = 0;
         core.traced = false;
         core.phases.clear();
+        core.load = BlockLoad::default();
+        core.path.clear();
         core.progress = 0;
         core.events = 0;
         core.copies.clear();
@@ -78,19 +82,19 @@ impl Block {
         core.visits.clear();
         core.fenced_maps.clear();
         core.taints.clear();
-        let units = (grid.shared_bytes as usize).div_ceil(128);
+        let units = (grid.shared_end as usize).div_ceil(128);
         core.shared.clear();
         let garbage = grid.world.garbage;
         let contents = if garbage == 0 { 0 } else { crate::world::mix(garbage, index) as u32 };
         core.shared.resize(units, Unit([contents; 32]));
         core.shared_writes += 1;
         if P::CHECK {
-            core.races.start(index as u32, grid.block_threads, grid.shared_bytes);
+            core.races.start(index as u32, grid.block_threads, grid.shared_end);
             core.races.set_facts(&grid.kernel.facts);
             core.shared_shadow.clear();
             core.shared_shadow.resize(units * 128, shadow::NEVER);
         }
-        if let Some(at) = grid.kernel.reserved_shared {
+        if let Some(at) = grid.kernel.reserved_shared.map(|at| grid.shared_offset + at) {
             let (at, end) = (at as usize, (at + RESERVED_SHARED_BYTES) as usize);
             core.shared[at / 128..end / 128].fill(ZERO);
             if P::CHECK {
@@ -102,6 +106,7 @@ impl Block {
         self.quiet = false;
         let warps = grid.block_threads.div_ceil(32);
         self.warps.resize_with(warps as usize, Warp::default);
+        self.order = crate::world::warp_order(grid.world.warp_order, index, warps);
         for (id, w) in self.warps.iter_mut().enumerate() {
             let id = id as u32;
             let first = id * 32;
@@ -123,6 +128,7 @@ impl Block {
             w.polled = false;
             w.trace.clear();
             w.polls.clear();
+            w.copy_groups.clear();
             w.switches = 0;
             w.reserve(entry.frame.units as usize, entry.frame.preds as usize, P::CHECK);
             if P::CHECK {
@@ -142,8 +148,8 @@ impl Block {
         for _ in 0..rounds {
             let (before, executed) = (self.core.progress, worker.executed);
             let mut alive = false;
-            for i in 0..self.warps.len() {
-                let w = &mut self.warps[i];
+            for turn in 0..self.order.len() {
+                let w = &mut self.warps[self.order[turn] as usize];
                 if w.is_done() || !w.has_ready() {
                     alive |= !w.is_done();
                     continue;
@@ -216,10 +222,12 @@ impl Block {
     fn finish<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState) {
         if P::COUNT {
             let chain = self.warps.iter().map(|w| w.chain).max().unwrap_or(0);
-            worker.counts.block_done(self.core.executed - self.core.polled, chain);
-            if self.core.traced && !self.warps.iter().any(|w| w.trace.is_full()) {
-                let warps = self.warps.iter_mut().map(|w| w.trace.take()).collect();
-                worker.counts.traces.push(BlockTrace { block: self.core.index, warps });
+            let instructions = self.core.executed - self.core.polled;
+            worker.counts.block_done(instructions, chain);
+            if self.core.traced {
+                let load = BlockLoad { chain, instructions, ..self.core.load };
+                let warps = self.warps.iter_mut().map(|w| &mut w.trace);
+                worker.counts.traces.add(self.core.index, load, warps);
             }
         }
         if P::CHECK {
@@ -489,7 +497,7 @@ fn fill_specials(w: &mut Warp, grid: &Grid<'_>, ctaid: [u32; 3], smid: u32, firs
             ("%nsmid", grid.limits.sms.max(1)),
             ("%dynamic_smem_size", grid.dynamic_shared),
             // Shared memory is allocated in units of 128 bytes.
-            ("%total_smem_size", grid.shared_bytes.next_multiple_of(128)),
+            ("%total_smem_size", (grid.shared_end - grid.shared_offset).next_multiple_of(128)),
             ("%nclusterid.x", gx / grid.cluster[0]),
             ("%nclusterid.y", gy / grid.cluster[1]),
             ("%nclusterid.z", gz / grid.cluster[2]),

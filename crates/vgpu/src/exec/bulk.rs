@@ -45,6 +45,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let barrier = cx.bulk_barrier(&object, l)?;
             let (shared, global) = (shared?, global?);
             cx.count_async_bytes(bytes);
+            cx.count_bulk(from.at[l], bytes);
             cx.trace_load(bytes, barrier);
             if P::CHECK {
                 let mut offsets = [0; 32];
@@ -145,6 +146,17 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
+    /// Counts a range of global memory that a bulk copy reads or writes. It bypasses L1.
+    pub fn count_bulk(&mut self, address: u64, bytes: u32) {
+        if P::COUNT && bytes > 0 {
+            let last = address.saturating_add(u64::from(bytes) - 1);
+            let counts = &mut self.worker.counts;
+            counts.l2_sectors += last / 32 - address / 32 + 1;
+            counts.bulk_bytes += u64::from(bytes);
+            counts.lines.extend(address / 128..=last / 128);
+        }
+    }
+
     /// Executes `cp.async.bulk` out of shared memory.
     pub fn store_bulk(&mut self, inst: &Inst, mask: u32) -> Next {
         let Op::StoreBulk { dst_offset, src_offset, reduce } = inst.op else { return Next::Continue };
@@ -159,6 +171,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let shared = cx.bulk_end(AccessKind::Load, Space::Shared, &from, bytes, l)?;
             let global = global?;
             cx.count_async_bytes(bytes);
+            cx.count_bulk(to.at[l], bytes);
             cx.trace(Event::Copy { kind: CopyKind::BulkStore, bytes });
             if P::CHECK {
                 cx.store_issue(from.at[l] as u32, bytes, l);
@@ -309,7 +322,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let (_, span) = self.span(&Request { kind, space, addresses, size: 1 }, &mut only)?;
         let address = ad.at[lane];
         let end = if space == Space::Shared {
-            span.low + u64::from(self.block.shared_bytes)
+            span.low + u64::from(self.block.shared_end)
         } else {
             let region = self.grid.region_of(address);
             region.address + region.bytes

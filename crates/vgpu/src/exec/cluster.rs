@@ -136,7 +136,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let group = lanes_where(*left, |l| window(l) == window(first));
         let (rank, low) = (window(first) as u32 - 1, window(first) * WINDOW);
         let end = |l: usize| ad.at[l] - low + u64::from(request.size);
-        let limit = u64::from(self.block.shared_bytes);
+        let limit = u64::from(self.block.shared_end);
         let function = &self.grid.kernel.functions[self.frag.function as usize];
         let text = match self.peer(rank) {
             // With `.shared` a GPU does not look for the memory of other blocks.

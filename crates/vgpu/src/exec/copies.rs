@@ -46,6 +46,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let copied = mask.count_ones() * u32::from(bytes);
             self.count_async_bytes(copied);
             self.trace(Event::Copy { kind: CopyKind::Async, bytes: copied });
+            self.w.copy_groups.start(self.w.chain);
             self.count_access(&source, mask);
             self.count_access(&destination, mask);
         }
@@ -134,7 +135,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         for l in lanes(mask) {
             self.w.committed[l] += 1;
         }
-        self.trace(Event::CommitCopies { kind: CopyKind::Async });
+        if P::COUNT {
+            self.trace(Event::CommitCopies { kind: CopyKind::Async });
+            self.w.copy_groups.commit();
+        }
         if P::CHECK {
             self.block.races.agent_commit(Agent::Copy, self.w.id, mask);
         }
@@ -142,7 +146,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     pub fn copy_wait(&mut self, keep: u32, all: bool, mask: u32) -> Next {
-        self.trace(Event::AwaitCopies { kind: CopyKind::Async, keep });
+        if P::COUNT {
+            self.trace(Event::AwaitCopies { kind: CopyKind::Async, keep });
+            if all {
+                self.w.copy_groups.commit();
+            }
+            let clocks = self.w.copy_groups.wait(keep);
+            self.w.wait_until(clocks);
+        }
         if P::CHECK {
             let committed = self.w.committed;
             let warp = self.w.id;

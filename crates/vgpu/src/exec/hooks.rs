@@ -129,9 +129,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     pub fn count_access(&mut self, request: &Request<'_>, mask: u32) {
         let &Request { kind, space, addresses: ad, size } = request;
         let at = self.at() as usize;
-        // Asynchronous copies bypass L1, as stores and atomics do.
-        let asynchronous = matches!(self.function().insts[self.frag.pc as usize].op, Op::CopyAsync { .. });
-        let cached = kind == AccessKind::Load && !asynchronous;
+        // Asynchronous copies and loads that must see the writes of others bypass L1, as stores and atomics do.
+        let bypasses = match &self.function().insts[self.frag.pc as usize].op {
+            Op::CopyAsync { .. } => true,
+            Op::Load(access) => access.order != Order::Weak,
+            _ => false,
+        };
+        let cached = kind == AccessKind::Load && !bypasses;
         let (transactions, ideal) = match space {
             Space::Shared => wavefronts(ad, size, mask),
             Space::Local => {

@@ -10,7 +10,6 @@ use super::schedule::{SAMPLE, run_workers};
 use super::state::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS, Unit, ZERO};
 use super::{Checked, CheckedCounted, Counted, Plain};
 use crate::check::race::GlobalRaces;
-use crate::count::TRACED_BLOCKS;
 use crate::isa::decode::Constant;
 use crate::isa::op::{Class, Op};
 use crate::mem::window::Windows;
@@ -168,7 +167,6 @@ impl Device {
         validate_cluster(kernel, launch.grid, cluster)?;
         let clusters = blocks / per_cluster;
         let sample_step = step_of_sample(clusters, options.sample);
-        let trace_step = traced_clusters(kernel, options).map(|most| step_of_sample(clusters, Some(most)));
         let grid = Grid {
             kernel,
             device: self,
@@ -178,13 +176,14 @@ impl Device {
             cluster,
             blocks,
             sample_step,
-            trace_step,
-            shared_bytes,
+            is_traced: is_traced(kernel, options),
+            shared_offset: world.shared_offset,
+            shared_end: world.shared_offset + shared_bytes,
             dynamic_shared: launch.shared,
             workspace,
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
-            constants: constants(kernel, &addresses, &self.windows, grid_id),
+            constants: constants(kernel, &addresses, &self.windows, world.shared_offset, grid_id),
             budget: if exceeds_budget { options.budget.min(SAMPLE) } else { options.budget },
             exceeds_budget,
             deadline: options.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
@@ -237,12 +236,11 @@ fn step_of_sample(clusters: u64, sample: Option<u64>) -> u64 {
     sample.map_or(1, |most| clusters.div_ceil(most.max(1)).max(1))
 }
 
-/// Maximum number of clusters that are traced: none if replaying the kernel says no more than its counters.
-fn traced_clusters(kernel: &Kernel, options: &Options) -> Option<u64> {
+/// Whether blocks are traced. They are not if replaying the kernel says no more than its counters.
+fn is_traced(kernel: &Kernel, options: &Options) -> bool {
     let has_products =
         || kernel.functions.iter().flat_map(|f| &f.insts).any(|i| matches!(i.op, Op::Wgmma(_)));
-    // All blocks of a sample are traced, because another choice of blocks would miss the sample.
-    (options.counters && has_products()).then(|| options.sample.unwrap_or(TRACED_BLOCKS))
+    options.counters && has_products()
 }
 
 /// Number of worker threads: as many as asked for, but not more than there are clusters of blocks.
@@ -313,7 +311,13 @@ pub(super) fn validate_cluster(kernel: &Kernel, grid: Dim3, cluster: Dim3) -> Re
 }
 
 /// Builds the constant table with all addresses resolved. Each value is stored 32 times, once per lane.
-pub(super) fn constants(kernel: &Kernel, addresses: &[u64], windows: &Windows, grid_id: u64) -> Vec<Unit> {
+pub(super) fn constants(
+    kernel: &Kernel,
+    addresses: &[u64],
+    windows: &Windows,
+    shared_offset: u32,
+    grid_id: u64,
+) -> Vec<Unit> {
     let mut table = vec![ZERO; kernel.constant_units as usize + 2];
     for (class, value, index) in &kernel.constants {
         let bits = match value {
@@ -321,8 +325,9 @@ pub(super) fn constants(kernel: &Kernel, addresses: &[u64], windows: &Windows, g
             Constant::Variable(v, offset) => {
                 addresses.get(*v as usize).map_or(0, |a| a.wrapping_add_signed(*offset))
             }
+            Constant::Shared { offset } => u64::from(shared_offset).wrapping_add_signed(*offset),
             Constant::DynamicShared { offset } => {
-                u64::from(kernel.dynamic_shared).wrapping_add_signed(*offset)
+                u64::from(shared_offset + kernel.dynamic_shared).wrapping_add_signed(*offset)
             }
             Constant::Window { space, to: false } => windows.base(*space),
             Constant::Window { space, to: true } => windows.base(*space).wrapping_neg(),

@@ -69,6 +69,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     pub fn mbarrier(&mut self, inst: &Inst, mask: u32) -> Next {
+        let mut tested = None;
+        let next = self.mbarrier_of_lanes(inst, mask, &mut tested);
+        if P::COUNT
+            && let Some((object, passed)) = tested
+        {
+            self.count_test(object, passed & mask == mask);
+        }
+        next
+    }
+
+    /// Executes the operation for some lanes. For a test, adds the lanes that pass to `tested`, with an object.
+    fn mbarrier_of_lanes(&mut self, inst: &Inst, mask: u32, tested: &mut Option<(u64, u32)>) -> Next {
         let Op::Mbarrier { op, space, offset, .. } = inst.op else { return Next::Continue };
         let sources = inst.sources();
         if op == MbarrierOp::PendingCount {
@@ -87,11 +99,11 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let first = window(mask.trailing_zeros() as usize & 31);
             let group = lanes_where(mask, |l| window(l) == first);
             if group != mask {
-                let next = self.mbarrier(inst, group);
+                let next = self.mbarrier_of_lanes(inst, group, tested);
                 if next == Next::Halt {
                     return next;
                 }
-                return self.mbarrier(inst, mask & !group);
+                return self.mbarrier_of_lanes(inst, mask & !group, tested);
             }
         }
         let operand = sources.get(1).map_or([0; 32], |s| self.wide(*s));
@@ -113,9 +125,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let passed = self.mbarrier_test(inst, &span, &ad, &operand, group);
             self.set_pred(inst.r(0), passed, group);
             self.define(inst, mask);
-            if P::COUNT {
-                self.count_test(ad.at[group.trailing_zeros() as usize], passed & group == group);
-            }
+            let (_, all) = tested.get_or_insert((ad.at[group.trailing_zeros() as usize], 0));
+            *all |= passed & group;
             // The warp polls, so other warps run first. Under checks it yields even if the wait passes. If the wait
             // passed too early, the warp then runs concurrently with the threads that it should have waited for.
             return if P::CHECK || passed & group != group { Next::YieldAfter } else { Next::Continue };

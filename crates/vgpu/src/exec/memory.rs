@@ -6,6 +6,7 @@
 //! the values, because bytes are copied by machine moves and no code assumes that they stay the same. Atomic
 //! instructions use atomic operations of the host.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::Policy;
@@ -116,7 +117,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     source: Source::Global,
                     defined: true,
                 };
-                self.remove_beyond(request, left, limit, |_, _| {
+                self.remove_beyond(request, left, 0..limit, |_, _| {
                     format!("the kernel has {limit} bytes of parameters")
                 });
                 (*left != 0).then_some((*left, span))
@@ -154,8 +155,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Returns the lanes that are inside the block's shared memory. The others are reported and removed.
     #[inline(always)]
     fn shared_lanes(&mut self, request: &Request<'_>, left: &mut u32) -> Option<u32> {
-        let limit = u64::from(self.block.shared_bytes);
-        self.remove_beyond(request, left, limit, |grid, address| describe_shared(grid, address, limit));
+        let (start, end) = (u64::from(self.grid.shared_offset), u64::from(self.block.shared_end));
+        self.remove_beyond(request, left, start..end, |grid, address| {
+            describe_shared(grid, address, end - start)
+        });
         (*left != 0).then_some(*left)
     }
 
@@ -172,18 +175,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    /// Reports and removes the lanes outside `0..limit`. `describe` gets the highest of their addresses.
+    /// Reports and removes the lanes outside a range. `describe` gets the highest of their addresses.
     #[inline(always)]
     fn remove_beyond(
         &mut self,
         request: &Request<'_>,
         left: &mut u32,
-        limit: u64,
+        range: Range<u64>,
         describe: impl FnOnce(&Grid<'_>, u64) -> String,
     ) {
         let (ad, size) = (request.addresses, u64::from(request.size));
-        let is_beyond = |at: u64| at.checked_add(size).is_none_or(|end| end > limit);
-        if is_beyond(ad.survey.max) {
+        let is_beyond = |at: u64| at < range.start || at.checked_add(size).is_none_or(|end| end > range.end);
+        if is_beyond(ad.survey.max) || ad.survey.min < range.start {
             let bad = lanes_where(*left, |l| is_beyond(ad.at[l]));
             if bad != 0 {
                 *left &= !bad;
@@ -279,7 +282,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 offset: access.offset,
                 mask,
                 base: self.block.shared.as_ptr().cast(),
-                bytes: self.block.shared_bytes,
+                bytes: self.block.shared_end,
             };
             if P::CHECK {
                 return self.load_shared_checked(inst, &request);
@@ -346,7 +349,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         // SAFETY: `address` names a register of the width that the slot encodes.
         let s =
             unsafe { (self.functions.survey_shared)(self.reg(address), address.is_wide(), offset, mask, at) };
-        let inside = !s.beyond && s.max.checked_add(4).is_some_and(|end| end <= self.block.shared_bytes);
+        let inside = !s.beyond
+            && s.min >= self.grid.shared_offset
+            && s.max.checked_add(4).is_some_and(|end| end <= self.block.shared_end);
         (inside && s.aligned).then_some(s)
     }
 
@@ -785,7 +790,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let bytes = self.function().local_bytes;
         let limit = u64::from(self.frag.local_base) + u64::from(bytes);
         self.remove_misaligned(request, &mut left);
-        self.remove_beyond(request, &mut left, limit, |_, _| {
+        self.remove_beyond(request, &mut left, 0..limit, |_, _| {
             format!("the function has {bytes} bytes of local memory")
         });
         let failed = mask & !left;
@@ -886,11 +891,10 @@ fn extend(value: u64, ty: MemType) -> u64 {
 
 /// Describes what is at an address beyond the shared memory of a block.
 fn describe_shared(grid: &Grid<'_>, address: u64, limit: u64) -> String {
-    let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address);
-    match named {
-        Some((at, bytes, name)) if address < u64::from(*at) + u64::from(*bytes) * 4 => format!(
+    match grid.shared_variable(address) {
+        Some((at, bytes, name)) if address < at + u64::from(bytes) * 4 => format!(
             "{} bytes into `{name}` ({bytes} bytes); the block has {limit} bytes of shared memory",
-            address - u64::from(*at)
+            address - at
         ),
         _ => format!("the block has {limit} bytes of shared memory"),
     }

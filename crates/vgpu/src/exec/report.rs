@@ -147,7 +147,7 @@ pub(super) fn report(
         findings,
         dropped_findings,
         changed_state: Vec::new(),
-        counters: options.counters.then(|| summarise(grid.kernel, &module.sources, &counts)),
+        counters: options.counters.then(|| summarise(grid.kernel, &module.sources, &counts, grid.blocks)),
         printed,
         stats: Stats { warp_instructions: executed, blocks: grid.blocks, completed },
     }

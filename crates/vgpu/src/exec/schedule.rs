@@ -62,18 +62,17 @@ impl Blocks {
                 break (position, number);
             }
         };
-        let traced = P::COUNT && grid.is_traced(number);
         let numbers = grid.blocks_of(number);
         grid.resident.fetch_add(per_cluster, Ordering::Relaxed);
         let cluster = Rc::<Cluster>::default();
         let memory = (P::CHECK && per_cluster > 1 && grid.kernel.reaches_peers).then(|| {
-            let bytes = u64::from(grid.shared_bytes).next_multiple_of(128);
+            let bytes = u64::from(grid.shared_end).next_multiple_of(128);
             Rc::new(GlobalRaces::new((1..=per_cluster).map(|rank| (rank * WINDOW, bytes))))
         });
         for (rank, number) in (0..).zip(numbers) {
             let mut block = self.spare.pop().unwrap_or_default();
             block.start::<P>(grid, number, grid.placement(position * per_cluster + u64::from(rank)));
-            block.core.traced = traced;
+            block.core.traced = P::COUNT && grid.is_traced;
             if per_cluster > 1 {
                 cluster.enter(&raw mut block.core);
                 block.core.membership = Some(Membership { cluster: Rc::clone(&cluster), rank });

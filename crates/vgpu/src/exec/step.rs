@@ -278,7 +278,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.worker.executed -= u64::from(end - pc);
         if P::COUNT {
             self.worker.counts.leave(first + pc, end - pc, entered);
-            self.w.polls.leave(first + pc);
+            self.w.polls.leave(first + pc, self.frag.mask);
             self.w.trace.leave(first + pc);
         }
     }
@@ -370,7 +370,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             Op::Malloc => self.malloc(inst, mask),
             Op::Free => self.free(inst, mask),
             Op::GridWorkspace { high } => self.grid_workspace(inst, *high, mask),
-            Op::Nanosleep => Next::YieldAfter,
+            Op::Nanosleep => {
+                if P::COUNT {
+                    let times = *self.r32(inst.sources()[0]);
+                    self.count_sleep(lanes(mask).map(|l| times[l]).max().unwrap_or(0));
+                }
+                Next::YieldAfter
+            }
             Op::Barrier { .. } => self.barrier(inst, mask),
             Op::WarpSync => self.warp_sync(inst, mask),
             Op::ClusterBarrier { arrive, relaxed, aligned } => {

@@ -216,7 +216,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
         match space {
             Space::Shared => {
-                if base.checked_add(bytes)? > u64::from(self.block.shared_bytes) {
+                if base.checked_add(bytes)? > u64::from(self.block.shared_end) {
                     return None;
                 }
                 Some((self.whole_shared().starting_at(base), row))

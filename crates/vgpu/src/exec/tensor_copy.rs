@@ -98,6 +98,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let issued = cx.issue(AccessKind::Store, &maps, &to, &coordinates, l);
             let barrier = cx.bulk_barrier(&object, l)?;
             let (tensor, shared) = issued?;
+            cx.count_box(&tensor, true);
             if !access.multicast {
                 cx.load_here(tensor, shared, barrier, l);
                 return Some(());
@@ -206,6 +207,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 return None;
             }
             cx.count_async_bytes(bytes);
+            cx.count_box(&tensor, false);
             cx.trace(Event::Copy { kind: CopyKind::BulkStore, bytes });
             if P::CHECK {
                 cx.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
@@ -405,6 +407,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return None;
         }
         Some(map)
+    }
+
+    /// Counts the global memory of a box. L2 delivers a box once, to any number of blocks.
+    fn count_box(&mut self, tensor: &TensorBox, is_load: bool) {
+        if P::COUNT {
+            for loaded in tensor.rows() {
+                let row = if is_load { loaded } else { tensor.stored_row(loaded) };
+                self.count_bulk(row.address, row.bytes);
+            }
+        }
     }
 
     fn race_global(&mut self, tensor: &TensorBox, lane: usize, agent: Agent, op: race::Op) {

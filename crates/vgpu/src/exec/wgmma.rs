@@ -345,7 +345,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let last = operand.lines.end - 1;
         let (low, high) = (operand.chunks.start, operand.chunks.end - 1);
         let farthest = operand.chunk(last, low).max(operand.chunk(last, high));
-        let bytes = self.block.shared_bytes;
+        let bytes = self.block.shared_end;
         if (farthest | 127) < bytes.next_multiple_of(128) {
             return true;
         }

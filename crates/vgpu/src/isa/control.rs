@@ -56,9 +56,11 @@ impl<'a> Decoder<'a, '_> {
         self.emit(Op::Trap { what }, &[], &[])
     }
 
-    pub(super) fn nanosleep(&mut self, _: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
+    pub(super) fn nanosleep(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         m.last_ty()?;
-        self.emit(Op::Nanosleep, &[], &[])
+        let [time] = operands(i)?;
+        let time = self.src(time, Ty::U32)?;
+        self.emit(Op::Nanosleep, &[], &[time])
     }
 
     /// Decodes `pmevent`, which triggers counters of a profiler.

@@ -189,6 +189,10 @@ pub enum Constant {
     Bits(u64),
     /// Address of a module variable, given by its index, plus an offset.
     Variable(u32, i64),
+    /// Start of shared memory plus an offset.
+    Shared {
+        offset: i64,
+    },
     /// Start of dynamic shared memory plus an offset.
     DynamicShared {
         offset: i64,
@@ -728,7 +732,7 @@ impl<'a, 'k> Decoder<'a, 'k> {
                 Ok(self.constants.slot(class, Constant::Variable(*variable, offset)))
             }
             Entity::Shared { offset: base } => {
-                Ok(self.constant(class, (i64::from(*base) + offset) as u64 & mask_of(class)))
+                Ok(self.constants.slot(class, Constant::Shared { offset: i64::from(*base) + offset }))
             }
             Entity::DynamicShared => Ok(self.constants.slot(class, Constant::DynamicShared { offset })),
             Entity::Local { offset: base } => {

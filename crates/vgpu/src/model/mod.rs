@@ -1,8 +1,8 @@
 //! Modelled time: computes how long a launch would take on a GPU, from the counters of the launch and from what the GPU
 //! can do per clock.
 //!
-//! The time of kernels with products of warpgroups (`wgmma`) depends on which warp waits for which. Traces of some of
-//! their blocks are replayed (`replay.rs`), and all blocks are distributed over the SMs (`pipeline.rs`, `waves.rs`).
+//! The time of kernels with products of warpgroups (`wgmma`) depends on which warp waits for which. Traces of their
+//! blocks are replayed (`replay.rs`), and all blocks are distributed over the SMs (`pipeline.rs`, `waves.rs`).
 //!
 //! All other kernels have a simpler model, which also gives the limits of every kernel. The warps that are resident on
 //! the busiest SM are the customers of a closed queueing network, and the pipes of the SM are its servers. Each warp
@@ -159,7 +159,7 @@ pub struct Modelled {
 
 /// The version of the model. Modelled times are compared only with times of the same version, so every change that
 /// changes a modelled time (in the model, in what the counters count, or in the table of GPUs) must increase it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Overhead of a launch: a tiny kernel in a CUDA graph took 1.2 us on an H200.
 pub const LAUNCH_MICROS: f64 = 1.2;
@@ -219,9 +219,14 @@ pub fn modelled(counters: &Counters, shape: Shape, chip: &Chip) -> Modelled {
     }
     // The busiest block does its additional work alone.
     clocks += extra * round(1);
-    let pipeline = counters.timeline.as_deref().map(|it| pipeline::replayed(it, shape, chip, l2_per_clock));
+    let timeline = counters.timeline.as_deref();
+    let pipeline = timeline.and_then(|it| pipeline::replayed(it, shape, chip, l2_per_clock));
     if let Some(pipeline) = &pipeline {
-        clocks = pipeline.clocks;
+        // No launch takes less time than its busiest pipe. The replay has fewer integer instructions, because the
+        // assembler fuses some.
+        let is_exact = |resource: Resource| !matches!(resource, Resource::Issue | Resource::Integer);
+        let least = demands.iter().filter(|(resource, _)| is_exact(*resource));
+        clocks = least.map(|(_, total)| total / busy_sms).fold(pipeline.clocks, f64::max);
     }
     let dram_bytes = counters.dram_footprint as f64;
     let dram = if dram_bytes > chip.l2.bytes as f64 { dram_bytes / chip.memory.gbs * 1e-3 } else { 0.0 };
@@ -330,7 +335,8 @@ fn shares(sums: BTreeMap<Stall, f64>) -> Vec<(Stall, f64)> {
 /// Bytes that L2 must deliver. Data that blocks load again comes from L1 if the memory of the resident blocks fits
 /// there.
 fn l2_bytes(counters: &Counters, shape: Shape, chip: &Chip) -> f64 {
-    let asked = ((counters.global.transactions + counters.local.transactions) * 32) as f64;
+    let asked =
+        ((counters.global.transactions + counters.local.transactions) * 32 + counters.bulk_bytes) as f64;
     let least = counters.l2_bytes as f64;
     let resident =
         u64::from(shape.blocks_per_sm.max(1)).min(shape.blocks.div_ceil(u64::from(chip.sms.max(1))));

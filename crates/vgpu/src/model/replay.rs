@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use crate::count::{BlockTimeline, CopyKind, Phase, Step, Timeline, Work};
+use crate::count::{CopyKind, Phase, Step, Timeline, Work};
 
 /// Number of pipes that each part of the SM has, and that the parts share. The shared ones come last.
 pub const PIPES: usize = OWN_PIPES + 3;
@@ -222,29 +222,28 @@ struct Multiprocessor<'t> {
 }
 
 /// Replays timelines with the same rates.
-pub struct Replayer<'t> {
-    timeline: &'t Timeline,
+pub struct Replayer {
     costs: Vec<Cost>,
     products: Vec<f64>,
     rates: Rates,
     parts: usize,
 }
 
-impl<'t> Replayer<'t> {
+impl Replayer {
     /// Prepares the costs of a timeline. `product` gives the clocks of a product on the tensor core of one part.
     pub fn new(
-        timeline: &'t Timeline,
+        timeline: &Timeline,
         rates: Rates,
         parts: usize,
         product: impl Fn(&crate::count::Product) -> f64,
-    ) -> Replayer<'t> {
+    ) -> Replayer {
         let costs = timeline.works.iter().map(|work| Cost::new(work, &rates)).collect();
         let products = timeline.products.iter().map(product).collect();
-        Replayer { timeline, costs, products, rates, parts: parts.max(1) }
+        Replayer { costs, products, rates, parts: parts.max(1) }
     }
 
-    /// Replays `copies` blocks that all do what a block of the timeline does, together on one SM.
-    pub fn replay(&self, block: usize, copies: usize) -> Replay {
+    /// Replays `copies` blocks that all have the steps of a kind of blocks, together on one SM.
+    pub fn replay(&self, warps: &[Vec<Step>], copies: usize) -> Replay {
         let mut sm = Multiprocessor {
             costs: &self.costs,
             products: &self.products,
@@ -258,7 +257,7 @@ impl<'t> Replayer<'t> {
             totals: Replay::default(),
         };
         for copy in 0..copies {
-            sm.add(&self.timeline.blocks[block], copy);
+            sm.add(warps, copy);
         }
         sm.run();
         sm.totals
@@ -266,8 +265,8 @@ impl<'t> Replayer<'t> {
 }
 
 impl<'t> Multiprocessor<'t> {
-    fn add(&mut self, block: &'t BlockTimeline, number: usize) {
-        for steps in &block.warps {
+    fn add(&mut self, warps: &'t [Vec<Step>], number: usize) {
+        for steps in warps {
             let part = self.warps.len() % self.parts.len();
             self.warps.push(WarpReplay {
                 steps: steps.iter(),
@@ -499,6 +498,7 @@ impl<'t> Multiprocessor<'t> {
                     }
                 }
                 Step::Arrive(phase) => self.arrive(block, phase),
+                Step::Sleep(clocks) => self.wake(w, now + f64::from(clocks)),
                 Step::Await(phase) => {
                     if let Some(state) = self.phases.get_mut(&(block, phase)).filter(|s| s.missing > 0) {
                         state.waiting.push(w);

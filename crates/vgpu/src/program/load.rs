@@ -531,6 +531,7 @@ impl Function {
             local_bytes: 0,
             first: 0,
             reachable: OnceLock::new(),
+            poll_code: OnceLock::new(),
         };
         (function, facts)
     }
@@ -548,6 +549,7 @@ impl Function {
             local_bytes: 0,
             first: 0,
             reachable: OnceLock::new(),
+            poll_code: OnceLock::new(),
         }
     }
 }

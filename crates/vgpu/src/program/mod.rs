@@ -4,6 +4,7 @@ mod control;
 pub mod facts;
 pub mod flow;
 mod load;
+mod polls;
 pub mod registers;
 pub mod source;
 
@@ -246,9 +247,16 @@ pub struct Function {
     pub(crate) first: u32,
     /// Which blocks can be reached from each block. Computed when it is first needed.
     pub(crate) reachable: OnceLock<flow::Reachable>,
+    /// The code that may belong to a poll. Computed when it is first needed.
+    pub(crate) poll_code: OnceLock<polls::PollCode>,
 }
 
 impl Function {
+    /// The code that a warp may repeat while it polls an mbarrier object.
+    pub(crate) fn poll_code(&self) -> &polls::PollCode {
+        self.poll_code.get_or_init(|| polls::PollCode::new(self))
+    }
+
     /// Whether a thread that has left the block of instruction `from` can later execute the same code as a thread at
     /// instruction `other`, except for the end of the function.
     pub(crate) fn can_meet(&self, from: u32, other: u32) -> bool {

@@ -7,6 +7,7 @@
 //! A register that may be read before it is written has a slot for itself, because its "never written" state must stay
 //! visible to the checks.
 
+use super::Function;
 use super::flow::Block;
 use crate::isa::op::{Base, Class, Guard, Inst, Op, Slot};
 
@@ -50,22 +51,23 @@ fn insert(row: &mut [u64], r: usize) {
 }
 
 /// Visits the uses and definitions of an instruction: `f(register, is_definition)`. A guarded definition is also a use,
-/// because the lanes that the guard skips keep the old value.
-fn visit(inst: &Inst, guard_slot: Option<usize>, mut f: impl FnMut(usize, bool)) {
+/// because the lanes that the guard skips keep the old value. `preds` is added to the numbers of predicates.
+fn visit(inst: &Inst, preds: usize, guard_slot: Option<usize>, mut f: impl FnMut(usize, bool)) {
+    let number = |slot: &Slot| slot.index() + if slot.class() == Class::Pred { preds } else { 0 };
     if let Some(p) = guard_slot {
-        f(p, false);
+        f(p + preds, false);
     }
     for s in inst.sources() {
         if s.is_frame() {
-            f(s.index(), false);
+            f(number(s), false);
         }
     }
     for d in inst.results() {
         if d.is_frame() {
             if guard_slot.is_some() {
-                f(d.index(), false);
+                f(number(d), false);
             }
-            f(d.index(), true);
+            f(number(d), true);
         }
     }
 }
@@ -87,7 +89,7 @@ pub fn allocate(
     let n = registers.len();
     let small = n.saturating_mul(blocks.len()) <= MAX_SET_BITS;
     let (live_in, live_out) =
-        if small { liveness(insts, blocks, n) } else { (Sets::new(1, n), Sets::new(1, n)) };
+        if small { liveness(insts, blocks, n, 0) } else { (Sets::new(1, n), Sets::new(1, n)) };
     let mut interval = vec![(u32::MAX, 0u32); n];
     let mut widen = |r: usize, at: u32| {
         let (start, end) = &mut interval[r];
@@ -100,7 +102,7 @@ pub fn allocate(
             // Results of a lane function may share the slot of its sources. Other instructions write results before
             // they have read all sources.
             let late = u32::from(!matches!(inst.op, Op::Lane { .. }));
-            visit(inst, guard_of(inst), |r, is_def| widen(r, i * 2 + if is_def { 1 } else { late }));
+            visit(inst, 0, guard_of(inst), |r, is_def| widen(r, i * 2 + if is_def { 1 } else { late }));
         }
         if small {
             for (r, _) in registers.iter().enumerate() {
@@ -123,7 +125,7 @@ pub fn allocate(
     // Registers that tensor cores use stay in use after the instruction until a wait, so they share their slot with
     // nothing.
     for inst in insts.iter().filter(|inst| matches!(inst.op, Op::Wgmma(_))) {
-        visit(inst, None, |r, _| interval[r] = (0, end));
+        visit(inst, 0, None, |r, _| interval[r] = (0, end));
     }
     undefined.retain(|r| !parameters.iter().any(|p| p.index() == *r));
 
@@ -143,12 +145,12 @@ pub fn allocate(
     Frame { units: place.units, preds: place.preds, undefined }
 }
 
-fn liveness(insts: &[Inst], blocks: &[Block], n: usize) -> (Sets, Sets) {
+fn liveness(insts: &[Inst], blocks: &[Block], n: usize, preds: usize) -> (Sets, Sets) {
     let mut uses = Sets::new(blocks.len(), n);
     let mut defs = Sets::new(blocks.len(), n);
     for (b, block) in blocks.iter().enumerate() {
         for inst in &insts[block.start as usize..block.end as usize] {
-            visit(inst, guard_of(inst), |r, is_def| {
+            visit(inst, preds, guard_of(inst), |r, is_def| {
                 if is_def {
                     insert(defs.row_mut(b), r);
                 } else if !contains(defs.row(b), r) {
@@ -181,6 +183,50 @@ fn liveness(insts: &[Inst], blocks: &[Block], n: usize) -> (Sets, Sets) {
         }
     }
     (live_in, live_out)
+}
+
+/// Visits the places of a function's frame that an instruction uses and defines: `f(place, is_definition)`.
+pub fn visit_places(function: &Function, inst: &Inst, f: impl FnMut(usize, bool)) {
+    visit(inst, function.frame.units as usize, guard_of(inst), f);
+}
+
+/// Finds the places of a function's frame that are live: a lane may still read them.
+pub struct LivePlaces<'f> {
+    function: &'f Function,
+    live_out: Sets,
+}
+
+impl<'f> LivePlaces<'f> {
+    /// Returns `None` if the function is too large for the analysis.
+    pub fn new(function: &'f Function) -> Option<LivePlaces<'f>> {
+        let n = (function.frame.units + function.frame.preds) as usize;
+        if n.saturating_mul(function.blocks.len()) > MAX_SET_BITS {
+            return None;
+        }
+        let (_, live_out) = liveness(&function.insts, &function.blocks, n, function.frame.units as usize);
+        Some(LivePlaces { function, live_out })
+    }
+
+    /// Returns a test of whether a place is live before an instruction.
+    pub fn before(&self, at: u32) -> impl Fn(usize) -> bool + use<> {
+        let block = self.function.block_of[at as usize];
+        let mut live = self.live_out.row(block as usize).to_vec();
+        for i in (at..self.function.blocks[block as usize].end).rev() {
+            let inst = &self.function.insts[i as usize];
+            visit_places(self.function, inst, |place, is_def| {
+                if is_def {
+                    live[place / 64] &= !(1 << (place % 64));
+                }
+            });
+            // A guarded definition is also a use.
+            visit_places(self.function, inst, |place, is_def| {
+                if !is_def {
+                    insert(&mut live, place);
+                }
+            });
+        }
+        move |place| contains(&live, place)
+    }
 }
 
 struct Places {

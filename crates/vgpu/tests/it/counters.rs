@@ -231,3 +231,97 @@ fn fragments_are_counted_as_the_assembler_moves_them() {
     assert_eq!(shared(store, 24), (3 * 8, 3 * 8));
     assert_eq!(shared(store, 16), (3 * 16, 3 * 8));
 }
+
+/// Runs one block of 64 threads with this body and returns the clocks of its critical path.
+fn clocks(body: &str) -> u64 {
+    let c = count_block(body);
+    assert_eq!(c.blocks.finished, 1);
+    c.blocks.longest_chain_clocks
+}
+
+fn count_block(body: &str) -> Counters {
+    let text = format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p0)\n{{\n\
+         .reg .pred %p<9>;\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\n.reg .b64 %rd<9>;\n\
+         .shared .align 128 .b8 s[256];\n.shared .align 8 .b64 b;\n\
+         ld.param.u64 %rd0, [p0];\nmov.u32 %r0, %tid.x;\nshr.u32 %r1, %r0, 5;\nmov.f32 %f0, 0f3F800000;\n\
+         {body}\nret;\n}}\n"
+    );
+    let module = load(&text).unwrap_or_else(|e| panic!("{e}"));
+    let mut device = Device::default();
+    let x = device.alloc(4096, "x").expect("memory");
+    device.fill(x, 0, 4096).expect("inside");
+    let args = x.0.to_le_bytes();
+    let launch =
+        Launch { module: &module, kernel: "k", grid: [1; 3], block: [64, 1, 1], shared: 0, args: &args };
+    let options = Options { checks: Checks::None, counters: true, threads: 1, ..Options::default() };
+    let report = device.launch(&launch, &options).expect("runs");
+    assert!(report.stats.completed, "{:#?}", report.findings);
+    report.counters.expect("asked for")
+}
+
+#[test]
+fn sleep_takes_its_time() {
+    let time = |nanoseconds: u32| clocks(&format!("mov.u32 %r2, {nanoseconds};\nnanosleep.u32 %r2;"));
+    assert_eq!(time(5000) - time(0), 10_000);
+    // A GPU sleeps for at most a millisecond.
+    assert_eq!(time(4_000_000_000), time(1_000_000));
+}
+
+/// Warp 0 works, then warp 1: they wait for each other at barriers.
+#[test]
+fn work_that_is_passed_from_warp_to_warp_takes_the_sum() {
+    let work = "fma.rn.f32 %f0, %f0, %f0, %f0;\n".repeat(500);
+    let both = clocks(&work);
+    let relay = clocks(&format!(
+        "setp.eq.u32 %p1, %r1, 1;\n@%p1 bra first;\n{work}\nfirst: bar.sync 0;\n\
+         setp.eq.u32 %p2, %r1, 0;\n@%p2 bra second;\n{work}\nsecond: bar.sync 0;"
+    ));
+    assert!(both >= 2000 && relay >= 2 * both - 100, "{both} {relay}");
+    let relay = clocks(&format!(
+        "setp.ne.u32 %p3, %r0, 0;\n@%p3 bra ready;\nmbarrier.init.shared.b64 [b], 32;\nready: bar.sync 0;\n\
+         setp.eq.u32 %p1, %r1, 1;\n@%p1 bra again;\n{work}\nmbarrier.arrive.shared.b64 %rd1, [b];\nret;\n\
+         again: mbarrier.test_wait.parity.shared.b64 %p2, [b], 0;\n@!%p2 bra again;\n{work}"
+    ));
+    assert!(relay >= 2 * both - 100, "{both} {relay}");
+}
+
+/// Eight copies, one after another. The wait is in another basic block than the copy.
+#[test]
+fn a_copy_takes_as_long_as_a_load() {
+    let chase = |hop: &str| {
+        clocks(&format!(
+            "mov.u32 %r7, 0;\nmov.u32 %r2, s;\nhop: {hop}\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 8;\n@%p1 bra hop;"
+        ))
+    };
+    let load = chase("ld.global.u32 %r3, [%rd0];\nadd.u32 %r4, %r3, 1;");
+    let copy = chase(
+        "cp.async.ca.shared.global [%r2], [%rd0], 4;\ncp.async.commit_group;\nbra wait;\nwait: cp.async.wait_group 0;",
+    );
+    assert!(load >= 8 * 270 && copy >= load, "{load} {copy}");
+    let bulk = clocks(
+        "setp.ne.u32 %p3, %r0, 0;\n@%p3 bra done;\nmbarrier.init.shared.b64 [b], 1;\nmov.u32 %r7, 0;\n\
+         mov.u32 %r2, s;\nmov.u32 %r3, b;\n\
+         hop: mbarrier.arrive.expect_tx.shared.b64 %rd1, [b], 128;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd0], 128, [%r3];\n\
+         and.b32 %r4, %r7, 1;\n\
+         again: mbarrier.test_wait.parity.shared.b64 %p2, [b], %r4;\n@!%p2 bra again;\n\
+         add.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 8;\n@%p1 bra hop;\ndone:",
+    );
+    assert!(bulk >= load, "{load} {bulk}");
+}
+
+#[test]
+fn bulk_copies_and_volatile_loads_need_l2() {
+    let bulk = count_block(
+        "setp.ne.u32 %p3, %r0, 0;\n@%p3 bra done;\nmbarrier.init.shared.b64 [b], 1;\n\
+         mov.u32 %r2, s;\nmov.u32 %r3, b;\nmbarrier.arrive.expect_tx.shared.b64 %rd1, [b], 256;\n\
+         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd0], 256, [%r3];\n\
+         cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r2], 128;\n\
+         again: mbarrier.test_wait.parity.shared.b64 %p2, [b], 0;\n@!%p2 bra again;\ndone:",
+    );
+    assert_eq!((bulk.l2_bytes, bulk.bulk_bytes, bulk.dram_footprint), (384, 384, 256));
+    // Two warps read one sector ten times. Only weak loads find it in L1.
+    let sectors = |load: &str| count_block(&format!("{load} %r2, [%rd0];\n").repeat(10)).l2_bytes / 32;
+    assert_eq!((sectors("ld.global.u32"), sectors("ld.volatile.global.u32")), (1, 20));
+}

@@ -112,6 +112,53 @@ fn what_a_kernel_reads_is_as_on_an_h200() {
     }
 }
 
+/// Eight warps take numbers one after another: each writes the number that it took, and the offset of its block's shared
+/// memory.
+fn turns() -> String {
+    kernel(
+        "
+    mov.u32 %r2, %tid.x;
+    shr.u32 %r3, %r2, 5;
+    mul.wide.u32 %rd3, %r3, 16;
+    add.u64 %rd4, %rd1, %rd3;
+    mov.u64 %rd6, dynamic;
+    st.global.u64 [%rd4+8], %rd6;
+    atom.global.add.u64 %rd5, [%rd2], 1;
+    and.b32 %r2, %r2, 31;
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 st.global.u64 [%rd4], %rd5;",
+    )
+}
+
+#[test]
+fn the_place_of_shared_memory_and_the_order_of_warps_differ() {
+    let look = |world: World| {
+        let options = Options { threads: 1, checks: Checks::None, ..Options::default() };
+        let ran = run(&turns(), world, 1, 256, 16, options);
+        assert!(ran.report.stats.completed, "{:#?}", ran.report.findings);
+        let warps = ran.words.chunks_exact(2);
+        let mut order: Vec<(u64, usize)> = warps.clone().map(|w| w[0]).zip(0..).collect();
+        order.sort_unstable();
+        (ran.words[1], order.into_iter().map(|(_, warp)| warp).collect::<Vec<_>>())
+    };
+    assert_eq!(look(World::default()), (0, (0..8).collect()));
+    let seen: Vec<_> = (1..20).map(|seed| look(World::from_seed(seed))).collect();
+    assert!(seen.iter().all(|(offset, _)| offset % 1024 == 0 && (1024..=4096).contains(offset)), "{seen:?}");
+    assert!(seen.iter().any(|(offset, _)| *offset != seen[0].0), "{seen:?}");
+    assert!(seen.iter().all(|(_, order)| *order != (0..8).collect::<Vec<_>>()), "{seen:?}");
+    assert_eq!(look(World::from_seed(3)), look(World::from_seed(3)));
+}
+
+/// Memory below the first shared variable belongs to the system.
+#[test]
+fn accesses_below_shared_memory_are_out_of_bounds() {
+    let ptx = kernel("mov.u64 %rd6, dynamic; mov.u32 %r3, 1; st.shared.u32 [%rd6-4], %r3;");
+    for world in [World::default(), World::from_seed(1)] {
+        let report = run(&ptx, world, 1, 1, 1, Options::default()).report;
+        assert!(report.findings.iter().any(|f| f.kind == Kind::OutOfBounds), "{:#?}", report.findings);
+    }
+}
+
 #[test]
 fn worlds_differ_in_everything_a_kernel_can_read() {
     let (a, b) = (look(World::from_seed(1)), look(World::from_seed(2)));

@@ -74,14 +74,14 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.jobs.map_or(cores, usize::from);
     let devices = match &device {
-        Device::Virtual { chip } => Devices::Virtual { chip, checks },
+        Device::Virtual { chip } => Devices::Virtual { chip, checks, limit: options.limit },
         Device::Cuda { .. } if options.sanitize => {
             return Err(
                 CommandError::usage("--sanitize needs the virtual GPU").hint("add `--device virtual`")
             );
         }
         Device::Cuda { index, .. } => {
-            let limit = Duration::from_secs_f64(options.limit);
+            let limit = Duration::from_secs_f64(options.limit.unwrap_or(120.0));
             sandboxed::warn(printer);
             Devices::Lent(lend_device::pool(*index, limit, threads, &stop)?)
         }
@@ -439,17 +439,20 @@ fn require_supported(
 
 /// The source of the devices that kernels are checked on.
 enum Devices {
-    Virtual { chip: &'static Chip, checks: Checks },
+    Virtual { chip: &'static Chip, checks: Checks, limit: Option<f64> },
     Lent(Arc<DevicePool>),
 }
 
 impl Devices {
     fn open(&self, lease: Lease) -> Result<Box<dyn CheckDevice>, String> {
         match self {
-            Devices::Virtual { chip, checks } => {
+            Devices::Virtual { chip, checks, limit } => {
                 let mut device = VirtualDevice::new(chip);
                 device.options.checks = *checks;
                 device.options.threads = 1;
+                if let Some(limit) = limit {
+                    device.options.time_limit = Some(Duration::from_secs_f64(*limit));
+                }
                 Ok(Box::new(device))
             }
             Devices::Lent(pool) => Ok(Box::new(pool.lend(lease).map_err(|error| error.to_string())?)),

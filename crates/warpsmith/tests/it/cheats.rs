@@ -311,7 +311,7 @@ fn the_table_and_the_folders_agree() {
     for entry in fs::read_dir(folder()).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         folders.insert(entry.file_name().into_string().unwrap());
     }
-    for other in ["common", "proposals"] {
+    for other in ["common", "modelled", "proposals"] {
         assert!(folders.remove(other), "no folder {other}");
     }
     assert_eq!(folders, table.cheats.keys().cloned().collect());

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Run, run, warpsmith, warpsmith_by};
+use crate::failing_families::drill;
 
 fn check(arguments: &[&str]) -> Run {
     run(warpsmith().args(["check", "--device", "virtual:l4"]).args(arguments))
@@ -125,6 +126,22 @@ fn sanitize_shows_a_fault_at_its_line() {
     let outcome = check(&arguments);
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(outcome.stdout.contains("[race]") && outcome.stdout.contains("kernel.cu:"), "{outcome}");
+}
+
+#[test]
+fn a_kernel_that_sleeps_forever_is_stopped_by_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    drill(folder.path());
+    let kernels = folder.path().to_str().unwrap();
+    let problem = "b1h1s8d64-fp16";
+    let outcome = check(&["sleeps", "--kernels", kernels, "--problem", problem, "--limit", "0.5"]);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(outcome.stdout.contains("its time limit of 0.5 seconds"), "{outcome}");
+    // The other classes of inputs would take as long.
+    assert!(
+        outcome.stdout.contains(&format!("not run, because the kernel did not end on {problem}")),
+        "{outcome}"
+    );
 }
 
 #[test]

@@ -187,13 +187,12 @@ impl BarrierLog {
 
 /// The name of an object for findings: its variable, or its place in shared memory.
 pub fn name_of(grid: &Grid<'_>, address: u32) -> String {
-    let named = grid.kernel.shared_variables.iter().rev().find(|(at, ..)| *at <= address);
-    match named {
-        Some((at, bytes, name)) if address < at + (*bytes).max(8) => {
-            let (offset, name) = (address - at, plain_name(name));
+    match grid.shared_variable(u64::from(address)) {
+        Some((at, bytes, name)) if u64::from(address) < at + u64::from(bytes.max(8)) => {
+            let (offset, name) = (u64::from(address) - at, plain_name(name));
             if offset == 0 { format!("`{name}`") } else { format!("`{name}` + {offset}") }
         }
-        _ => format!("at offset {address} of shared memory"),
+        _ => format!("at offset {} of shared memory", address.saturating_sub(grid.shared_offset)),
     }
 }
 

@@ -16,7 +16,7 @@ use super::warp::Unit;
 use crate::check::Site;
 use crate::check::layout::ChunkOrigins;
 use crate::check::race::{BlockRaces, ChunkReads, Moment, Published};
-use crate::count::Phases;
+use crate::count::{BlockLoad, BlockPath, Phases};
 
 /// State that the warps of a block share.
 #[derive(Debug, Default)]
@@ -29,7 +29,8 @@ pub struct BlockCore {
     /// Shared memory. It consists of units, so that it has the alignment of the hardware.
     pub shared: Vec<Unit>,
     pub shared_shadow: Vec<u8>,
-    pub shared_bytes: u32,
+    /// The address at which the block's shared memory ends.
+    pub shared_end: u32,
     pub barriers: Vec<BlockBarrier>,
     pub threads: u32,
     pub live_threads: u32,
@@ -51,6 +52,10 @@ pub struct BlockCore {
     /// Whether the block is traced, and the phases of its barriers if it is.
     pub traced: bool,
     pub phases: Phases,
+    /// The products and copies of the block, if it is traced.
+    pub load: BlockLoad,
+    /// When the phases of the block's barriers end. Recorded only when counting.
+    pub path: BlockPath,
     /// Asynchronous copies that are still pending, oldest first.
     pub copies: Vec<PendingCopy>,
     pub copy_serial: u64,

@@ -27,9 +27,11 @@ pub struct Grid<'g> {
     pub blocks: u64,
     /// Every `sample_step`-th cluster runs.
     pub sample_step: u64,
-    /// Every `trace_step`-th cluster is traced, if the launch is traced at all.
-    pub trace_step: Option<u64>,
-    pub shared_bytes: u32,
+    /// Whether the blocks are traced.
+    pub is_traced: bool,
+    /// The addresses at which the shared memory of a block starts and ends.
+    pub shared_offset: u32,
+    pub shared_end: u32,
     pub dynamic_shared: u32,
     /// Address of the memory with which a cooperative grid synchronises its blocks. 0 if the kernel does not ask for it.
     pub workspace: u64,
@@ -115,9 +117,11 @@ impl Grid<'_> {
         is_in_sample(cluster, self.sample_step)
     }
 
-    /// Whether a cluster is traced, if its launch is counted.
-    pub fn is_traced(&self, cluster: u64) -> bool {
-        self.trace_step.is_some_and(|step| is_in_sample(cluster, step))
+    /// The last shared variable that starts at an address or before it: its address, bytes and name.
+    pub fn shared_variable(&self, address: u64) -> Option<(u64, u32, &String)> {
+        let start = |at: u32| u64::from(self.shared_offset) + u64::from(at);
+        let mut variables = self.kernel.shared_variables.iter().rev();
+        variables.find(|(at, ..)| start(*at) <= address).map(|(at, bytes, name)| (start(*at), *bytes, name))
     }
 
     pub fn is_clustered(&self) -> bool {
@@ -226,11 +230,7 @@ pub fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<Stri
             .label_at(address)
             .map(|(l, _)| l.to_string())
             .or_else(|| grid.device.describe(address).0),
-        Space::Shared => {
-            let named =
-                grid.kernel.shared_variables.iter().rev().find(|(at, ..)| u64::from(*at) <= address)?;
-            Some(named.2.clone())
-        }
+        Space::Shared => grid.shared_variable(address).map(|(_, _, name)| name.clone()),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use super::copies::BulkGroups;
 use super::flight::Flight;
 use super::origin::Undef;
-use crate::count::{Polls, WarpTrace};
+use crate::count::{CopyGroups, Polls, WarpTrace};
 use crate::isa::decode::SPECIALS;
 
 /// A 32-bit register of all 32 lanes. A 64-bit register is two units, read as `[u64; 32]`.
@@ -123,6 +123,8 @@ pub struct Warp {
     /// Number of clocks of the warp's instructions where each needs the result of the previous one. Recorded only when
     /// counting.
     pub chain: u64,
+    /// The copies that the warp has not waited for. Recorded only when counting.
+    pub copy_groups: CopyGroups,
     /// What the warp does, if its block is traced.
     pub trace: WarpTrace,
     /// The polls of the warp since a test of an mbarrier object failed. Recorded only when counting.
@@ -145,6 +147,14 @@ pub struct Warp {
 impl Warp {
     pub fn is_done(&self) -> bool {
         self.live == 0
+    }
+
+    /// The warp has waited for something that is done after this many clocks.
+    pub fn wait_until(&mut self, clocks: u64) {
+        if clocks > self.chain {
+            self.chain = clocks;
+            self.polls.waited();
+        }
     }
 
     pub fn has_ready(&self) -> bool {

@@ -22,12 +22,8 @@ const PRODUCT: f64 = 66.0;
 /// Replays a block of these warps, of which only the first is in the same part as the fifth.
 fn replay(works: &[Work], warps: Vec<Vec<Step>>) -> Replay {
     let product = Product { input: Elem::F16, accumulator: Elem::F32, flops: 1 << 16, by_warpgroup: true };
-    let timeline = Timeline {
-        blocks: vec![BlockTimeline { block: 0, warps }],
-        works: works.to_vec(),
-        products: vec![product],
-    };
-    Replayer::new(&timeline, RATES, 4, |_| PRODUCT).replay(0, 1)
+    let timeline = Timeline { works: works.to_vec(), products: vec![product], ..Timeline::default() };
+    Replayer::new(&timeline, RATES, 4, |_| PRODUCT).replay(&warps, 1)
 }
 
 fn products(count: usize) -> Vec<Step> {
