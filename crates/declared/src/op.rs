@@ -340,6 +340,10 @@ impl OpReference for DeclaredOp {
         }
     }
 
+    fn check_is_not_reference(&self, family: &Family) -> Result<(), Refusal> {
+        self.refuse_reference(family)
+    }
+
     fn limits_of_checks(&self) -> Option<&str> {
         self.declaration.has_fixed_inputs().then_some(
             "all inputs come from files, so there is only one set of inputs: a kernel that stores the answer would pass",

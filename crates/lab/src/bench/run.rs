@@ -391,6 +391,7 @@ impl<O: Op + ?Sized> Bench<'_, O> {
             }
             SubjectKind::Chosen { catalog } => dispatch::choose(self.op, catalog, device, problem),
         };
+        let found = found.and_then(|found| self.op.check_is_not_reference(found.0).map(|()| found));
         let (family, candidate) = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
         let hash = build_hash(family, &candidate, device, self.compiler)?;
         let candidate = CandidateName::new(family, &candidate);

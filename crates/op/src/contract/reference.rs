@@ -1,5 +1,7 @@
 //! The reference of an op.
 
+use family::Family;
+
 use crate::contract::{OpInputs, Refusal};
 
 /// The right answers of an op.
@@ -18,6 +20,11 @@ pub trait OpReference: OpInputs {
 
     /// Refuses to start on a machine that lacks what the reference needs.
     fn require_reference(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Refuses a family that computes the reference: its answers would be compared with themselves.
+    fn check_is_not_reference(&self, _family: &Family) -> Result<(), Refusal> {
         Ok(())
     }
 

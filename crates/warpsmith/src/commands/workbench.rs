@@ -161,6 +161,7 @@ impl<'g> Workbench<'g> {
     /// a failure which the run reports.
     fn check_support(&self, subject: &Subject<'_>, problem: &AnyProblem) -> Result<(), CommandError> {
         let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
+        self.op.check_is_not_reference(family)?;
         let place = (problem, &self.device);
         let candidate = op::dispatch::candidate(&*self.op, family, preset.as_deref(), knobs, place)?;
         match family.check_target(&candidate, self.device.target()) {

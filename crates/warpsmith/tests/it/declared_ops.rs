@@ -131,6 +131,7 @@ fn a_reference_can_be_another_family() {
     for file in ["kernel.cu", "kernel.toml"] {
         fs::copy(folder.path().join("kernels/row/block").join(file), plain.join(file)).unwrap();
     }
+    change(&folder, "plain/kernel.cu", "* scale", "* scale * 1.0f");
     change(&folder, "op.toml", "reference.py:row", "family:plain");
     let arguments = ["check", "row/block", "--preset", "default", "--problem", "rows3-cols70-fp16"];
     let outcome = in_folder(&folder, &arguments);
@@ -142,6 +143,34 @@ fn a_reference_can_be_another_family() {
     let outcome = in_folder(&folder, &arguments);
     assert_eq!(outcome.code, 2, "{outcome}");
     assert!(outcome.stderr.contains("there is no family `row/other`"), "{outcome}");
+}
+
+#[test]
+fn a_family_is_not_compared_with_itself() {
+    let folder = new_op("row");
+    // The kernel is wrong, and so is its reference.
+    change(&folder, "block/kernel.cu", "* scale", "* scale * 1.01f");
+    let copy = folder.path().join("kernels/row/copy");
+    fs::create_dir(&copy).unwrap();
+    for file in ["kernel.cu", "kernel.toml"] {
+        fs::copy(folder.path().join("kernels/row/block").join(file), copy.join(file)).unwrap();
+    }
+    change(&folder, "copy/kernel.cu", "* scale", "/* the same */ *  scale");
+    change(&folder, "op.toml", "reference.py:row", "family:block");
+    let problem = "rows3-cols70-fp16";
+    for arguments in [
+        &["check", "row/block", "--preset", "default", "--problem", problem][..],
+        &["check", "row/block", "--set", "threads=64", "--problem", problem],
+        &["check", "row/copy", "--problem", problem],
+        &["check", "row", "--problem", problem],
+        &["bench", "row/block", "--problem", problem],
+        &["bench", "row/copy", "--problem", problem],
+    ] {
+        let outcome = in_folder(&folder, arguments);
+        assert_eq!(outcome.code, 2, "{arguments:?}\n{outcome}");
+        let message = "its answers would be compared with themselves";
+        assert!(outcome.stderr.contains(message), "{arguments:?}\n{outcome}");
+    }
 }
 
 #[test]
