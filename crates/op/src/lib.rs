@@ -24,6 +24,7 @@ mod erased;
 pub mod error_map;
 mod kernel;
 mod memory;
+pub mod plausible;
 mod trial;
 pub mod values;
 
