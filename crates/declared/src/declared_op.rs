@@ -51,6 +51,18 @@ pub struct DeclaredReference {
     pub(crate) outputs: Vec<OutputReference>,
 }
 
+impl DeclaredReference {
+    /// Whether no answer can be right for both: an element differs by more than the tolerances of both.
+    pub(crate) fn differs_from(&self, other: &Self) -> bool {
+        let differs = |(one, other): (&OutputReference, &OutputReference)| {
+            let limit = |value: f64| 2.0 * (one.tolerance.atol + one.tolerance.rtol * value.abs());
+            let differ = |(a, b): (&f64, &f64)| (a - b).abs() > limit(*a);
+            one.rows == other.rows && one.values.iter().zip(&other.values).any(differ)
+        };
+        self.outputs.iter().zip(&other.outputs).any(differs)
+    }
+}
+
 impl DeclaredOp {
     /// Reads an op. `families`: the op's families, whose tile sizes are edge cases.
     pub fn new<'f>(

@@ -196,6 +196,19 @@ pub fn kernel_notes(ptx: &str, entry: &str) -> Vec<String> {
     KNOWN.get_or_make((ptx.to_owned(), entry.to_owned()), notes)
 }
 
+/// The note about an op whose judgement proves nothing.
+pub const VACUOUS: &str = "the answer does not depend on the inputs within the tolerance, so a kernel that ignores its \
+                           inputs passes";
+
+/// Returns [`VACUOUS`] if other inputs of a problem do not change the right answer by more than the tolerance.
+pub fn vacuous_note<O: Op + ?Sized>(
+    op: &O,
+    problem: &O::Problem,
+    seed: u64,
+) -> Result<Option<&'static str>, Refusal> {
+    Ok((op.depends_on_inputs(problem, seed)? == Some(false)).then_some(VACUOUS))
+}
+
 /// Makes the inputs of a draw.
 pub fn draw_inputs<O: Op + ?Sized>(
     op: &O,

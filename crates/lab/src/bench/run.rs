@@ -295,6 +295,15 @@ impl<O: Op + ?Sized> Bench<'_, O> {
         } else {
             None
         };
+        if let Some(Classes { case, .. }) = &classes
+            && let Some(note) = trial::vacuous_note(self.op, &case.problem, case.seed)?
+        {
+            let text = format!("{name}: {note}");
+            (self.tell)(&text);
+            if !self.run.state().notes.contains(&text) {
+                self.run.record(&Event::Note { text })?;
+            }
+        }
         let has_peers =
             alive.iter().any(|it| matches!(all_workers[it.index].subject.kind, SubjectKind::Peer { .. }));
         let peer = if has_peers { Some(self.peer_files(problem, &answers[0].inputs)?) } else { None };

@@ -21,6 +21,7 @@ const ENVIRONMENTS: u64 = 1;
 const REDRAWN: u64 = 2;
 const OPPOSITE: u64 = 3;
 const HARD: u64 = 4;
+const OTHER: u64 = 5;
 const ROWS: u64 = 16;
 /// The largest problem that runs under all checkers, unless even the smallest part of it is larger.
 const CHECKERS_FLOPS: f64 = 1.3e6;
@@ -35,6 +36,8 @@ pub(super) struct CaseTrial<'a, O: Op + ?Sized> {
     /// In the order of [`TrialStep::inputs`]: the case's own inputs, inputs with the opposite signs, and one set for
     /// each redrawn input.
     case_inputs: OnceLock<Result<Vec<CaseInputs<O>>, Refusal>>,
+    /// The note about a judgement that proves nothing.
+    vacuous: OnceLock<Option<&'static str>>,
 }
 
 /// Inputs and their reference.
@@ -105,7 +108,15 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
             let redrawn = TrialStep::USUAL.len() - 1;
             steps.extend((0..op.input_names().len()).map(|index| TrialStep::on(redrawn + index)));
         }
-        CaseTrial { op, case, environment, target, steps, case_inputs: OnceLock::new() }
+        CaseTrial {
+            op,
+            case,
+            environment,
+            target,
+            steps,
+            case_inputs: OnceLock::new(),
+            vacuous: OnceLock::new(),
+        }
     }
 
     /// Why the case has no inputs or no reference.
@@ -179,7 +190,11 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         let CaseTrial { op, case, environment, .. } = self;
         let family = subject.family;
         // CPU work is done before a device is taken.
-        let BuiltKernel { build, notes, granted } = self.build(subject, candidate)?;
+        let BuiltKernel { build, mut notes, granted } = self.build(subject, candidate)?;
+        // A reference that fails is reported below.
+        let vacuous =
+            || trial::vacuous_note(*op, &case.problem, derive_seed(case.seed, OTHER)).ok().flatten();
+        notes.extend(self.vacuous.get_or_init(vacuous).map(str::to_owned));
         let extra = granted.as_ref();
         let case_inputs = self
             .case_inputs

@@ -28,6 +28,12 @@ pub trait OpReference: OpInputs {
         Ok(())
     }
 
+    /// Whether other inputs change the reference by more than the tolerance. If not, a kernel that ignores its inputs
+    /// passes. `None` if the op has only one set of inputs, or if its own code ensures it.
+    fn depends_on_inputs(&self, _problem: &Self::Problem, _seed: u64) -> Result<Option<bool>, Refusal> {
+        Ok(None)
+    }
+
     /// A sentence about what the checks cannot show.
     fn limits_of_checks(&self) -> Option<&str> {
         None
