@@ -203,6 +203,7 @@ fn judgement(
             limit,
         }),
         share: comparison.share,
+        roundings: Some(op::roundings(comparison.relative_l2, problem.output.significant_bits())),
         quantisation: reference.original.as_ref().map(split),
         compared: comparison.elements,
         elements: problem.query_shape().elements(),

@@ -35,9 +35,9 @@ pub(crate) struct Tolerance {
     pub row_atol: f64,
 }
 
-/// Half the distance from 1 to the next number of a type; `None` for integers.
-fn unit_roundoff(dtype: Dtype) -> Option<f64> {
-    let bits = match dtype {
+/// The significant bits of a type; `None` for integers.
+fn significant_bits(dtype: Dtype) -> Option<i32> {
+    Some(match dtype {
         Dtype::F64 => 53,
         Dtype::F32 => 24,
         Dtype::F16 => 11,
@@ -45,8 +45,12 @@ fn unit_roundoff(dtype: Dtype) -> Option<f64> {
         Dtype::E4m3 => 4,
         Dtype::E5m2 => 3,
         _ => return None,
-    };
-    Some(0.5_f64.powi(bits))
+    })
+}
+
+/// Half the distance from 1 to the next number of a type; `None` for integers.
+fn unit_roundoff(dtype: Dtype) -> Option<f64> {
+    significant_bits(dtype).map(|bits| 0.5_f64.powi(bits))
 }
 
 /// Half the smallest positive number of a type: the rounding error near 0.
@@ -392,6 +396,7 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
         worst: 0.0,
         worst_row: None,
         share: 0.0,
+        roundings: None,
         quantisation: None,
         compared: 0,
         elements: 0,
@@ -426,6 +431,7 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
             let norm = errors.reference_squares.sqrt();
             let limit = if norm > 0.0 { errors.allowed(output) / norm } else { output.tolerance.l2 };
             (judgement.error, judgement.limit) = (error, limit);
+            judgement.roundings = significant_bits(output.dtype).map(|bits| op::roundings(error, bits));
         }
     }
     if !judgement.complaints.is_empty() && judgement.share <= 1.0 {
