@@ -203,6 +203,7 @@ fn judgement(
             limit,
         }),
         share: comparison.share,
+        roundings: Some(op::roundings(comparison.relative_l2, problem.output.significant_bits())),
         quantisation: reference.original.as_ref().map(split),
         compared: comparison.elements,
         elements: problem.query_shape().elements(),
@@ -375,7 +376,8 @@ impl OpInputs for Attention {
         seed: u64,
     ) -> Result<AttentionInputs, Refusal> {
         let class = class_of(class)?;
-        let magnitudes = Inputs::generate(problem, class, seed).with_some_large_scores(problem, seed);
+        let magnitudes = Inputs::generate(problem, class, seed);
+        let magnitudes = magnitudes.with_some_large_scores(problem, class, seed);
         let original = inputs.original.opposite(magnitudes);
         let layout = match inputs.encoded.q.layout {
             Layout::Bhsd => Layout::Bshd,

@@ -8,7 +8,7 @@ use op::Refusal;
 use serde_json::{Map, json};
 
 use crate::arrays::Arrays;
-use crate::declaration::{Declaration, ElementType, GivenTolerance, Kind};
+use crate::declaration::{Declaration, ElementType, GivenTolerance, Kind, ReferenceSource};
 use crate::file_array::FileArray;
 use crate::inputs::DeclaredInputs;
 use crate::judge::OutputReference;
@@ -28,6 +28,8 @@ pub struct DeclaredOp {
     /// Sizes of tiles of the op's families.
     pub(crate) tiles: Vec<i64>,
     family_reference: Option<FamilyReference>,
+    /// The code of the family that computes the reference.
+    reference_code: Option<String>,
 }
 
 /// Runs a family of the op and returns its outputs, for ops whose reference is a family.
@@ -47,6 +49,18 @@ impl std::fmt::Debug for FamilyReference {
 #[derive(Clone, Debug)]
 pub struct DeclaredReference {
     pub(crate) outputs: Vec<OutputReference>,
+}
+
+impl DeclaredReference {
+    /// Whether no answer can be right for both: an element differs by more than the tolerances of both.
+    pub(crate) fn differs_from(&self, other: &Self) -> bool {
+        let differs = |(one, other): (&OutputReference, &OutputReference)| {
+            let limit = |value: f64| 2.0 * (one.tolerance.atol + one.tolerance.rtol * value.abs());
+            let differ = |(a, b): (&f64, &f64)| (a - b).abs() > limit(*a);
+            one.rows == other.rows && one.values.iter().zip(&other.values).any(differ)
+        };
+        self.outputs.iter().zip(&other.outputs).any(differs)
+    }
 }
 
 impl DeclaredOp {
@@ -82,6 +96,12 @@ impl DeclaredOp {
         };
         let declaration = read::read(&files.label, &files.manifest, beside)
             .map_err(|errors| ManifestErrors(errors.into_iter().map(place).collect()))?;
+        let families: Vec<&Family> = families.into_iter().collect();
+        let reference_code = match &declaration.reference {
+            ReferenceSource::Family(name) => families.iter().find(|family| family.name == *name),
+            ReferenceSource::Python(_) | ReferenceSource::Files => None,
+        };
+        let reference_code = reference_code.map(|family| family.code());
         let mut tiles: Vec<i64> = families.into_iter().flat_map(Family::tile_sizes).collect();
         tiles.sort_unstable();
         tiles.dedup();
@@ -90,7 +110,8 @@ impl DeclaredOp {
             tiles = vec![tiles[0], tiles[tiles.len() / 2], tiles[tiles.len() - 1]];
         }
         let python = Python::default();
-        Ok(DeclaredOp { files: files.clone(), declaration, python, tiles, family_reference: None })
+        let files = files.clone();
+        Ok(DeclaredOp { files, declaration, python, tiles, family_reference: None, reference_code })
     }
 
     /// Reads the arrays that the command line names, and checks that all arrays fit a problem of the op. A process that
@@ -146,6 +167,23 @@ impl DeclaredOp {
         + 'static,
     ) {
         self.family_reference = Some(FamilyReference(Box::new(run)));
+    }
+
+    /// Refuses the family that computes the reference, and copies of it.
+    pub(crate) fn refuse_reference(&self, family: &Family) -> Result<(), Refusal> {
+        let ReferenceSource::Family(reference) = &self.declaration.reference else { return Ok(()) };
+        let is_copy = self.reference_code.as_ref().is_some_and(|code| *code == family.code());
+        let what = if family.name == *reference {
+            format!("{} computes the reference of the op", family.full_name())
+        } else if is_copy {
+            format!("{} has the same source as {reference}, which computes the reference", family.full_name())
+        } else {
+            return Ok(());
+        };
+        let hint =
+            "name another family, or a Python function in op.toml: reference = \"reference.py:function\"";
+        Err(Refusal::new(format!("{what}: its answers would be compared with themselves"))
+            .hint(Some(hint.to_owned())))
     }
 
     pub(crate) fn run_family(

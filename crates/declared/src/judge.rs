@@ -3,7 +3,7 @@
 use launch::Dtype;
 use op::{Complaint, JudgedRow, Judgement};
 
-use crate::declaration::{Declaration, GivenTolerance};
+use crate::declaration::{Declaration, GivenTolerance, ReferenceSource};
 use crate::problem::DeclaredProblem;
 
 /// The reference of one output.
@@ -35,9 +35,9 @@ pub(crate) struct Tolerance {
     pub row_atol: f64,
 }
 
-/// Half the distance from 1 to the next number of a type; `None` for integers.
-fn unit_roundoff(dtype: Dtype) -> Option<f64> {
-    let bits = match dtype {
+/// The significant bits of a type; `None` for integers.
+fn significant_bits(dtype: Dtype) -> Option<i32> {
+    Some(match dtype {
         Dtype::F64 => 53,
         Dtype::F32 => 24,
         Dtype::F16 => 11,
@@ -45,8 +45,12 @@ fn unit_roundoff(dtype: Dtype) -> Option<f64> {
         Dtype::E4m3 => 4,
         Dtype::E5m2 => 3,
         _ => return None,
-    };
-    Some(0.5_f64.powi(bits))
+    })
+}
+
+/// Half the distance from 1 to the next number of a type; `None` for integers.
+fn unit_roundoff(dtype: Dtype) -> Option<f64> {
+    significant_bits(dtype).map(|bits| 0.5_f64.powi(bits))
 }
 
 /// Half the smallest positive number of a type: the rounding error near 0.
@@ -81,10 +85,7 @@ impl Tolerance {
     fn derived(dtype: Dtype, reduction: f64, values: &[f64]) -> Self {
         let Some(unit) = unit_roundoff(dtype) else { return Tolerance::new(0.0, 0.0, 0.0) };
         let sums = reduction.sqrt() * 0.5_f64.powi(if dtype == Dtype::F64 { 53 } else { 24 });
-        let finite = values.iter().filter(|value| value.abs() <= largest(dtype));
-        let (count, squares) =
-            finite.fold((0_usize, 0.0), |(count, sum), value| (count + 1, sum + value * value));
-        let mean_square = (squares / count.max(1) as f64).sqrt();
+        let mean_square = root_mean_square(values.iter().filter(|value| value.abs() <= largest(dtype)));
         if dtype.bytes() == 1 {
             // FP8 is a format for storage: a kernel rounds to it once, and computes in a type of at least 8 bits.
             let rtol = unit + 4.0 * sums;
@@ -93,6 +94,16 @@ impl Tolerance {
         }
         let rtol = 2.0 * unit + 4.0 * sums;
         Tolerance::new(rtol, rtol * mean_square + 2.0 * smallest(dtype), unit + 2.0 * sums)
+    }
+
+    /// Limits the derived `atol` if the expected values come from a file. A single huge value in it would make the root
+    /// mean square so large that every ordinary value passes. No tolerance above a fraction of a typical value is useful.
+    fn limited_by_typical_value(self, values: &[f64]) -> Self {
+        let limit = (typical_magnitude(values) * LARGEST_SHARE).max(self.rtol);
+        if self.atol <= limit {
+            return self;
+        }
+        Tolerance { atol: limit, row_atol: self.row_atol.min(limit), ..self }
     }
 
     /// A row may have twice the relative error of the whole output. The derived `atol` comes from the size of the whole
@@ -115,6 +126,31 @@ impl Tolerance {
     }
 }
 
+/// Largest derived `atol` for values from a file, as a share of their typical magnitude.
+const LARGEST_SHARE: f64 = 0.125;
+
+/// The root of the mean square, without overflow.
+fn root_mean_square<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> f64 {
+    let scale = values.clone().fold(0.0, |scale: f64, value| scale.max(value.abs()));
+    if scale == 0.0 {
+        return 0.0;
+    }
+    let add = |(count, sum): (usize, f64), value: &f64| (count + 1, sum + (value / scale).powi(2));
+    let (count, squares) = values.fold((0_usize, 0.0), add);
+    scale * (squares / count.max(1) as f64).sqrt()
+}
+
+/// The median of the magnitudes of the finite values that are not 0.
+fn typical_magnitude(values: &[f64]) -> f64 {
+    let finite = values.iter().map(|value| value.abs()).filter(|value| value.is_finite() && *value > 0.0);
+    let mut magnitudes: Vec<f64> = finite.collect();
+    if magnitudes.is_empty() {
+        return 0.0;
+    }
+    let middle = magnitudes.len() / 2;
+    *magnitudes.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
 impl Declaration {
     pub fn tolerance(
         &self,
@@ -123,7 +159,10 @@ impl Declaration {
         problem: &DeclaredProblem,
         values: &[f64],
     ) -> Tolerance {
-        let derived = Tolerance::derived(dtype, self.reduction(problem), values);
+        let mut derived = Tolerance::derived(dtype, self.reduction(problem), values);
+        if self.reference == ReferenceSource::Files {
+            derived = derived.limited_by_typical_value(values);
+        }
         derived.with(self.tolerances.get(output).copied().unwrap_or_default())
     }
 }
@@ -232,11 +271,29 @@ impl OutputReference {
         self.values.iter().enumerate().map(move |(index, value)| (place(index), *value))
     }
 
+    /// Whether a number is right. An infinity or a NaN must be the same: no distance to it is meaningful.
+    fn is_right(&self, number: f64, right: f64) -> bool {
+        let Tolerance { rtol, atol, .. } = self.tolerance;
+        let largest = largest(self.dtype);
+        if right.is_nan() {
+            return number.is_nan();
+        }
+        // FP8 E4M3 has no infinity; a conversion saturates.
+        if right.is_infinite() {
+            let saturates = self.dtype == Dtype::E4m3 && number == largest.copysign(right);
+            return number == right || saturates;
+        }
+        let bound = atol + rtol * right.abs();
+        // A number beyond the type's range becomes infinite, or saturates.
+        let overflows = right.abs() + bound >= largest;
+        let saturated =
+            overflows && number.signum() == right.signum() && number.abs() >= largest * (1.0 - rtol);
+        bound.is_finite() && ((number - right).abs() <= bound || saturated)
+    }
+
     /// Calls `visit` with the index, the right number, the answer and the state of every compared element.
     pub fn visit(&self, answer: &[u8], mut visit: impl FnMut(usize, f64, f64, Element)) {
         let width = self.dtype.bytes();
-        let Tolerance { rtol, atol, .. } = self.tolerance;
-        let largest = largest(self.dtype);
         for (index, right) in self.compared() {
             let Some(bytes) = answer.get(index * width..(index + 1) * width) else { continue };
             let number = self.dtype.float(bytes);
@@ -244,17 +301,12 @@ impl OutputReference {
                 let word = word.to_le_bytes();
                 bytes.iter().enumerate().all(|(at, byte)| *byte == word[(index * width + at) % 4])
             });
-            let bound = atol + rtol * right.abs();
-            // A number beyond the type's range becomes infinite, or saturates.
-            let overflows = right.abs() + bound >= largest;
-            let saturated =
-                overflows && number.signum() == right.signum() && number.abs() >= largest * (1.0 - rtol);
-            let is_right = (number - right).abs() <= bound || saturated;
+            let is_right = !(is_blank && right.is_nan()) && self.is_right(number, right);
             let element = if is_right {
                 Element::Right
             } else if is_blank {
                 Element::Unwritten
-            } else if !number.is_finite() {
+            } else if !number.is_finite() && right.is_finite() {
                 Element::NotFinite
             } else {
                 Element::Wrong
@@ -268,7 +320,8 @@ impl OutputReference {
         let note = |errors: &mut OutputErrors, kind: usize, index: usize| {
             errors.first[kind].get_or_insert(index);
         };
-        let largest = largest(self.dtype);
+        // The squares of larger numbers overflow.
+        let largest = largest(self.dtype).min(1e150);
         let row_length = (self.dims.iter().product::<usize>() / self.row_count.max(1)).max(1);
         let Tolerance { rtol, atol, .. } = self.tolerance;
         self.visit(answer, |index, right, number, element| {
@@ -287,6 +340,9 @@ impl OutputReference {
                     errors.wrong += 1;
                     note(&mut errors, 2, index);
                 }
+            }
+            if element == Element::Wrong && !right.is_finite() {
+                errors.worst = Some((index, number, right, f64::INFINITY));
             }
             // Overflown numbers have no useful error.
             if right.abs() < largest && number.is_finite() {
@@ -340,6 +396,7 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
         worst: 0.0,
         worst_row: None,
         share: 0.0,
+        roundings: None,
         quantisation: None,
         compared: 0,
         elements: 0,
@@ -374,6 +431,7 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
             let norm = errors.reference_squares.sqrt();
             let limit = if norm > 0.0 { errors.allowed(output) / norm } else { output.tolerance.l2 };
             (judgement.error, judgement.limit) = (error, limit);
+            judgement.roundings = significant_bits(output.dtype).map(|bits| op::roundings(error, bits));
         }
     }
     if !judgement.complaints.is_empty() && judgement.share <= 1.0 {
@@ -449,5 +507,70 @@ fn complain(output: &OutputReference, errors: &OutputErrors, complaints: &mut Ve
     if errors.reference_squares > 0.0 && errors.squares.sqrt() > errors.allowed(output) {
         let limit = tolerance.l2;
         add("relative-l2", format!("{name}: the relative L2 error is {error:.2e}; {limit:.1e} is allowed"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(dtype: Dtype, values: &[f64], tolerance: Tolerance) -> OutputReference {
+        OutputReference {
+            name: "y".to_owned(),
+            dtype,
+            dims: vec![values.len()],
+            row_count: 1,
+            rows: None,
+            values: values.to_vec(),
+            tolerance,
+            blank: Some(0x7fc0_beef),
+        }
+    }
+
+    /// The kinds of the complaints about fp32 numbers that are compared with the values of a file.
+    fn complaints(values: &[f64], answer: &[f32]) -> Vec<Complaint> {
+        let tolerance = Tolerance::derived(Dtype::F32, 1.0, values).limited_by_typical_value(values);
+        let answer: Vec<u8> = answer.iter().flat_map(|number| number.to_le_bytes()).collect();
+        judge(&[reference(Dtype::F32, values, tolerance)], &[answer]).complaints
+    }
+
+    #[test]
+    fn an_expected_infinity_or_nan_is_matched_only_by_itself() {
+        const INF: f64 = f64::INFINITY;
+        let values = [1.0, INF, -INF, f64::NAN];
+        assert_eq!(complaints(&values, &[1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]), []);
+        for wrong in [
+            [1.0, 7.0, f32::NEG_INFINITY, f32::NAN],
+            [1.0, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NAN],
+            [1.0, f32::INFINITY, f32::NAN, f32::NAN],
+            [1.0, f32::INFINITY, f32::MIN, f32::NAN],
+            [1.0, f32::INFINITY, f32::NEG_INFINITY, 1.0],
+        ] {
+            let complaints = complaints(&values, &wrong);
+            assert_eq!(complaints[0].kind, "elements", "{wrong:?}: {complaints:?}");
+        }
+        let message = &complaints(&values, &[1.0, 7.0, f32::NEG_INFINITY, f32::NAN])[0].message;
+        assert!(message.contains("[1]: 7.000000e0, expected inf"), "{message}");
+        // An element that was not written has the bits of a NaN.
+        let unwritten = [1.0, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7fc0_beef)];
+        assert_eq!(complaints(&values, &unwritten)[0].kind, "unwritten");
+    }
+
+    #[test]
+    fn a_huge_expected_value_does_not_hide_wrong_values() {
+        let mut values = vec![1.0; 100];
+        for huge in [1e30, 3e38, 1e300] {
+            values[7] = huge;
+            let mut answer = vec![1.0; 100];
+            answer[7] = huge as f32;
+            assert_eq!(complaints(&values, &answer), [], "{huge}");
+            answer[8] = 2.0;
+            assert_eq!(complaints(&values, &answer)[0].kind, "elements", "{huge}");
+        }
+        // A tolerance that is not finite accepts nothing but the same number.
+        let tolerance = Tolerance::new(1e10, 0.0, 1.0);
+        let output = reference(Dtype::F64, &[1e305], tolerance);
+        let judged = |number: f64| judge(std::slice::from_ref(&output), &[number.to_le_bytes().to_vec()]);
+        assert!(!judged(5.0).complaints.is_empty());
     }
 }

@@ -340,6 +340,23 @@ impl OpReference for DeclaredOp {
         }
     }
 
+    fn depends_on_inputs(&self, problem: &DeclaredProblem, seed: u64) -> Result<Option<bool>, Refusal> {
+        let declaration = &self.declaration;
+        if declaration.has_fixed_inputs() || declaration.inputs().next().is_none() {
+            return Ok(None);
+        }
+        let class = declaration.classes[0];
+        let reference = |purpose: u64| {
+            let inputs = declaration.draw(problem, class, op::derive_seed(seed, purpose))?;
+            self.reference(problem, &inputs, seed)
+        };
+        Ok(Some(reference(0)?.differs_from(&reference(1)?)))
+    }
+
+    fn check_is_not_reference(&self, family: &Family) -> Result<(), Refusal> {
+        self.refuse_reference(family)
+    }
+
     fn limits_of_checks(&self) -> Option<&str> {
         self.declaration.has_fixed_inputs().then_some(
             "all inputs come from files, so there is only one set of inputs: a kernel that stores the answer would pass",
@@ -378,13 +395,7 @@ impl OpJudgement for DeclaredOp {
             return None;
         }
         // The same bits are right only if no element had to change by more than its tolerance.
-        let changed = |(one, other): (&OutputReference, &OutputReference)| {
-            let limit = |value: f64| 2.0 * (one.tolerance.atol + one.tolerance.rtol * value.abs());
-            let differ = |(a, b): (&f64, &f64)| (a - b).abs() > limit(*a);
-            one.rows == other.rows && one.values.iter().zip(&other.values).any(differ)
-        };
-        let should_change = before.0.outputs.iter().zip(&after.0.outputs).any(changed);
-        should_change.then(|| Complaint {
+        before.0.differs_from(after.0).then(|| Complaint {
             kind: "ignored-input".to_owned(),
             message: format!("the answer does not change when {which} does"),
         })

@@ -145,6 +145,8 @@ fn start() -> Result<Link, Refusal> {
             command.env(threads, "4");
         }
     }
+    // Without seccomp, `doctor` and a warning tell what is missing.
+    subprocess::sandbox::confine(&mut command, false);
     let failed = |error: io::Error| Refusal::missing(format!("cannot start Python: {error}"));
     Link::start(command).map_err(failed)
 }

@@ -144,7 +144,7 @@ impl Table {
                     && before.matches_gpu(&pick.gpu)
             };
             match self.picks.iter_mut().find(|before| same(before)) {
-                Some(before) if pick.time.is_modelled() && !before.time.is_modelled() => {}
+                Some(before) if pick.time.is_modelled() && before.is_measured() => {}
                 Some(before) => *before = pick,
                 None => self.picks.push(pick),
             }
@@ -161,6 +161,11 @@ impl Pick {
             (Ok(own), Ok(asked)) => own.id == asked.id,
             _ => own.eq_ignore_ascii_case(asked),
         }
+    }
+
+    /// Whether the time was measured. A virtual GPU has no measured times, whatever a table says.
+    fn is_measured(&self) -> bool {
+        !self.time.is_modelled() && without_virtual(&self.gpu) == self.gpu
     }
 
     /// The knobs in the form that [`crate::Family::candidate`] takes.
@@ -238,6 +243,10 @@ mod tests {
         table.merge(vec![pick("NVIDIA H200", measured(5.0))]);
         table.merge(vec![pick("virtual h200", modelled(3.0))]);
         assert_eq!(table.picks, [pick("NVIDIA H200", measured(5.0))]);
+        // A virtual GPU has no measured times.
+        table.picks[0].gpu = "virtual h200".to_owned();
+        table.merge(vec![pick("virtual h200", modelled(3.0))]);
+        assert_eq!(table.picks, [pick("virtual h200", modelled(3.0))]);
     }
 
     #[test]

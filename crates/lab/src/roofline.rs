@@ -3,6 +3,7 @@
 use chips::{Chip, TensorType};
 use gpu::device::Device;
 use op::Work;
+use op::plausible::tensor_type;
 use runlog::record::Roofline;
 use runlog::{Ceiling, Speed, Time};
 
@@ -36,19 +37,6 @@ fn measured(ceilings: &[Ceiling], matrix: &str) -> Option<Roofs> {
         _ => None,
     })?;
     Some(Roofs { tflops, gb_per_s, peaks: "measured in this run" })
-}
-
-/// Returns the tensor-core type of an element type.
-pub fn tensor_type(matrix: &str) -> Option<TensorType> {
-    Some(match matrix {
-        "fp16" => TensorType::Fp16,
-        "bf16" => TensorType::Bf16,
-        "e4m3" | "e5m2" => TensorType::Fp8,
-        "tf32" => TensorType::Tf32,
-        "int8" => TensorType::Int8,
-        "fp64" => TensorType::Fp64,
-        _ => return None,
-    })
 }
 
 fn data_sheet(chip: &Chip, matrix: Option<&str>) -> Option<Roofs> {

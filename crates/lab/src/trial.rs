@@ -20,8 +20,6 @@ pub struct TrialCase<P> {
 
 /// Operations of the cut problem on which input classes are tried: the smallest problem that still has tiles.
 const CLASS_FLOPS: f64 = 1e6;
-/// Operations of all class launches together. At least three classes are tried, even if they need more.
-const CLASSES_FLOPS: f64 = 1e7;
 
 /// Returns a draw of ordinary inputs, and a draw of a hard class with the opposite signs.
 pub fn usual_draws<O: Op + ?Sized>(op: &O, seed: u64) -> [InputDraw; 2] {
@@ -37,20 +35,14 @@ impl<P> TrialCase<P> {
         TrialCase { problem, draws, steps: TrialStep::USUAL.to_vec(), seed: derive_seed(seed, 1) }
     }
 
-    /// Returns the usual launches and one launch for every input class. If even the smallest part of the problem is
-    /// large, only some classes are used. The problem is cut, because a fault that a class shows does not depend on the
-    /// size.
+    /// Returns the usual launches and one launch for every input class. The problem is cut, because a fault that a class
+    /// shows does not depend on the size.
     pub fn classes<O: Op<Problem = P> + ?Sized>(op: &O, problem: &P, seed: u64) -> Self {
         let problem = op.cut(problem, CLASS_FLOPS);
         let mut classes = op.classes();
-        let affordable = (CLASSES_FLOPS / op.work(&problem).flops.max(1.0)) as usize;
         for last in (1..classes.len()).rev() {
             classes.swap(last, (derive_seed(seed, 2 + last as u64) % (last as u64 + 1)) as usize);
         }
-        // The hard classes come first and are never dropped.
-        let hard = op.hard_classes();
-        classes.sort_by_key(|class| !hard.contains(class));
-        classes.truncate(affordable.max(hard.len() + 1));
         let draw = |(index, class): (usize, &&str)| {
             InputDraw::new(class, derive_seed(seed, 64 + index as u64)).way(DrawMode::Any)
         };
@@ -166,11 +158,15 @@ pub fn launch_complaints(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<v
     for name in &observed.changed_inputs {
         complain("changed-input", format!("the kernel changed the input {name}"));
     }
-    if !observed.changed_state.is_empty() {
-        let names = observed.changed_state.join(", ");
+    // The launches of one kernel may share a block, so only what the last one leaves counts.
+    let heap = observed.reports.last().into_iter().flat_map(|report| &report.changed_state);
+    let heap = heap.filter(|name| *name == vgpu::HEAP_NAME);
+    let changed: Vec<&str> = observed.changed_state.iter().chain(heap).map(String::as_str).collect();
+    if !changed.is_empty() {
+        let names = changed.join(", ");
         let message = format!(
-            "the launch changed the module's variable {names}, which the next launch can read; a kernel must leave \
-             its variables as it found them"
+            "the launch changed {names}, which the next launch can read; a kernel must leave its variables as it found \
+             them and free its memory"
         );
         complain("persistent-state", message);
     }
@@ -198,6 +194,19 @@ pub fn kernel_notes(ptx: &str, entry: &str) -> Vec<String> {
     static KNOWN: Recent<(String, String), Vec<String>> = Recent::new();
     let notes = || vgpu::notices_in_ptx(ptx, entry).iter().map(ToString::to_string).collect();
     KNOWN.get_or_make((ptx.to_owned(), entry.to_owned()), notes)
+}
+
+/// The note about an op whose judgement proves nothing.
+pub const VACUOUS: &str = "the answer does not depend on the inputs within the tolerance, so a kernel that ignores its \
+                           inputs passes";
+
+/// Returns [`VACUOUS`] if other inputs of a problem do not change the right answer by more than the tolerance.
+pub fn vacuous_note<O: Op + ?Sized>(
+    op: &O,
+    problem: &O::Problem,
+    seed: u64,
+) -> Result<Option<&'static str>, Refusal> {
+    Ok((op.depends_on_inputs(problem, seed)? == Some(false)).then_some(VACUOUS))
 }
 
 /// Makes the inputs of a draw.

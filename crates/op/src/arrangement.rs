@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use family::TensorBox;
+use random::Random;
 use vgpu::TensorMap;
 use vgpu::tensor_map::{Element, Fill, Swizzle};
 
@@ -34,12 +35,22 @@ pub struct Output {
     pub initial: Option<Arc<Vec<u8>>>,
 }
 
+/// How many elements of a turned answer there are for each that has another magnitude.
+const DISTURBED: i64 = 8;
+
 impl Output {
-    /// Returns the bytes with the sign of every element flipped.
-    pub(crate) fn with_flipped_signs(&self, bytes: &[u8]) -> Vec<u8> {
+    /// Returns the bytes with the sign of every element flipped, and with another bit flipped in one element of
+    /// [`DISTURBED`], by the seed.
+    pub(crate) fn turned(&self, bytes: &[u8], seed: u64) -> Vec<u8> {
         let width = (self.sign_bits / 8).max(1) as usize;
-        let flip = |(index, byte): (usize, &u8)| if index % width == width - 1 { byte ^ 0x80 } else { *byte };
-        bytes.iter().enumerate().map(flip).collect()
+        let mut random = Random::new(seed);
+        let mut turned = bytes.to_vec();
+        for element in turned.chunks_exact_mut(width) {
+            let is_disturbed = random.integer(0, DISTURBED) == 0;
+            // The bits 1 to 4 of the top byte belong to the exponent of every type, or to the number of an integer.
+            element[width - 1] ^= if is_disturbed { 0x88 } else { 0x80 };
+        }
+        turned
     }
 }
 
@@ -137,11 +148,24 @@ mod tests {
     }
 
     #[test]
-    fn flipping_signs_changes_only_the_sign_of_every_element() {
-        let output =
-            |sign_bits| Output { name: "o".to_owned(), bytes: 0, blank: 0, sign_bits, initial: None };
-        assert_eq!(output(16).with_flipped_signs(&[1, 2, 3, 0x84]), [1, 0x82, 3, 0x04]);
-        assert_eq!(output(32).with_flipped_signs(&1.5_f32.to_le_bytes()), (-1.5_f32).to_le_bytes());
-        assert_eq!(output(8).with_flipped_signs(&[0x38]), [0xb8]);
+    fn a_turned_answer_is_wrong_everywhere_and_some_magnitudes_are_wrong_too() {
+        for width in [1, 2, 4, 8] {
+            let output =
+                Output { name: "o".to_owned(), bytes: 0, blank: 0, sign_bits: 8 * width, initial: None };
+            let width = width as usize;
+            let answer: Vec<u8> = (0..800 * width).map(|index| (index * 7) as u8).collect();
+            let turned = output.turned(&answer, 3);
+            let mut disturbed = 0;
+            for (before, after) in answer.chunks_exact(width).zip(turned.chunks_exact(width)) {
+                assert_eq!(before[..width - 1], after[..width - 1]);
+                match before[width - 1] ^ after[width - 1] {
+                    0x80 => {}
+                    0x88 => disturbed += 1,
+                    other => panic!("{other:#x}"),
+                }
+            }
+            assert!((60..150).contains(&disturbed), "{disturbed}");
+            assert_ne!(turned, output.turned(&answer, 4));
+        }
     }
 }

@@ -24,6 +24,9 @@ pub trait CheckDevice: Accelerator {
 
     /// Stops counting, on a device that counts: only the first launch of a trial is counted.
     fn stop_counting(&mut self) {}
+
+    /// Runs the next launches under all checkers, if the device has any.
+    fn run_checkers(&mut self) {}
 }
 
 impl CheckDevice for CudaDevice {}
@@ -51,6 +54,10 @@ impl CheckDevice for VirtualDevice {
 
     fn stop_counting(&mut self) {
         self.options.counters = false;
+    }
+
+    fn run_checkers(&mut self) {
+        self.options.checks = vgpu::Checks::All;
     }
 }
 

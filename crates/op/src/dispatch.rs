@@ -11,7 +11,8 @@ use family::tuned_table::{Pick, is_tuned};
 use family::{Candidate, Catalog, Family};
 use gpu::device::Device;
 
-use crate::contract::{OpProblems, Refusal, Similarity};
+use crate::contract::{OpProblems, Refusal, Similarity, Work};
+use crate::plausible::implausible_reason;
 
 /// What the dispatcher asks of an op. Every op with [`OpProblems`] has it. A crate that cannot depend on an op's crate can
 /// implement it for the problems that it needs.
@@ -36,6 +37,11 @@ pub trait Dispatch {
         knobs: &[(String, String)],
         problem: &Self::Problem,
     ) -> Result<Candidate, Refusal>;
+
+    /// The minimum work of a problem, with the element type of its matrix products; `None` if it is not known.
+    fn work(&self, _problem: &Self::Problem) -> Option<(Work, Option<&str>)> {
+        None
+    }
 
     /// Families in the order in which to try them for a problem without a tuned setting. Other families come last.
     fn preferred_families(&self) -> &[&str] {
@@ -71,6 +77,10 @@ impl<O: OpProblems + ?Sized> Dispatch for O {
         OpProblems::candidate(self, family, preset, knobs, problem)
     }
 
+    fn work(&self, problem: &O::Problem) -> Option<(Work, Option<&str>)> {
+        Some((OpProblems::work(self, problem), self.matrix_type(problem)))
+    }
+
     fn preferred_families(&self) -> &[&str] {
         OpProblems::preferred_families(self)
     }
@@ -87,7 +97,8 @@ pub struct UsablePick<'f, P> {
     pub candidate: Candidate,
 }
 
-/// A pick that cannot be used, with the reason: the family changed, or the pick belongs to another family.
+/// A pick that cannot be used, with the reason: the family changed, the pick belongs to another family, or its time
+/// cannot be true.
 #[derive(Clone, Debug)]
 pub struct UnusablePick<'f> {
     /// The pick as the table lists it.
@@ -122,7 +133,10 @@ fn parse_pick<O: Dispatch + ?Sized>(
     }
     let problem = op.problem(&pick.problem).map_err(|refusal| refusal.to_string())?;
     let candidate = pick_candidate(op, family, pick, &[], &problem).map_err(|refusal| refusal.to_string())?;
-    Ok((problem, candidate))
+    match implausible_reason(&pick.gpu, pick.time, op.work(&problem)) {
+        Some(reason) => Err(reason),
+        None => Ok((problem, candidate)),
+    }
 }
 
 /// The candidate of a pick on a problem, with knobs set on top.

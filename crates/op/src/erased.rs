@@ -182,6 +182,8 @@ impl<O: Op> OpReference for Erased<O> {
         reference(of: &AnyProblem => problem, given: &AnyInputs => inputs, sample: u64)
             -> Result<AnyReference, Refusal> => |right: Result<O::Reference, _>| Ok(AnyReference(Box::new(right?)));
         require_reference() -> Result<(), Refusal>;
+        check_is_not_reference(family: &Family) -> Result<(), Refusal>;
+        depends_on_inputs(of: &AnyProblem => problem, seed: u64) -> Result<Option<bool>, Refusal>;
         limits_of_checks() -> Option<&str>;
     }
 }

@@ -207,7 +207,7 @@ impl<'f> Kernel<'f> {
                 .refill(device, inputs, step.outputs, seed)
                 .and_then(|()| match (step.outputs, before) {
                     (OutputState::Turned, Some(before)) => {
-                        prepared.flip_output_signs(device, &before.outputs)
+                        prepared.turn_outputs(device, &before.outputs, seed)
                     }
                     _ => Ok(()),
                 })
@@ -449,15 +449,17 @@ impl<'a> PreparedLaunch<'a> {
     }
 
     /// Fills the outputs with an answer in which every sign is flipped: the magnitudes are right, but every element is
-    /// wrong.
-    fn flip_output_signs(
+    /// wrong. Some elements, which the seed selects, have other magnitudes, too: a kernel that finds an earlier answer
+    /// in the outputs and turns it back is wrong there.
+    fn turn_outputs(
         &self,
         device: &mut dyn CheckDevice,
         answer: &[Vec<u8>],
+        seed: u64,
     ) -> Result<(), AcceleratorError> {
         let outputs = self.arrangement.outputs.iter().zip(answer).zip(&self.placed.outputs);
         for ((output, bytes), &buffer) in outputs.filter(|((output, _), _)| output.initial.is_none()) {
-            device.write(buffer, &output.with_flipped_signs(bytes))?;
+            device.write(buffer, &output.turned(bytes, seed))?;
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ mod erased;
 pub mod error_map;
 mod kernel;
 mod memory;
+pub mod plausible;
 mod trial;
 pub mod values;
 
@@ -32,6 +33,7 @@ pub use check_device::CheckDevice;
 pub use contract::{
     Complaint, ExtraTolerance, JudgedRow, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems,
     OpReference, Peer, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
+    roundings,
 };
 pub use erased::{AnyInputs, AnyOp, AnyProblem, AnyReference, erase};
 pub use kernel::{

@@ -40,6 +40,7 @@ mod compare;
 pub mod elites;
 mod event;
 mod folder;
+mod implausible;
 pub mod inert_knobs;
 mod list;
 mod log;

@@ -1,7 +1,8 @@
 //! The log file: appends events, and reads logs whose writer may have been killed.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -201,6 +202,7 @@ impl Writer {
         let path = folder.join(FILE);
         let io = |error| LogError::Io { path: path.clone(), error };
         let mut file = OpenOptions::new().read(true).append(true).open(&path).map_err(io)?;
+        refuse_link(&file, &path).map_err(io)?;
         lock(&file, &path)?;
         let bytes = file.seek(SeekFrom::Start(0)).and_then(|_| files::bounded(&mut file, MAX_BYTES));
         let bytes = bytes.map_err(io)?;
@@ -245,6 +247,16 @@ impl Drop for Writer {
         // A lock that cannot be released ends with the last copy.
         let _ = self.file.unlock();
     }
+}
+
+/// Refuses a log that is a symbolic link. The folder may come from somebody else, and an appended line would change the
+/// file that the link names. The opened file is compared with the entry, which may have changed in between.
+fn refuse_link(file: &File, path: &Path) -> io::Result<()> {
+    let (entry, opened) = (fs::symlink_metadata(path)?, file.metadata()?);
+    if entry.is_symlink() || (entry.dev(), entry.ino()) != (opened.dev(), opened.ino()) {
+        return Err(io::Error::other("is a symbolic link; a run is not resumed through a link"));
+    }
+    Ok(())
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), LogError> {
@@ -450,6 +462,17 @@ mod tests {
         assert_eq!(read(folder.path()).unwrap().records.len(), 1);
         drop(writer);
         assert!(Writer::resume(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn a_run_is_not_resumed_through_a_symbolic_link() {
+        let (folder, bytes) = written(&[note("first")]);
+        let (path, elsewhere) = (folder.path().join(FILE), folder.path().join("elsewhere"));
+        std::fs::rename(&path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let error = Writer::resume(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("is a symbolic link"), "{error}");
+        assert_eq!(std::fs::read(&elsewhere).unwrap(), bytes);
     }
 
     #[test]

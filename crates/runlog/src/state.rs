@@ -323,6 +323,8 @@ impl RunState {
         state.failures = failures.into_values();
         state.targets = targets.into_values();
         state.inversions = inversions.into_values();
+        state.warnings = log.warnings.iter().map(ToString::to_string).collect();
+        state.remove_implausible(&|_| None);
         // A verdict or a control is valid only if its samples are.
         let sessions: HashSet<(&str, &str, u32)> = state
             .measurements
@@ -337,7 +339,6 @@ impl RunState {
                 .all(|subject| is_measured(&verdict.problem, subject, verdict.session))
         });
         state.controls.retain(|control| is_measured(&control.problem, &control.subject, control.session));
-        state.warnings = log.warnings.iter().map(ToString::to_string).collect();
         state
     }
 

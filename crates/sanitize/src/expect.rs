@@ -47,7 +47,9 @@ impl Comparison {
                     "{mismatches} of {elements} elements of {buffer} differ from {file}; {buffer}{index:?} is {got}, expected {expected}"
                 )
             }
-            None => format!("{buffer} equals {file} within the tolerance"),
+            None => {
+                format!("{buffer} equals {file} within the tolerance ({})", text::count(*elements, "element"))
+            }
         }
     }
 }
@@ -134,14 +136,15 @@ impl Values {
     }
 }
 
-/// The error in units of the tolerance; infinite for a NaN or an infinity where there should be none.
+/// The error in units of the tolerance. A NaN or an infinity equals only itself, and a huge expected value whose tolerance
+/// overflows equals only itself, too.
 fn excess(got: f64, expected: f64, relative: f64, absolute: f64) -> f64 {
     if got == expected || got.is_nan() && expected.is_nan() {
         return 0.0;
     }
     let error = (got - expected).abs();
     let allowed = absolute + relative * expected.abs();
-    if !error.is_finite() || allowed == 0.0 { f64::INFINITY } else { error / allowed }
+    if !error.is_finite() || !allowed.is_finite() || allowed == 0.0 { f64::INFINITY } else { error / allowed }
 }
 
 /// The relative and the absolute tolerance of torch.testing.assert_close. FP8 has the spacing of its values.
@@ -187,6 +190,8 @@ mod tests {
         assert!(excess(f64::NAN, f64::NAN, 0.0, 0.0) < 1.0);
         assert!(excess(f64::INFINITY, f64::INFINITY, 0.0, 0.0) < 1.0);
         assert!(excess(2.0, 1.0, 0.0, 0.0) > 1.0);
+        assert!(excess(f64::NEG_INFINITY, f64::INFINITY, 1.0, 1.0) > 1.0);
+        assert!(excess(7.0, 1e308, 10.0, 0.0) > 1.0);
         let integers = |value: i64| Values { integers: vec![value], floats: vec![value as f64] };
         assert!(integers(i64::MAX).excess(&integers(i64::MAX - 1), 0, 0.0, 0.0) > 1.0);
         assert!(integers(5).excess(&integers(6), 0, 0.0, 2.0) < 1.0);

@@ -33,6 +33,7 @@ mod printed;
 mod program;
 pub mod python;
 pub mod sandbox;
+pub mod standard_output;
 pub mod wire;
 
 pub use channel::Channel;

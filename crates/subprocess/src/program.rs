@@ -190,6 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn a_confined_program_cannot_leave_a_process_behind() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sh -c 'echo $$; exec sleep 300' & sleep 0.3"]);
+        assert!(crate::sandbox::confine(&mut command, false).is_active());
+        let finished = run(&mut command, Vec::new(), LIMITS, || true).unwrap();
+        let id = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
+        assert!(!id.is_empty(), "{finished:?}");
+        // It may still be a zombie until its new parent waits for it.
+        let state = || std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let is_running = || !state().is_empty() && !state().contains(") Z");
+        let until = Instant::now() + Duration::from_secs(5);
+        while is_running() && Instant::now() < until {
+            thread::sleep(POLL_INTERVAL);
+        }
+        assert!(!is_running(), "{}", state());
+    }
+
+    #[test]
     fn a_process_that_keeps_the_pipe_open_is_not_waited_for() {
         let finished = shell("sleep 300 & echo yes", LIMITS);
         assert!(finished.end.success() && finished.stdout == b"yes\n");

@@ -52,7 +52,7 @@ pub use count::Counters;
 pub use exec::{Checks, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 pub use isa::decode::Pipe;
 pub use mem::{Buffer, Device, MemoryError};
-pub use notice::{Notice, notices_in_ptx};
+pub use notice::{HEAP_NAME, Notice, notices_in_ptx};
 pub use program::{
     Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, RefusedKernel, SourceFrame, load,
 };

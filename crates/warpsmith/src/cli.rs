@@ -890,6 +890,9 @@ pub struct EvolveOptions {
     /// Command line that proposes candidates, instead of a strategy
     #[arg(long, value_name = "COMMAND", group = "proposer", conflicts_with = "strategy")]
     pub proposer_cmd: Option<String>,
+    /// Let the program of --proposer-cmd use the network
+    #[arg(long, requires = "proposer_cmd")]
+    pub proposer_network: bool,
     /// OpenAI-compatible server whose model proposes candidates, instead of a strategy
     #[arg(long, value_name = "URL", group = "proposer", requires = "model", conflicts_with = "strategy")]
     pub endpoint: Option<String>,

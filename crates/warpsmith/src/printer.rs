@@ -114,6 +114,10 @@ impl Printer {
     }
 
     fn write(&self, text: &str) {
+        if subprocess::standard_output::was_closed() {
+            drop(self.write_error.set(io::Error::other("it is closed")));
+            return;
+        }
         let mut stdout = anstream::stdout();
         let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
         match written {

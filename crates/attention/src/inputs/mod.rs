@@ -72,14 +72,18 @@ impl Inputs {
         }
     }
 
-    /// Replaces the queries and keys of every third head by those of class `large`, if there are three heads of keys.
-    /// Inputs at full size have a class that is drawn, and the scores of some classes are small: a kernel that leaves
-    /// out the maximum only at full size would pass by chance. Values stay, because large ones would widen the
-    /// tolerance of the other heads.
+    /// Replaces the queries and keys of every third head by those of class `large`. With fewer than three heads of keys,
+    /// every third query becomes large. Inputs at full size have a class that is drawn, and the scores of some classes
+    /// are small: a kernel that leaves out the maximum only at full size would pass by chance. Values stay, because
+    /// large ones would widen the tolerance of the other heads.
     #[must_use]
-    pub fn with_some_large_scores(mut self, problem: &Problem, seed: u64) -> Self {
+    pub fn with_some_large_scores(mut self, problem: &Problem, class: Class, seed: u64) -> Self {
         let all = problem.batch * problem.kv_heads;
         if all < 3 {
+            // Class `huge` has the largest scores that stay finite.
+            if class != Class::Huge {
+                self.enlarge_some_queries(problem, seed);
+            }
             return self;
         }
         let queries = problem.heads / problem.kv_heads;
@@ -92,6 +96,17 @@ impl Inputs {
             }
         }
         self
+    }
+
+    /// Replaces every third query by one of class `large`; of one or two queries, one.
+    fn enlarge_some_queries(&mut self, problem: &Problem, seed: u64) {
+        let large = generate(problem, Class::Large, (seed, seed), Input::Q);
+        let rows = self.q.data.chunks_exact_mut(problem.head_dim);
+        let count = rows.len().clamp(1, 3);
+        let rows = rows.zip(large.data.chunks_exact(problem.head_dim));
+        for (own, large) in rows.skip(seed as usize % count).step_by(3) {
+            own.copy_from_slice(large);
+        }
     }
 
     /// Inputs with the given magnitudes and the opposite signs of these inputs.
@@ -183,7 +198,7 @@ mod tests {
     fn every_third_head_has_large_scores_and_its_own_values() {
         let problem: Problem = "b1h8kv4s16d64-fp16".parse().unwrap();
         let own = Inputs::generate(&problem, Class::Normal, 7);
-        let mixed = own.clone().with_some_large_scores(&problem, 7);
+        let mixed = own.clone().with_some_large_scores(&problem, Class::Normal, 7);
         let is_large = |values: &Values, head: usize| values.head(0, head).iter().any(|x| x.abs() > 30.0);
         let heads = |values: &Values, count: usize| -> Vec<bool> {
             (0..count).map(|head| is_large(values, head)).collect()
@@ -191,9 +206,17 @@ mod tests {
         assert_eq!(heads(&mixed.k, 4), [false, true, false, false]);
         assert_eq!(heads(&mixed.q, 8), [false, false, true, true, false, false, false, false]);
         assert_eq!(mixed.v, own.v);
-        let few: Problem = "b1h4kv2s16d64-fp16".parse().unwrap();
-        let own = Inputs::generate(&few, Class::Normal, 7);
-        assert_eq!(own.clone().with_some_large_scores(&few, 7), own);
+        // With fewer heads, queries become large.
+        for (name, large) in
+            [("b1h4kv2s16d64-fp16", 21), ("b1h1sq1sk330d64-fp16", 1), ("b1h1sq2sk330d64-fp16", 1)]
+        {
+            let few: Problem = name.parse().unwrap();
+            let own = Inputs::generate(&few, Class::Normal, 7);
+            let mixed = own.clone().with_some_large_scores(&few, Class::Normal, 7);
+            let is_large = |row: &&[f32]| row.iter().any(|x| x.abs() > 30.0);
+            assert_eq!(mixed.q.data.chunks_exact(64).filter(is_large).count(), large, "{name}");
+            assert_eq!((&mixed.k, &mixed.v), (&own.k, &own.v));
+        }
     }
 
     #[test]

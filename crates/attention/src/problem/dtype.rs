@@ -30,6 +30,15 @@ impl Dtype {
         }
     }
 
+    /// The number of significant bits.
+    pub fn significant_bits(self) -> i32 {
+        match self {
+            Dtype::Fp16 => 11,
+            Dtype::Bf16 => 8,
+            Dtype::E4m3 => 4,
+        }
+    }
+
     /// Size of an element in bytes.
     pub fn bytes(self) -> usize {
         match self {

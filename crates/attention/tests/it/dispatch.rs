@@ -38,12 +38,13 @@ fn pick(gpu: &str, problem: &str, time: Time, knobs: &[(&str, &str)]) -> Pick {
     }
 }
 
-fn measured(micros: f64) -> Time {
-    Time::Measured(MeasuredMicros(micros))
+/// Times are in milliseconds, so that all are plausible.
+fn measured(millis: f64) -> Time {
+    Time::Measured(MeasuredMicros(1000.0 * millis))
 }
 
-fn modelled(micros: f64) -> Time {
-    Time::Modelled(ModelledMicros(micros))
+fn modelled(millis: f64) -> Time {
+    Time::Modelled(ModelledMicros(1000.0 * millis))
 }
 
 fn put(root: &Path, family: &str, picks: Vec<Pick>) {
@@ -162,6 +163,10 @@ fn unusable_picks_are_skipped_and_listed_with_a_reason() {
         pick("NVIDIA L4", "b1h8s512", measured(1.0), NARROW),
         pick("NVIDIA L4", "canonical", measured(1.0), NARROW),
         other,
+        // Times that cannot be true: below the floor of a launch and of the problem, and measured without a GPU.
+        pick("NVIDIA L4", name, measured(1e-7), NARROW),
+        pick("NVIDIA L4", "b8h8s4096d64-fp16", measured(0.1), NARROW),
+        pick("virtual l4", name, measured(1.0), NARROW),
         // Knobs that a pick does not list keep their defaults.
         pick("NVIDIA L4", "b8h8s512d64-fp16", measured(1.0), WIDE),
     ]);
@@ -179,6 +184,9 @@ fn unusable_picks_are_skipped_and_listed_with_a_reason() {
             "it belongs to attention/wmma",
         ]
     );
+    assert!(reasons[6].contains("is not a plausible time"), "{}", reasons[6]);
+    assert!(reasons[7].contains("at the device's peak rates"), "{}", reasons[7]);
+    assert!(reasons[8].contains("only modelled times"), "{}", reasons[8]);
     assert!(reasons[2].contains("a warp takes 16 or 32 rows"), "{}", reasons[2]);
     assert_eq!(block_n(mma, &virtual_gpu("l4"), name).as_deref(), Ok("128"));
 }

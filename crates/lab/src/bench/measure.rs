@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use op::Op;
-use runlog::{Event, FailureKind, SampleSet, Stage, Telemetry, Timer};
+use op::plausible::implausible_reason;
+use runlog::{Event, MeasuredMicros, SampleSet, Stage, Telemetry, Time, Timer};
 use stats::{Blocks, Interval, NoiseFloor, Paired, Samples, Speedup, StopReason, compare, control};
 
-use super::floor::implausible_reason;
 use super::plan::Subject;
-use super::run::{Bench, Participant, ProblemInputs, unexpected_reply};
+use super::run::{Bench, Participant, ProblemInputs, implausible, unexpected_reply};
 use super::telemetry::TelemetryRecorder;
 use super::turns::{Session, SessionResult, Turn, take_turns};
 use super::workers::SubjectWorkers;
@@ -96,9 +96,9 @@ impl<O: Op + ?Sized> Bench<'_, O> {
             let Some(samples) = session.samples.get(&participant.index).and_then(Option::as_ref) else {
                 continue;
             };
-            let micros = samples.median() / 1000.0;
-            if let Some(reason) = implausible_reason(&self.plan.device, work, matrix, micros) {
-                return Err(WorkerError::Failed { failure: FailureKind::Implausible, reason });
+            let time = Time::Measured(MeasuredMicros::from_nanos(samples.median()));
+            if let Some(reason) = implausible_reason(self.plan.device.gpu(), time, Some((work, matrix))) {
+                return Err(implausible(&reason));
             }
         }
         Ok(())

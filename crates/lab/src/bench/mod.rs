@@ -13,7 +13,6 @@
 mod answers;
 mod class_errors;
 mod draws;
-mod floor;
 mod measure;
 mod plan;
 mod run;

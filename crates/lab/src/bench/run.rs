@@ -10,17 +10,17 @@ use family::{Candidate, Family};
 use gpu::device::Device;
 use gpu::telemetry::Monitor;
 use indexmap::IndexMap;
+use op::plausible::implausible_reason;
 use op::{ExtraTolerance, Judgement, Op, PeerProblem, TrialStep, dispatch};
 use runlog::{
     Ceiling, CheckRecord, Event, Fact, FailureKind, Modelled, OWN_VERSION_PREFIX, Run, Speed, Stage,
-    StageKey, StageOutcome, StageState,
+    StageKey, StageOutcome, StageState, Time,
 };
 use subprocess::wire;
 use text::count;
 
 use super::answers::{AnswerCache, InputsWithAnswer};
 use super::draws::Draws;
-use super::floor::implausible_reason;
 use super::plan::{BenchPlan, Subject, SubjectCheck, SubjectKind};
 use super::targets;
 use super::workers::{SubjectWorkers, WorkerFactory};
@@ -295,6 +295,15 @@ impl<O: Op + ?Sized> Bench<'_, O> {
         } else {
             None
         };
+        if let Some(Classes { case, .. }) = &classes
+            && let Some(note) = trial::vacuous_note(self.op, &case.problem, case.seed)?
+        {
+            let text = format!("{name}: {note}");
+            (self.tell)(&text);
+            if !self.run.state().notes.contains(&text) {
+                self.run.record(&Event::Note { text })?;
+            }
+        }
         let has_peers =
             alive.iter().any(|it| matches!(all_workers[it.index].subject.kind, SubjectKind::Peer { .. }));
         let peer = if has_peers { Some(self.peer_files(problem, &answers[0].inputs)?) } else { None };
@@ -391,6 +400,7 @@ impl<O: Op + ?Sized> Bench<'_, O> {
             }
             SubjectKind::Chosen { catalog } => dispatch::choose(self.op, catalog, device, problem),
         };
+        let found = found.and_then(|found| self.op.check_is_not_reference(found.0).map(|()| found));
         let (family, candidate) = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string()))?;
         let hash = build_hash(family, &candidate, device, self.compiler)?;
         let candidate = CandidateName::new(family, &candidate);
@@ -689,9 +699,10 @@ impl<O: Op + ?Sized> Bench<'_, O> {
         let work = self.op.work(problem);
         let reply = reply.and_then(|modelled| {
             let matrix = self.op.matrix_type(problem);
-            match implausible_reason(&self.plan.device, work, matrix, modelled.time_us.0) {
+            let time = Time::Modelled(modelled.time_us);
+            match implausible_reason(self.plan.device.gpu(), time, Some((work, matrix))) {
                 None => Ok(modelled),
-                Some(reason) => Err(WorkerError::Failed { failure: FailureKind::Implausible, reason }),
+                Some(reason) => Err(implausible(&reason)),
             }
         });
         if let Ok(modelled) = &reply {
@@ -814,6 +825,11 @@ pub(crate) fn complaint_text(check: &CheckRecord) -> Option<String> {
     let complaints = |it: &op::Complaint| format!("[{}] {}", it.kind, it.message);
     let complaints: Vec<String> = check.complaints.iter().map(complaints).collect();
     (!complaints.is_empty()).then(|| complaints.join("; "))
+}
+
+/// The failure of a subject whose time cannot be true.
+pub(super) fn implausible(reason: &str) -> WorkerError {
+    WorkerError::Failed { failure: FailureKind::Implausible, reason: format!("[implausible] {reason}") }
 }
 
 pub(super) fn built(reply: WorkerReply) -> Result<BuildReply, WorkerError> {

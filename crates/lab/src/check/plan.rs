@@ -134,6 +134,7 @@ impl CheckSubject<'_> {
         problem: &O::Problem,
         device: &Device,
     ) -> Result<Candidate, Refusal> {
+        op.check_is_not_reference(self.family)?;
         // Before the setting: no other setting of the family would run on this device.
         self.family.check_has_target(device.target())?;
         let (preset, knobs) = (self.preset.as_deref(), &self.knobs);

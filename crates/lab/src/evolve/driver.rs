@@ -1,15 +1,16 @@
 //! The search loop. It asks for candidates, compiles some of them ahead, evaluates them in order and reports each
 //! result to the strategy.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 
+use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{Op, Refusal};
-use runlog::{Event, Exchange, Run, Search, Stage, Trial, TrialResult};
+use runlog::{Event, Exchange, ProblemTime, Run, Search, Stage, Trial, TrialResult};
 use runlog::{elites, inert_knobs};
 use search::history::{History, Outcome, Proposal};
 use search::space::{Point, Space};
@@ -17,6 +18,7 @@ use stats::geometric_mean;
 
 use super::error::EvolveError;
 use super::evaluator::{Compiled, Evaluator, Rejection, Setting};
+use super::picks;
 use super::plan::{EvolvePlan, Progress};
 use super::proposer::answer::{self, ProposedCandidate};
 use super::proposer::{ExternalProposer, Information, Proposer, ProposerError, prompt, screen};
@@ -31,6 +33,8 @@ use crate::session::StageError;
 const PROPOSALS_PER_EVALUATION: u32 = 8;
 /// The search ends after this many requests in a row without an answer. A bad answer counts as an answer.
 const MAX_MISSING_ANSWERS: u32 = 5;
+/// The largest ratio of a time in the log to the time that is measured again.
+const AGREEMENT: f64 = 1.05;
 /// How many bytes of a rejected answer the log keeps. An answer with a candidate is kept whole, because it is parsed
 /// again when the run is resumed.
 const MAX_REJECTED_BYTES: usize = 64 << 10;
@@ -60,6 +64,8 @@ struct SearchDriver<'a, O: Op + ?Sized> {
     progress: &'a dyn Fn(&Progress, Option<&Trial>),
     /// The trials in the log of a resumed run. Each is removed when the search reaches its number.
     recorded: IndexMap<u32, Trial>,
+    /// The timed trials whose times come from the log and were not measured again.
+    unconfirmed: HashSet<u32>,
     /// The exchanges in the log of a resumed run.
     exchanges: IndexMap<u32, Exchange>,
     /// The folder of the proposed sources.
@@ -128,7 +134,18 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             elites: plan.elites as u32,
             seed: plan.seed,
         };
-        let state = run.state();
+        let mut state = run.state();
+        let work = |name: &str| {
+            let problem = plan.problems.iter().find(|problem| problem.to_string() == name)?;
+            let matrix = evaluator.op.matrix_type(problem).map(str::to_owned);
+            Some((evaluator.op.work(problem), matrix))
+        };
+        state.remove_implausible(&work);
+        for text in &state.warnings {
+            if !state.notes.contains(text) {
+                run.record(&Event::Note { text: text.clone() })?;
+            }
+        }
         match &state.search {
             None => run.record(&Event::SearchStarted { search })?,
             Some(before) if *before == search => {}
@@ -143,6 +160,7 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             run,
             progress,
             recorded: state.trials,
+            unconfirmed: HashSet::new(),
             exchanges: state.exchanges.into_iter().map(|it| (it.number, it)).collect(),
             sources: run.folder().join("sources"),
             trials: Vec::new(),
@@ -164,6 +182,12 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             Proposer::Knobs => self.search_by_strategy()?,
             Proposer::External(external) => self.search_by_proposer(external)?,
         }
+        if let Some((number, trial)) = self.recorded.first() {
+            let reason =
+                format!("the log has trial {number} ({}), which the search does not reach", trial.candidate);
+            return Err(EvolveError::CannotResume(reason));
+        }
+        self.confirm_winners()?;
         for inert in inert_knobs::inert(&self.trials) {
             let text = format!(
                 "knob {} changed no machine code in {} pairs of trials that differ only in this knob: it has no effect",
@@ -450,6 +474,9 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
                 format!("trial {number} was {}; now it would be a different candidate", trial.candidate);
             return Err(EvolveError::CannotResume(reason));
         }
+        if matches!(trial.result, TrialResult::Timed { .. }) {
+            self.unconfirmed.insert(number);
+        }
         match trial.result {
             TrialResult::Same { .. } | TrialResult::Failed { stage: Stage::Build, .. } => {}
             // Later trials are compared with its code, which the build cache has.
@@ -537,8 +564,99 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             self.trial_of_point.insert(point, trial.number);
             self.history.tell(point, outcome);
         }
+        // A time from the log is not shown before it is confirmed.
+        let is_shown = !self.unconfirmed.contains(&trial.number);
         self.trials.push(trial);
-        (self.progress)(&self.current_progress(), self.trials.last());
+        (self.progress)(&self.current_progress(), self.trials.last().filter(|_| is_shown));
+    }
+
+    /// Measures the winners of a resumed search again if their times come from the log, which is untrusted.
+    fn confirm_winners(&mut self) -> Result<(), EvolveError> {
+        let is_virtual = matches!(self.evaluator.plan.device, Device::Virtual { .. });
+        // All modelled speedups are relative to the time of the baseline. On a GPU it is measured beside each candidate.
+        if is_virtual && self.unconfirmed.contains(&0) {
+            self.measure_again(0)?;
+        }
+        loop {
+            let winner = elites::winner(&self.trials);
+            let names = self.evaluator.plan.problems.iter().map(ToString::to_string);
+            let by_problem = names.filter_map(|problem| picks::fastest(&self.trials, &problem));
+            let numbers = winner.map(|timed| timed.trial.number).into_iter();
+            let mut numbers = numbers.chain(by_problem.map(|(trial, _)| trial.number));
+            let Some(number) = numbers.find(|number| self.unconfirmed.contains(number)) else {
+                return Ok(());
+            };
+            self.measure_again(number)?;
+        }
+    }
+
+    /// Measures a trial of the log again. If the result differs, it replaces the trial.
+    fn measure_again(&mut self, number: u32) -> Result<(), EvolveError> {
+        self.unconfirmed.remove(&number);
+        let plan = self.evaluator.plan;
+        let Some(before) = self.trials.iter().find(|trial| trial.number == number).cloned() else {
+            return Ok(());
+        };
+        let stored = |hash: &String| {
+            let text = untrusted::stored_text(plan.family, hash, &self.sources);
+            let missing =
+                || EvolveError::CannotResume(format!("the source of trial {number} is missing or changed"));
+            UntrustedSource::store(plan.family, &text.ok_or_else(missing)?, &self.sources)
+        };
+        let untrusted = before.source.as_ref().map(stored).transpose()?;
+        let setting = Setting {
+            family: untrusted.as_ref().map_or(Ok(plan.family), UntrustedSource::family)?,
+            name: before.candidate.clone(),
+            knobs: before.knobs.clone(),
+            untrusted_folder: untrusted.as_ref().map(|untrusted| untrusted.folder.as_path()),
+        };
+        let compiled = match setting.untrusted_folder {
+            Some(folder) => self.evaluator.compile_in_worker(&setting, folder)?,
+            None => self.evaluator.compile(&setting),
+        };
+        let baseline = elites::timed(self.trials.first()).next().map(|timed| timed.problems);
+        let timed = match compiled {
+            Ok(compiled) => {
+                let baseline = baseline.filter(|_| number > 0);
+                self.evaluator.time(&setting, baseline)?.map(|problems| (compiled, problems))
+            }
+            Err(rejection) => Err(rejection),
+        };
+        let confirmed = match timed {
+            Ok(timed) => self.evaluator.confirm(&setting, number)?.map(|()| timed),
+            Err(rejection) => Err(rejection),
+        };
+        let (result, now) = match confirmed {
+            Ok((compiled, problems)) => {
+                let before = elites::timed([&before]).next();
+                if before.is_some_and(|before| agree(before.problems, &problems)) {
+                    return Ok(());
+                }
+                let score = geometric_mean(problems.iter().map(|it| it.speedup)).unwrap_or_default();
+                let times: Vec<String> =
+                    problems.iter().map(|it| format!("{:.2} us", it.time.micros())).collect();
+                let is_elite = number == 0 || score >= elites::GAIN;
+                (timed_result(compiled, score, problems, is_elite), times.join(", "))
+            }
+            Err(rejection) => (failed_result(rejection.clone()), format!("it failed: {}", rejection.reason)),
+        };
+        let claimed: Vec<String> = elites::timed([&before])
+            .flat_map(|timed| timed.problems.iter().map(|it| format!("{:.2} us", it.time.micros())))
+            .collect();
+        let text = format!(
+            "trial {number} ({}) was measured again: the log has {}, now {now}",
+            before.candidate,
+            claimed.join(", ")
+        );
+        if number == 0 {
+            return Err(EvolveError::CannotResume(text));
+        }
+        let trial = Trial { result, ..before };
+        self.run.record(&Event::Tried { trial: Box::new(trial.clone()) })?;
+        if let Some(known) = self.trials.iter_mut().find(|known| known.number == number) {
+            *known = trial;
+        }
+        self.note(text)
     }
 
     fn current_progress(&self) -> Progress {
@@ -572,6 +690,20 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             untrusted_folder: None,
         }
     }
+}
+
+/// Whether the times of a log agree with those that were taken now. Speedups are compared on a GPU, because its clocks
+/// may have changed in between.
+fn agree(logged: &[ProblemTime], now: &[ProblemTime]) -> bool {
+    let is_near = |a: f64, b: f64| a <= b * AGREEMENT && b <= a * AGREEMENT;
+    logged.len() == now.len()
+        && logged.iter().all(|before| {
+            now.iter().any(|it| {
+                it.problem == before.problem
+                    && is_near(it.speedup, before.speedup)
+                    && (!it.time.is_modelled() || is_near(it.time.micros(), before.time.micros()))
+            })
+        })
 }
 
 /// Names a candidate by the baseline's name or its source, and by the knobs that differ from the baseline's.

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use op::plausible::implausible_reason;
 use runlog::{Commit, Fact, LaunchCounts, MeasuredMicros, Timer, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Interval, SampleError, Samples};
-use times::ModelledMicros;
+use times::{ModelledMicros, Time};
 
 /// The newest schema that this program reads. A file without entries of virtual GPUs is written as schema 1, which
 /// older programs read. They would drop the other entries, so they must refuse a file that has some.
@@ -267,8 +268,8 @@ fn entry_lines(entries: &[&impl Serialize]) -> Result<String, serde_json::Error>
 impl CountedRecord {
     /// The reason why the entry cannot be used in a comparison, if there is one.
     fn find_error(&self) -> Option<String> {
-        let time = self.time_us.0;
-        (!(time.is_finite() && time > 0.0)).then(|| format!("time_us is {time}; it must be above 0"))
+        implausible_reason(&self.device, Time::Modelled(self.time_us), None)
+            .map(|reason| format!("time_us: {reason}"))
     }
 
     /// The record with the smaller value of every quantity. Otherwise each new record could be a little larger in
@@ -300,6 +301,9 @@ impl BestOnRecord {
     fn find_error(&self) -> Option<String> {
         let Interval { low, high } = self.interval_us;
         let p50 = self.p50_us.0;
+        if let Some(reason) = implausible_reason(&self.device, Time::Measured(self.p50_us), None) {
+            return Some(format!("p50_us: {reason}"));
+        }
         if !(low > 0.0 && low <= p50 && p50 <= high && high.is_finite()) {
             return Some(format!("p50 is {p50}, which is outside its interval from {low} to {high}"));
         }

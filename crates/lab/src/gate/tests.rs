@@ -778,13 +778,14 @@ fn records_of_different_devices_never_mix() {
     let board = counted_leaderboard();
     let report = judge(&state_from(&on_another), &board, &request(&["p"]));
     assert_eq!(only_row(&report).gaps, [MissingData::NothingOnRecord]);
-    // A GPU does not use the entries of a virtual GPU, even with the same name, and the reverse.
+    // A GPU does not use the entries of a virtual GPU, even with the same name, and the reverse. A measured time with
+    // the name of a virtual GPU does not count.
     let mut events = run(&times_us(10.0, 200, 2));
     events[0] = started_on(VIRTUAL, "cuda:0");
     let report = judge(&state_from(&events), &board, &request(&["p"]));
     assert_eq!(
         (report.basis, &only_row(&report).gaps[..]),
-        (Basis::Measured, &[MissingData::NothingOnRecord][..])
+        (Basis::Measured, &[MissingData::NotMeasured][..])
     );
     let mut measured = Leaderboard::default();
     measured.record(BestOnRecord { device: VIRTUAL.to_owned(), ..best("p", times_us(10.0, 200, 1)) });

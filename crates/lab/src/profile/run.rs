@@ -208,6 +208,7 @@ impl<O: Op + ?Sized> ProfileRun<'_, O> {
             }
             SubjectKind::Chosen { catalog } => dispatch::choose(self.op, catalog, device, problem),
         };
+        let found = found.and_then(|found| self.op.check_is_not_reference(found.0).map(|()| found));
         let identity = found.map_err(|refusal| (FailureKind::Refused, refusal.to_string())).and_then(
             |(family, candidate)| {
                 let hash = build_hash(family, &candidate, device, self.compiler)?;

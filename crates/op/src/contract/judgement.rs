@@ -43,6 +43,10 @@ pub struct Judgement {
     /// `null` if it is not finite.
     #[schemars(with = "Option<f64>")]
     pub share: f64,
+    /// `error` as a multiple of the error of an exact answer that is rounded once to the type of the output. Near 1,
+    /// everything before the last rounding was more precise than the output. `None` for integers.
+    #[serde(default)]
+    pub roundings: Option<f64>,
     /// Error from rounding the inputs to their format, relative to the original inputs. It is never part of `error`.
     pub quantisation: Option<f64>,
     /// How many elements were compared.
@@ -58,6 +62,16 @@ impl Judgement {
     pub fn is_sampled(&self) -> bool {
         self.compared < self.elements
     }
+}
+
+/// The relative L2 error of numbers that are rounded once, in units of the unit roundoff: the root mean square of the
+/// errors of numbers whose mantissas are equally frequent between two powers of 2.
+const ONE_ROUNDING: f64 = 0.41;
+
+/// A relative L2 error as a multiple of that of one rounding to a type with `bits` significant bits, for
+/// [`Judgement::roundings`].
+pub fn roundings(error: f64, bits: i32) -> f64 {
+    error / (ONE_ROUNDING * 0.5_f64.powi(bits))
 }
 
 /// A picture of the wrong elements of an answer.
@@ -113,4 +127,26 @@ pub trait OpJudgement: OpReference {
         reference: &Self::Reference,
         outputs: &[Vec<u8>],
     ) -> Option<Picture>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_rounded_once_have_one_rounding() {
+        let mut random = random::Random::new(7);
+        for bits in [8, 11, 24] {
+            let (mut errors, mut squares) = (0.0, 0.0);
+            for _ in 0..20_000 {
+                let exact = random.normal();
+                let (scale, steps) = (exact.abs().log2().floor().exp2(), f64::from(1 << (bits - 1)));
+                let rounded = (exact / scale * steps).round() / steps * scale;
+                errors += (rounded - exact) * (rounded - exact);
+                squares += exact * exact;
+            }
+            let found = roundings(f64::sqrt(errors / squares), bits);
+            assert!((0.9..1.1).contains(&found), "{bits} bits: {found}");
+        }
+    }
 }

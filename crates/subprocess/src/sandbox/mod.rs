@@ -14,7 +14,13 @@ mod limits;
 mod syscalls;
 
 use std::fmt;
+use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use seccompiler::apply_filter;
 
 /// The environment variable that turns the sandbox off when it is `off`.
 pub const VARIABLE: &str = "WARPSMITH_SANDBOX";
@@ -95,6 +101,30 @@ impl fmt::Display for Report {
     }
 }
 
+/// Restricts a script of the user that a command will start: a reference or a proposer. It cannot read the memory of this
+/// process, leave its process group, or use the network unless `network` is set. Its access to files is not
+/// restricted: what an interpreter reads differs between machines.
+pub fn confine(command: &mut Command, network: bool) -> Part {
+    if is_off() {
+        return turned_off().seccomp;
+    }
+    // Other processes of the user can then not open the memory of this one. Only a core file is lost.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let active = probe().seccomp;
+    let filters = match syscalls::of_script(network) {
+        Ok(filters) if active.is_active() => filters,
+        Ok(_) => return active,
+        Err(error) => return Part::Missing(error.to_string()),
+    };
+    // SAFETY: between fork and exec this makes system calls only. It allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || {
+            filters.iter().try_for_each(|filter| apply_filter(filter).map_err(|_| io::Error::last_os_error()))
+        });
+    }
+    active
+}
+
 /// Whether the user turned the sandbox off.
 pub fn is_off() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|value| value == "off")
@@ -138,11 +168,9 @@ fn under_a_profiler(name: &str) -> Part {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io;
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::path::Path;
-    use std::process::Command;
 
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -222,6 +250,21 @@ mod tests {
             assert!(fs::read("/proc/self/maps").is_ok() && fs::read_dir("/etc").is_ok());
             assert!(fs::write("/dev/null", "x").is_ok());
         });
+    }
+
+    #[test]
+    fn a_script_has_no_network_and_can_start_programs() {
+        let shell = |network: bool| {
+            let script = "import socket, subprocess\nsubprocess.run(['true'], check=True)\nsocket.socket()";
+            let mut command = Command::new("python3");
+            assert!(confine(command.args(["-c", script]), network).is_active());
+            let output = command.output().unwrap();
+            (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (success, stderr) = shell(false);
+        assert!(!success && stderr.contains("PermissionError"), "{stderr}");
+        let (success, stderr) = shell(true);
+        assert!(success, "{stderr}");
     }
 
     #[test]

@@ -88,6 +88,10 @@ const DENIED_HERE: &[c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_mkn
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[c_long] = &[];
 
+/// Calls by which a process leaves the process group that ends with its parent. In scripts they succeed without an effect:
+/// many programs do not expect them to fail.
+const LEAVING: &[c_long] = &[libc::SYS_setsid, libc::SYS_setpgid];
+
 /// Needed by a profiler only. io_uring can create sockets without the `socket` call.
 const DENIED_UNLESS_PROFILED: &[c_long] = &[
     libc::SYS_execve,
@@ -115,6 +119,28 @@ pub(super) fn apply(policy: &Policy) -> Part {
         Ok(()) => Part::Active(NAME.to_owned()),
         Err(error) => Part::Missing(format!("no {NAME}: {error}")),
     }
+}
+
+/// The filters of a script, which may start programs but not reach other processes, and use the network only if it may.
+pub(super) fn of_script(network: bool) -> Result<Vec<BpfProgram>, Error> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let mut denied: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
+    let started = [libc::SYS_execve, libc::SYS_execveat];
+    let others = DENIED_UNLESS_PROFILED.iter().filter(|call| !started.contains(call));
+    for &call in DENIED.iter().chain(DENIED_HERE).chain(others) {
+        denied.insert(call, Vec::new());
+    }
+    if !network {
+        let local = libc::AF_UNIX as u64;
+        denied.insert(libc::SYS_connect, Vec::new());
+        denied.insert(libc::SYS_socket, vec![rule(&[(0, SeccompCmpOp::Ne, local)])?]);
+    }
+    let ignored = LEAVING.iter().map(|&call| (call, Vec::new())).collect();
+    let filter = |rules, error: i32| -> Result<BpfProgram, Error> {
+        let action = SeccompAction::Errno(error as u32);
+        Ok(SeccompFilter::new(rules, SeccompAction::Allow, action, arch)?.try_into()?)
+    };
+    Ok(vec![filter(denied, libc::EPERM)?, filter(ignored, 0)?, calls_reported_as_unknown()])
 }
 
 fn filter(policy: &Policy) -> Result<BpfProgram, Error> {

@@ -15,6 +15,8 @@ const LIMIT: u64 = 8 << 20;
 /// Bytes of addresses.
 pub const SPAN: u64 = 128 << 20;
 const ALIGN: u64 = 16;
+/// The bytes of a new block.
+const UNDEFINED: u8 = 0xa7;
 /// Addresses behind a block that belong to no block.
 const GAP: u64 = 64;
 
@@ -79,8 +81,17 @@ impl Heap {
         blocks.used += bytes;
         blocks.live.insert(at, bytes);
         // SAFETY: the block lies inside the heap, and no other block contains its bytes.
-        unsafe { self.shadow.as_ptr().add(at as usize).write_bytes(shadow::NEVER, bytes as usize) };
+        unsafe {
+            self.shadow.as_ptr().add(at as usize).write_bytes(shadow::NEVER, bytes as usize);
+            // What an earlier launch has left there must not be of use.
+            self.data.as_ptr().add(at as usize).write_bytes(UNDEFINED, bytes as usize);
+        }
         Some(self.base + at)
+    }
+
+    /// The number of blocks that were not freed.
+    pub fn live_blocks(&self) -> usize {
+        self.blocks().live.len()
     }
 
     /// Frees a block.

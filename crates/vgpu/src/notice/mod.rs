@@ -122,7 +122,8 @@ pub fn notices_in_ptx(ptx: &str, kernel: &str) -> Vec<Notice> {
 
 /// The function whose memory keeps its contents between launches, and the name of this memory in notices.
 const HEAP: &str = "malloc";
-const HEAP_NAME: &str = "the heap of malloc";
+/// The name of the memory of device-side `malloc` in notices and among changed state.
+pub const HEAP_NAME: &str = "the heap of malloc";
 
 const CLOCKS: [&str; 6] =
     ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"];

@@ -42,6 +42,9 @@ use crate::tables::Table;
 /// The largest launch on the virtual GPU: half a head of S = 2048 at D = 64. Larger problems are reduced. A case has
 /// three launches or more.
 const VIRTUAL_FLOPS: f64 = 5.5e8;
+/// From this multiple of the error of one rounding, the precision is told. A kernel that rounds an intermediate value to
+/// the type of the output, too, has about 2.
+const MANY_ROUNDINGS: f64 = 4.0;
 /// How many times longer a plain kernel takes than a fused one for the same work.
 const PLAIN_COST: f64 = 16.0;
 /// Problems up to this size are checked with every class of inputs and at full depth.
@@ -492,6 +495,9 @@ impl Run<'_> {
         for note in self.notes() {
             printer.data(&format!("note: {note}"));
         }
+        if let Some(text) = self.precision() {
+            printer.data(&styled(FAINT, text));
+        }
         if let Some(text) = self.compared() {
             printer.data(&styled(FAINT, text));
         }
@@ -534,6 +540,19 @@ impl Run<'_> {
             cases.push(CiCase::new("check", CiStatus::Incomplete, detail));
         }
         CiReport::new("check", &self.device, cases)
+    }
+
+    /// The precision of kernels that passed with errors far above those of one rounding; `None` if there are none.
+    fn precision(&self) -> Option<String> {
+        let passed = self.verdicts.iter().filter(|verdict| verdict.passed() && verdict.class == "normal");
+        let judged = passed.filter_map(|verdict| Some((verdict.judgement()?.roundings?, verdict)));
+        let (roundings, verdict) = judged.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        let CaseResult { family, kernel, .. } = verdict;
+        (roundings > MANY_ROUNDINGS).then(|| {
+            format!(
+                "precision: the error of {family} {kernel} is {roundings:.0} times that of rounding an exact answer"
+            )
+        })
     }
 
     /// The distinct notes about the kernels.

@@ -45,6 +45,7 @@ impl ResumableCommand for EvolveOptions {
 
     fn override_untrusted(&self, logged: &mut Self) -> Result<(), CommandError> {
         workbench::override_flag("--proposer-cmd", self.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
+        logged.proposer_network = self.proposer_network;
         workbench::override_flag("--endpoint", self.endpoint.as_ref(), &mut logged.endpoint)?;
         workbench::override_flag("--model", self.model.as_ref(), &mut logged.model)?;
         workbench::override_flag("--tuned", self.tuned.as_ref(), &mut logged.tuned)
@@ -163,7 +164,9 @@ fn plan<'w>(
 /// The source of candidates: a strategy, a program or an endpoint.
 fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
     let transport = match (&options.proposer_cmd, &options.endpoint) {
-        (Some(line), _) => ProposerTransport::Command(line.clone()),
+        (Some(line), _) => {
+            ProposerTransport::Command { line: line.clone(), network: options.proposer_network }
+        }
         (None, Some(url)) => {
             let model = options.model.as_deref().unwrap_or_default();
             let key = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty());

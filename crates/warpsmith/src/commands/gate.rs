@@ -11,7 +11,7 @@ use crate::cli::{GateOptions, GateTimer, Global};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::ops;
-use crate::printer::Printer;
+use crate::printer::{Printer, WARN, styled};
 
 /// Judges a run, by default the latest bench, and optionally updates the leaderboard.
 pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
@@ -36,7 +36,8 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
     };
     let path = &options.leaderboard;
     let mut board = Leaderboard::read(path).map_err(|error| leaderboard_error(&error))?;
-    let state = RunState::from_log(&log);
+    let mut state = RunState::from_log(&log);
+    remove_implausible(&mut state, global, printer)?;
     refuse_class(&state)?;
     let mut report = judge(&state, &board, &GateRequest { problems, timer });
     if options.update && update(&mut report, &mut board) > 0 {
@@ -57,6 +58,20 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
         RunOutcome::MissingRequirement => Exit::MissingRequirement,
         RunOutcome::Incomplete => Exit::Incomplete,
     })
+}
+
+/// Removes times that cannot be true. The work of a problem comes from its op, not from the log.
+fn remove_implausible(state: &mut RunState, global: &Global, printer: &Printer) -> Result<(), CommandError> {
+    let catalog = global.catalog()?;
+    let op = &*ops::of_command(global, &[], &catalog)?;
+    state.remove_implausible(&|name| {
+        let problem = ops::problem(op, name).ok()?;
+        Some((op.work(&problem), op.matrix_type(&problem).map(str::to_owned)))
+    });
+    for warning in &state.warnings {
+        printer.message(&format!("{}: {warning}", styled(WARN, "warning")));
+    }
+    Ok(())
 }
 
 /// Returns an error for a run whose inputs were not ordinary: its times are not comparable with the leaderboard's.

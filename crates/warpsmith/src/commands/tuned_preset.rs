@@ -8,6 +8,7 @@ use op::dispatch::{self, UsablePick};
 use op::{AnyOp, AnyProblem};
 
 use crate::error::CommandError;
+use crate::ops;
 use crate::printer::{FAINT, Printer, WARN, styled};
 
 /// The maximum number of picks to print; the result tables show all of them.
@@ -32,11 +33,7 @@ pub fn look_up(
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for family in families {
-        for unusable in dispatch::picks(op, family).1 {
-            let (gpu, problem) = (&unusable.pick.gpu, &unusable.pick.problem);
-            let text = format!("ignoring {}'s tuned pick for {problem} on {gpu}", family.name);
-            printer.message(&format!("{}: {text}: {}", styled(WARN, "warning"), unusable.reason));
-        }
+        warn_of_unusable_picks(op, family, printer);
         let find = |problem: &AnyProblem| Ok((problem.clone(), dispatch::pick(op, family, device, problem)?));
         let found: Result<Vec<_>, op::Refusal> = named.iter().map(find).collect();
         let mut found = found?;
@@ -52,6 +49,15 @@ pub fn look_up(
     Ok(())
 }
 
+/// Warns about picks of a family's table that cannot be used.
+fn warn_of_unusable_picks(op: &AnyOp, family: &Family, printer: &Printer) {
+    for unusable in dispatch::picks(op, family).1 {
+        let (gpu, problem) = (&unusable.pick.gpu, &unusable.pick.problem);
+        let text = format!("ignoring {}'s tuned pick for {problem} on {gpu}", family.name);
+        printer.message(&format!("{}: {text}: {}", styled(WARN, "warning"), unusable.reason));
+    }
+}
+
 /// Prints what the dispatcher chooses for each problem: `best on b1h8s512d64-fp16: mma small`.
 pub fn show_choices(
     op: &AnyOp,
@@ -60,6 +66,9 @@ pub fn show_choices(
     device: &Device,
     printer: &Printer,
 ) -> Result<(), CommandError> {
+    for family in ops::families(op, catalog)? {
+        warn_of_unusable_picks(op, family, printer);
+    }
     for problem in problems.iter().take(MAX_LINES) {
         let (family, candidate) = dispatch::choose(op, catalog, device, problem)?;
         let text = format!("{CHOSEN} on {problem}: {} {}", family.name, candidate.label(family));

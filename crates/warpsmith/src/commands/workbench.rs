@@ -161,6 +161,7 @@ impl<'g> Workbench<'g> {
     /// a failure which the run reports.
     fn check_support(&self, subject: &Subject<'_>, problem: &AnyProblem) -> Result<(), CommandError> {
         let SubjectKind::Kernel { family, preset, knobs } = &subject.kind else { return Ok(()) };
+        self.op.check_is_not_reference(family)?;
         let place = (problem, &self.device);
         let candidate = op::dispatch::candidate(&*self.op, family, preset.as_deref(), knobs, place)?;
         match family.check_target(&candidate, self.device.target()) {
@@ -561,9 +562,36 @@ fn outcome(exit: Exit) -> RunOutcome {
 
 /// The command error for a run that cannot be created or resumed.
 fn run_failure(error: &RunError) -> CommandError {
-    let failure = CommandError::usage(error.to_string());
+    let io = match error {
+        RunError::Io { error, .. } | RunError::Log(LogError::Io { error, .. }) => Some(error.kind()),
+        _ => None,
+    };
+    let is_full = io.is_some_and(|kind| {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        matches!(kind, StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem)
+    });
+    let message = error.to_string();
+    let failure = if is_full { CommandError::missing(message) } else { CommandError::usage(message) };
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
+    }
+}
+
+#[cfg(test)]
+mod full_disk_tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_missing_requirement() {
+        let failure = |kind: io::ErrorKind| {
+            let path = PathBuf::from("run");
+            let log = RunError::Log(LogError::Io { path: path.clone(), error: kind.into() });
+            [run_failure(&RunError::Io { path, error: kind.into() }), run_failure(&log)].map(|it| it.exit)
+        };
+        assert_eq!(failure(io::ErrorKind::StorageFull), [Exit::MissingRequirement; 2]);
+        assert_eq!(failure(io::ErrorKind::NotADirectory), [Exit::UsageError; 2]);
     }
 }

@@ -131,6 +131,7 @@ fn a_reference_can_be_another_family() {
     for file in ["kernel.cu", "kernel.toml"] {
         fs::copy(folder.path().join("kernels/row/block").join(file), plain.join(file)).unwrap();
     }
+    change(&folder, "plain/kernel.cu", "* scale", "* scale * 1.0f");
     change(&folder, "op.toml", "reference.py:row", "family:plain");
     let arguments = ["check", "row/block", "--preset", "default", "--problem", "rows3-cols70-fp16"];
     let outcome = in_folder(&folder, &arguments);
@@ -142,6 +143,69 @@ fn a_reference_can_be_another_family() {
     let outcome = in_folder(&folder, &arguments);
     assert_eq!(outcome.code, 2, "{outcome}");
     assert!(outcome.stderr.contains("there is no family `row/other`"), "{outcome}");
+}
+
+#[test]
+fn a_family_is_not_compared_with_itself() {
+    let folder = new_op("row");
+    // The kernel is wrong, and so is its reference.
+    change(&folder, "block/kernel.cu", "* scale", "* scale * 1.01f");
+    let copy = folder.path().join("kernels/row/copy");
+    fs::create_dir(&copy).unwrap();
+    for file in ["kernel.cu", "kernel.toml"] {
+        fs::copy(folder.path().join("kernels/row/block").join(file), copy.join(file)).unwrap();
+    }
+    change(&folder, "copy/kernel.cu", "* scale", "/* the same */ *  scale");
+    change(&folder, "op.toml", "reference.py:row", "family:block");
+    let problem = "rows3-cols70-fp16";
+    for arguments in [
+        &["check", "row/block", "--preset", "default", "--problem", problem][..],
+        &["check", "row/block", "--set", "threads=64", "--problem", problem],
+        &["check", "row/copy", "--problem", problem],
+        &["check", "row", "--problem", problem],
+        &["bench", "row/block", "--problem", problem],
+        &["bench", "row/copy", "--problem", problem],
+    ] {
+        let outcome = in_folder(&folder, arguments);
+        assert_eq!(outcome.code, 2, "{arguments:?}\n{outcome}");
+        let message = "its answers would be compared with themselves";
+        assert!(outcome.stderr.contains(message), "{arguments:?}\n{outcome}");
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_depend_on_the_inputs_is_told_in_every_verdict() {
+    let problem = "rows3-cols70-fp16";
+    let note = "the answer does not depend on the inputs within the tolerance";
+    let honest = new_op("row");
+    let arguments = ["check", "row/block", "--preset", "default", "--problem", problem];
+    let outcome = in_folder(&honest, &arguments);
+    assert!(outcome.code == 0 && !outcome.stdout.contains(note), "{outcome}");
+    for (from, to) in [
+        ("independent =", "classes = [\"zeros\"]\nindependent ="),
+        ("reduction = \"cols\"", "reduction = \"cols\"\ny = { rtol = 0, atol = 1e6, l2 = 1e6 }"),
+        ("reduction = \"cols\"", "reduction = \"1000000000000000000\""),
+        ("name = \"x\"", "name = \"x\"\nscale = 1e-30"),
+    ] {
+        let folder = new_op("row");
+        change(&folder, "op.toml", from, to);
+        let outcome = in_folder(&folder, &arguments);
+        assert_eq!(outcome.code, 0, "{to}\n{outcome}");
+        assert!(outcome.stdout.replace('\n', " ").contains(note), "{to}\n{outcome}");
+        let outcome = in_folder(&folder, &[&arguments[..], &["--json"]].concat());
+        assert!(outcome.stdout.contains(note), "{to}\n{outcome}");
+    }
+    let folder = new_op("row");
+    change(&folder, "op.toml", "independent =", "classes = [\"zeros\"]\nindependent =");
+    let arguments = ["bench", "row/block", "--problem", problem, "--baseline", "none", "--run-dir", "run"];
+    let outcome = in_folder(&folder, &arguments);
+    assert!(outcome.code == 0 && outcome.stderr.contains(note), "{outcome}");
+    let report = in_folder(&folder, &["report", "run"]);
+    assert_eq!(report.code, 0, "{report}");
+    for file in ["summary.md", "report.html"] {
+        let text = fs::read_to_string(folder.path().join("run").join(file)).unwrap();
+        assert!(text.contains(note), "{file}");
+    }
 }
 
 #[test]
@@ -299,6 +363,7 @@ fn file_with_arrays(text: &str) -> TempDir {
     save("y.npy", Dtype::F64, &[300], &doubles(&y));
     save("wrong.npy", Dtype::F64, &[300], &doubles(&wrong));
     save("nan.npy", Dtype::F64, &[300], &doubles(&[f64::NAN; 300]));
+    save("infinite.npy", Dtype::F64, &[300], &doubles(&[f64::INFINITY; 300]));
     save("short.npy", Dtype::F64, &[299], &doubles(&y[..299]));
     folder
 }
@@ -319,6 +384,12 @@ fn a_single_file_takes_inputs_and_answers_from_npy_files() {
         assert_eq!(outcome.code, 1, "{outcome}");
         assert!(outcome.to_string().contains("1 of 300 elements are wrong"), "{outcome}");
     }
+    for (file, expected) in [("nan.npy", "expected NaN"), ("infinite.npy", "expected inf")] {
+        let outcome = with(&format!("check scale.cu --input x=x.npy --expect y={file} --rtol 1"));
+        assert_eq!(outcome.code, 1, "{outcome}");
+        let message = outcome.stdout.replace('\n', " ");
+        assert!(message.contains("300 of 300 elements are wrong") && message.contains(expected), "{outcome}");
+    }
     let outcome = with("check scale.cu --input x=x.npy --expect y=wrong.npy --atol 2 --rtol 1");
     assert!(outcome.stdout.contains("relative-l2"), "{outcome}");
     for (arguments, message) in [
@@ -330,7 +401,6 @@ fn a_single_file_takes_inputs_and_answers_from_npy_files() {
         ("check scale.cu --input x=square.npy --expect y=y.npy", "has the shape [30, 10], but x has"),
         ("check scale.cu --input x=y.npy --expect y=y.npy", "has the type f64, but x is f32"),
         ("check scale.cu --input x=x.npy --expect y=short.npy", "has the shape [299], but y has [300]"),
-        ("check scale.cu --input x=x.npy --expect y=nan.npy", "element 0 is NaN"),
         ("check scale.cu --problem n5 --input x=x.npy --expect y=y.npy", "x has [5]"),
         ("check mma --input q=x.npy", "declares its op"),
     ] {

@@ -160,6 +160,97 @@ fn a_killed_search_resumes_with_the_same_trials() {
     assert!(again.stderr.contains("is finished"), "{again}");
 }
 
+/// Makes a finished run resumable, and changes the last timed trial in its log.
+fn forge(folder: &Path, name: &str, change: impl Fn(&mut Value)) {
+    let path = folder.join(name).join("events.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    events.truncate(events.iter().rposition(|event| event["kind"] == "tried").unwrap() + 1);
+    let is_timed = |event: &Value| event["kind"] == "tried" && event["trial"]["result"]["result"] == "timed";
+    let last = events.iter().rposition(is_timed).unwrap();
+    let result = &mut events[last]["trial"]["result"];
+    result["elite"] = true.into();
+    change(result);
+    let lines: Vec<String> = events.iter().map(Value::to_string).collect();
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn a_forged_time_in_a_resumed_log_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    maze(folder.path());
+    let table = folder.path().join("picks.toml");
+    let flags = ["--tuned", table.to_str().unwrap()];
+    let arguments = ["--budget", "3", "--seed", "5", "--input-seed", "5", flags[0], flags[1]];
+    let honest = run(&mut evolve(folder.path(), "honest", &arguments));
+    assert_eq!(honest.code, 0, "{honest}");
+    let picks = |name: &str| {
+        let text = fs::read_to_string(folder.path().join(name).join("tuned.toml")).unwrap();
+        let knobs = |line: &&str| !line.starts_with("commit");
+        text.lines().filter(knobs).collect::<Vec<_>>().join("\n")
+    };
+    type Forgery<'a> = (&'a str, &'a dyn Fn(&mut Value), &'a str);
+    let forgeries: [Forgery<'_>; 3] = [
+        // A virtual GPU has no measured times.
+        (
+            "measured",
+            &|result| {
+                result["problems"][0]["time"] = serde_json::json!({ "measured_us": 0.001 });
+                result["problems"][0]["speedup"] = 9000.0.into();
+                result["score"] = 9000.0.into();
+            },
+            "only modelled times",
+        ),
+        (
+            "below the floor",
+            &|result| {
+                result["problems"][0]["time"] = serde_json::json!({ "modelled_us": 0.001 });
+                result["problems"][0]["speedup"] = 9000.0.into();
+                result["score"] = 9000.0.into();
+            },
+            "is not a plausible time",
+        ),
+        (
+            "plausible",
+            &|result| {
+                let time = result["problems"][0]["baseline"]["modelled_us"].as_f64().unwrap() / 2.0;
+                result["problems"][0]["time"] = serde_json::json!({ "modelled_us": time });
+                result["problems"][0]["speedup"] = 2.0.into();
+                result["score"] = 2.0.into();
+            },
+            "was measured again: the log has",
+        ),
+    ];
+    for (name, forgery, note) in forgeries {
+        fs::remove_file(&table).unwrap();
+        let copied = run(&mut evolve(folder.path(), name, &arguments));
+        assert_eq!(copied.code, 0, "{copied}");
+        fs::remove_file(folder.path().join(name).join("tuned.toml")).unwrap();
+        forge(folder.path(), name, forgery);
+        let resumed = run(&mut evolve(folder.path(), name, &["--resume", flags[0], flags[1]]));
+        assert_eq!(resumed.code, 0, "{name}\n{resumed}");
+        assert_eq!(picks(name), picks("honest"), "{name}\n{resumed}");
+        assert!(!fs::read_to_string(&table).unwrap().contains("measured_us"), "{name}");
+        let log = fs::read_to_string(folder.path().join(name).join("events.jsonl")).unwrap();
+        assert!(log.lines().any(|line| line.contains("\"note\"") && line.contains(note)), "{name}\n{log}");
+    }
+    // A forged baseline would make every candidate look fast.
+    let path = folder.path().join("honest/events.jsonl");
+    forge(folder.path(), "honest", |_| ());
+    let text = fs::read_to_string(&path).unwrap();
+    let slow = |line: &str| {
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        if event["kind"] == "tried" && event["trial"]["number"] == 0 {
+            event["trial"]["result"]["problems"][0]["time"] = serde_json::json!({ "modelled_us": 5000.0 });
+        }
+        event.to_string() + "\n"
+    };
+    fs::write(&path, text.lines().map(slow).collect::<String>()).unwrap();
+    let resumed = run(&mut evolve(folder.path(), "honest", &["--resume", flags[0], flags[1]]));
+    assert_eq!(resumed.code, 2, "{resumed}");
+    assert!(resumed.stderr.contains("was measured again: the log has 5000.00 us"), "{resumed}");
+}
+
 #[test]
 fn usage_errors_and_a_wrong_baseline_are_reported() {
     let folder = tempfile::tempdir().unwrap();

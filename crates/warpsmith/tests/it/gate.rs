@@ -310,6 +310,39 @@ fn a_log_cannot_add_workflow_commands_or_markup() {
 }
 
 #[test]
+fn impossible_times_do_not_pass_the_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let entry = r#"{"device":"NVIDIA H200","problem":"b1h8s512d64-fp16","timer":"graph-hot","candidate":"mma","build":"3f9a","commit":"unavailable: no git","recorded":"2026-11-15T05:47:10.123Z","p50_us":10.0,"interval_us":{"low":9.9,"high":10.1},"speedups":[],"samples_us":[9.9,10.0,10.1]}"#;
+    let board = folder.join("leaderboard.json");
+    fs::write(&board, format!(r#"{{"schema":1,"best":[{entry}]}}"#)).unwrap();
+    let mut events = runlog::testing::bench_log();
+    for event in &mut events {
+        if let Event::Sampled { sampled, .. } = event {
+            sampled.samples_ns.iter_mut().for_each(|nanos| *nanos = 0.1);
+            sampled.work = None;
+        }
+    }
+    fs::create_dir(folder.join("run")).unwrap();
+    runlog::testing::write(&folder.join("run"), &events);
+    let outcome = gate(folder, "run", &["--update"]);
+    assert_ne!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stderr.contains("ignoring the measurement of"), "{outcome}");
+    assert!(outcome.stdout.contains("0 improved"), "{outcome}");
+    // A leaderboard with such a time is refused, whatever its size.
+    for (from, to, reason) in [
+        ("NVIDIA H200", "virtual h200", "only modelled times"),
+        ("10.0,\"interval", "0.0001,\"interval", "not a plausible time"),
+        ("10.0,\"interval", "1e300,\"interval", "not a plausible time"),
+    ] {
+        fs::write(&board, format!(r#"{{"schema":1,"best":[{}]}}"#, entry.replacen(from, to, 1))).unwrap();
+        let outcome = gate(folder, "run", &[]);
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains(reason) && outcome.stderr.len() < 500, "{outcome}");
+    }
+}
+
+#[test]
 fn an_old_leaderboard_is_read_and_its_entries_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

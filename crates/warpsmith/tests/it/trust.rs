@@ -252,6 +252,13 @@ fn output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_not() {
         let stderr = String::from_utf8_lossy(&outcome.stderr);
         assert!(stderr.contains("cannot write") && !stderr.contains("panicked"), "{stderr}");
 
+        let line = r#"exec "$@" >&-"#;
+        let program = warpsmith().get_program().to_owned();
+        let outcome = Command::new("sh").args(["-c", line, "sh"]).arg(&program).args(arguments).output();
+        let outcome = outcome.unwrap();
+        let is_help = arguments.iter().any(|word| word.starts_with("--h") || word.starts_with("--v"));
+        assert!(is_help || outcome.status.code() == Some(3), "{arguments:?}: {outcome:?}");
+
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let outcome = warpsmith().args(arguments).stdout(writer).output().unwrap();

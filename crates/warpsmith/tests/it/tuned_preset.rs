@@ -28,7 +28,7 @@ knobs = { BLOCK_M = "32", BLOCK_N = "64", NUM_WARPS = "4", SPLIT_KV = "2", STAGE
 gpu = "NVIDIA L4"
 problem = "b8h8s512d64-fp16"
 family = "attention/mma"
-measured_us = 31.5
+measured_us = 61.5
 speedup = 1.0
 baseline = "d64"
 build = "3f9b"
@@ -83,7 +83,7 @@ fn kernels_shows_usable_and_ignored_picks() {
     assert_eq!(picks.as_array().unwrap().len(), 3);
     assert_eq!(picks[0]["setting"], "small BLOCK_N=64");
     assert_eq!((&picks[0]["modelled_us"], &picks[0]["measured_us"]), (&4.25.into(), &Value::Null));
-    assert_eq!((&picks[1]["measured_us"], &picks[1]["commit"]), (&31.5.into(), &Value::Null));
+    assert_eq!((&picks[1]["measured_us"], &picks[1]["commit"]), (&61.5.into(), &Value::Null));
     assert_eq!(document["tuned_left_out"][0]["reason"], "mma has no knob `UNROLL`");
 }
 
@@ -131,6 +131,32 @@ fn bench_best_runs_the_choice_for_each_problem_and_names_it() {
     let refused = bench(&["--preset", "d64"]);
     assert_eq!(refused.code, 2, "{refused}");
     assert!(refused.stderr.contains("`best` chooses the setting itself"), "{refused}");
+}
+
+#[test]
+fn a_pick_with_an_impossible_time_is_ignored_with_a_warning() {
+    for (gpu, time, reason) in [
+        ("NVIDIA L4", "measured_us = 0.0001", "is not a plausible time"),
+        ("virtual l4", "measured_us = 5.0", "only modelled times"),
+        ("virtual l4", "modelled_us = 1e300", "is not a plausible time"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let family = folder.path().join("attention/wmma");
+        fs::create_dir_all(&family).unwrap();
+        let problem = "b1h2s128d64-fp16";
+        let pick = format!(
+            "schema = 1\n[[pick]]\ngpu = \"{gpu}\"\nproblem = \"{problem}\"\nfamily = \"attention/wmma\"\n{time}\n\
+             baseline = \"defaults\"\nbuild = \"3f9a\"\nknobs = {{}}\n"
+        );
+        fs::write(family.join("tuned.toml"), pick).unwrap();
+        let arguments =
+            ["bench", "best", "--problem", problem, "--baseline", "none", "--device", "virtual:l4"];
+        let outcome = with_table(folder.path(), &arguments);
+        assert_eq!(outcome.code, 0, "{outcome}");
+        let warning = format!("ignoring wmma's tuned pick for {problem} on {gpu}");
+        assert!(outcome.stderr.contains(&warning) && outcome.stderr.contains(reason), "{outcome}");
+        assert!(outcome.stderr.contains(&format!("best on {problem}: mma ")), "{outcome}");
+    }
 }
 
 #[test]

@@ -14,16 +14,19 @@ pub(super) const MAX_BYTES: usize = 1 << 20;
 /// How many of the last bytes of stderr are shown.
 const STDERR_BYTES: usize = 2000;
 
-/// Sends the prompt to the program of a command line and returns its answer.
+/// Sends the prompt to the program of a command line and returns its answer. `network`: whether it may use the network.
 pub(super) fn ask(
-    line: &str,
+    (line, network): (&str, bool),
     prompt: &serde_json::Value,
     limit: Duration,
     stop: &AtomicBool,
 ) -> Result<String, ProposerError> {
     let mut input = prompt.to_string();
     input.push('\n');
-    run_with_input(Command::new("sh").args(["-c", line]), "sh", input, limit, stop)
+    let mut command = Command::new("sh");
+    // Without seccomp, `doctor` and a warning tell what is missing.
+    subprocess::sandbox::confine(command.args(["-c", line]), network);
+    run_with_input(&mut command, "sh", input, limit, stop)
 }
 
 /// Runs a program with the input and returns its output.
@@ -74,11 +77,11 @@ mod tests {
     const LONG: Duration = Duration::from_mins(1);
 
     fn answer(line: &str) -> Result<String, ProposerError> {
-        ask(line, &json!({"schema": 1}), LONG, &AtomicBool::new(false))
+        ask((line, false), &json!({"schema": 1}), LONG, &AtomicBool::new(false))
     }
 
     fn failure(line: &str, limit: Duration) -> (String, String) {
-        match ask(line, &json!({"filler": "x".repeat(1 << 18)}), limit, &AtomicBool::new(false)) {
+        match ask((line, false), &json!({"filler": "x".repeat(1 << 18)}), limit, &AtomicBool::new(false)) {
             Err(ProposerError::NoAnswer { reason, output }) => (reason, output),
             other => panic!("{other:?}"),
         }
@@ -166,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_stopped_search_does_not_wait_for_an_answer() {
-        let outcome = ask("sleep 300", &json!({}), LONG, &AtomicBool::new(true));
+        let outcome = ask(("sleep 300", false), &json!({}), LONG, &AtomicBool::new(true));
         assert_eq!(outcome, Err(ProposerError::Stopped));
     }
 }

@@ -42,7 +42,12 @@ pub struct ExternalProposer {
 #[derive(Clone, Debug)]
 pub enum ProposerTransport {
     /// A command line for `sh -c`. It reads the prompt from stdin and writes the answer to stdout.
-    Command(String),
+    Command {
+        /// The command line.
+        line: String,
+        /// Whether it may use the network.
+        network: bool,
+    },
     /// A chat endpoint.
     Endpoint(Endpoint),
 }
@@ -84,7 +89,7 @@ impl ExternalProposer {
     /// The proposer's name in the log.
     pub(super) fn name(&self) -> &'static str {
         match self.transport {
-            ProposerTransport::Command(_) => "command",
+            ProposerTransport::Command { .. } => "command",
             ProposerTransport::Endpoint(_) => "endpoint",
         }
     }
@@ -92,7 +97,7 @@ impl ExternalProposer {
     /// Checks that the proposer can be reached. This runs before anything is timed.
     pub(super) fn check_available(&self) -> Result<(), ProposerError> {
         match &self.transport {
-            ProposerTransport::Command(_) => Ok(()),
+            ProposerTransport::Command { .. } => Ok(()),
             ProposerTransport::Endpoint(_) => endpoint::check_curl(),
         }
     }
@@ -105,7 +110,9 @@ impl ExternalProposer {
         stop: &AtomicBool,
     ) -> Result<String, ProposerError> {
         match &self.transport {
-            ProposerTransport::Command(line) => command::ask(line, prompt, self.limit, stop),
+            ProposerTransport::Command { line, network } => {
+                command::ask((line, *network), prompt, self.limit, stop)
+            }
             ProposerTransport::Endpoint(endpoint) => endpoint.ask(prompt, folder, self.limit, stop),
         }
     }
