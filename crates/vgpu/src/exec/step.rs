@@ -370,13 +370,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             Op::Malloc => self.malloc(inst, mask),
             Op::Free => self.free(inst, mask),
             Op::GridWorkspace { high } => self.grid_workspace(inst, *high, mask),
-            Op::Nanosleep => {
-                if P::COUNT {
-                    let times = *self.r32(inst.sources()[0]);
-                    self.count_sleep(lanes(mask).map(|l| times[l]).max().unwrap_or(0));
-                }
-                Next::YieldAfter
-            }
+            Op::Nanosleep => self.nanosleep(inst, mask),
             Op::Barrier { .. } => self.barrier(inst, mask),
             Op::WarpSync => self.warp_sync(inst, mask),
             Op::ClusterBarrier { arrive, relaxed, aligned } => {

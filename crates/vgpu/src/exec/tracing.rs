@@ -2,8 +2,10 @@
 //! and the events of its trace.
 
 use super::Policy;
-use super::state::{CLOCKS, Location, NANOSECONDS, RunningWarp};
+use super::state::{CLOCKS, Location, NANOSECONDS, Next, RunningWarp};
 use crate::count::{Event, Phase};
+use crate::isa::op::Inst;
+use crate::lanes::lanes;
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
     /// Counts the rest of a basic block, which the fragment is about to run. `first` is the function's first instruction.
@@ -28,7 +30,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let load = &mut self.block.load;
             match event {
                 Event::Load { bytes, .. } | Event::Copy { bytes, .. } => {
-                    load.copied_bytes += u64::from(bytes)
+                    load.copied_bytes += u64::from(bytes);
                 }
                 Event::Product { .. } => {
                     let function = &self.grid.kernel.functions[self.frag.function as usize];
@@ -42,13 +44,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    /// Counts the time of `nanosleep`.
-    pub fn count_sleep(&mut self, nanoseconds: u32) {
-        // A GPU sleeps for at most a millisecond.
-        let clocks = nanoseconds.min(1_000_000) * (CLOCKS / NANOSECONDS) as u32;
-        self.w.chain += u64::from(clocks);
-        self.w.polls.add_clocks(self.frag.mask, u64::from(clocks));
-        self.trace(Event::Sleep { clocks });
+    /// Executes `nanosleep`: other warps run first. Counts the time that it takes.
+    pub fn nanosleep(&mut self, inst: &Inst, mask: u32) -> Next {
+        if P::COUNT {
+            let times = *self.r32(inst.r(0));
+            let longest = lanes(mask).map(|l| times[l]).max().unwrap_or(0);
+            // A GPU sleeps for at most a millisecond.
+            let clocks = longest.min(1_000_000) * (CLOCKS / NANOSECONDS) as u32;
+            self.w.chain += u64::from(clocks);
+            self.w.polls.add_clocks(self.frag.mask, u64::from(clocks));
+            self.trace(Event::Sleep { clocks });
+        }
+        Next::YieldAfter
     }
 
     /// Traces a copy that reports to an mbarrier object. Call it before the object changes.

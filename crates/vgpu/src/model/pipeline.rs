@@ -67,15 +67,14 @@ pub fn replayed(timeline: &Timeline, shape: Shape, chip: &Chip, l2_per_clock: f6
         .kinds
         .iter()
         .map(|kind| {
-            let clocks = match &kind.warps {
-                Some(_) => replayed.next().map_or(0.0, |(_, clocks)| *clocks),
+            let clocks = if kind.warps.is_some() {
+                replayed.next().map_or(0.0, |(_, clocks)| *clocks)
+            } else {
                 // A block without steps takes as long as a block with nearly as much work, in proportion to the work.
-                None => {
-                    let weight = weight(&kind.load);
-                    let ratio = |other: f64| (weight / other).max(other / weight);
-                    let nearest = replays.iter().min_by(|a, b| ratio(a.0).total_cmp(&ratio(b.0)));
-                    nearest.map_or(0.0, |(other, clocks)| clocks * weight / other)
-                }
+                let weight = weight(&kind.load);
+                let ratio = |other: f64| (weight / other).max(other / weight);
+                let nearest = replays.iter().min_by(|a, b| ratio(a.0).total_cmp(&ratio(b.0)));
+                nearest.map_or(0.0, |(other, clocks)| clocks * weight / other)
             };
             START_CLOCKS + clocks as u64
         })

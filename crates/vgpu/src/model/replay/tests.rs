@@ -20,10 +20,10 @@ const RATES: Rates = Rates {
 const PRODUCT: f64 = 66.0;
 
 /// Replays a block of these warps, of which only the first is in the same part as the fifth.
-fn replay(works: &[Work], warps: Vec<Vec<Step>>) -> Replay {
+fn replay(works: &[Work], warps: &[Vec<Step>]) -> Replay {
     let product = Product { input: Elem::F16, accumulator: Elem::F32, flops: 1 << 16, by_warpgroup: true };
     let timeline = Timeline { works: works.to_vec(), products: vec![product], ..Timeline::default() };
-    Replayer::new(&timeline, RATES, 4, |_| PRODUCT).replay(&warps, 1)
+    Replayer::new(&timeline, RATES, 4, |_| PRODUCT).replay(warps, 1)
 }
 
 fn products(count: usize) -> Vec<Step> {
@@ -38,8 +38,8 @@ fn beside_and_alone(work: Work) -> (f64, f64) {
     let code = || vec![Step::Work(0)];
     let with = |first: Vec<Step>| [vec![first], idle(), vec![code()]].concat();
     // Products without a wait: only the code decides when the replay ends.
-    let beside = replay(&[work], with(vec![Step::Product(0); 10_000]));
-    (beside.clocks, replay(&[work], with(Vec::new())).clocks)
+    let beside = replay(&[work], &with(vec![Step::Product(0); 10_000]));
+    (beside.clocks, replay(&[work], &with(Vec::new())).clocks)
 }
 
 /// 64 elements of the mix of a softmax: a maximum, a multiply-addition, an exponential, an addition and half a
@@ -78,7 +78,7 @@ fn many_f32_instructions_slow_a_product_down_and_a_softmax_does_not() {
     let clocks = |work: Work| {
         let code = vec![Step::Work(0); 1000];
         let warps = [vec![products(100)], vec![Vec::new(); 3], vec![code]].concat();
-        let replay = replay(&[work], warps);
+        let replay = replay(&[work], &warps);
         // The first warp waits until its products are done.
         replay.awaiting_products / 100.0
     };
@@ -92,8 +92,8 @@ fn two_warps_that_take_turns_hide_their_code_behind_products() {
     // Code and products take about as long, without the slowdown of code beside products.
     let code = Work { instructions: 1.0, chain: 10.0 * PRODUCT, ..Work::default() };
     let one = || [products(10), vec![Step::Work(0)]].concat().repeat(20);
-    let alone = replay(&[code], vec![one()]).clocks;
-    let both = replay(&[code], [vec![one()], vec![Vec::new(); 3], vec![one()]].concat()).clocks;
+    let alone = replay(&[code], &[one()]).clocks;
+    let both = replay(&[code], &[vec![one()], vec![Vec::new(); 3], vec![one()]].concat()).clocks;
     assert!(both < 1.2 * alone, "{both} {alone}");
     // A warp alone waits for its own products before its code, so nothing overlaps.
     assert!(alone > 20.0 * (20.0 * PRODUCT), "{alone}");
@@ -102,7 +102,7 @@ fn two_warps_that_take_turns_hide_their_code_behind_products() {
 #[test]
 fn a_copy_is_waited_for_and_its_bytes_take_time() {
     let phase = Phase { object: 0, number: 0 };
-    let clocks = |bytes: u32| replay(&[], vec![vec![Step::Load(bytes, phase), Step::Await(phase)]]).clocks;
+    let clocks = |bytes: u32| replay(&[], &[vec![Step::Load(bytes, phase), Step::Await(phase)]]).clocks;
     assert_eq!(clocks(64), 301.0 + BARRIER_LATENCY);
     assert_eq!(clocks(64 * 1000), 1300.0 + BARRIER_LATENCY);
 }
@@ -115,7 +115,7 @@ fn a_phase_ends_with_its_last_arrival() {
         vec![Step::Work(0), Step::Arrive(phase), Step::Await(phase)],
         vec![Step::Work(1), Step::Arrive(phase), Step::Await(phase)],
     ];
-    let replay = replay(&[code(100.0), code(500.0)], warps);
+    let replay = replay(&[code(100.0), code(500.0)], &warps);
     assert_eq!(replay.clocks, 500.0 + BARRIER_LATENCY);
     // The last one to arrive does not wait.
     assert_eq!(replay.awaiting_others, 400.0 + BARRIER_LATENCY);
@@ -125,7 +125,7 @@ fn a_phase_ends_with_its_last_arrival() {
 fn a_wait_that_nothing_ends_does_not_hang_the_replay() {
     let phase = Phase { object: 8, number: 3 };
     // The other block of a cluster may end the phase, so a phase without arrivals of this block is no wait.
-    assert_eq!(replay(&[], vec![vec![Step::Await(phase)]]).clocks, 0.0);
+    assert_eq!(replay(&[], &[vec![Step::Await(phase)]]).clocks, 0.0);
     let stuck = vec![vec![Step::Await(phase), Step::Arrive(phase)]];
-    assert_eq!(replay(&[], stuck).clocks, 0.0);
+    assert_eq!(replay(&[], &stuck).clocks, 0.0);
 }
