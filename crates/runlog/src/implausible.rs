@@ -7,10 +7,13 @@ use op::plausible::implausible_reason;
 use crate::record::InversionResult;
 use crate::{RunState, Stage, StageKey, Time, TrialResult};
 
+/// The minimum work of a problem, with the type of its matrix products.
+pub type KnownWork = (Work, Option<String>);
+
 impl RunState {
     /// Removes records whose times cannot be true, with a warning that names each. `work` is the minimum work of a
     /// problem, if the caller knows it; otherwise what the record itself says is used.
-    pub fn remove_implausible(&mut self, work: &dyn Fn(&str) -> Option<(Work, Option<String>)>) {
+    pub fn remove_implausible(&mut self, work: &dyn Fn(&str) -> Option<KnownWork>) {
         let Some(gpu) = self.gpu() else { return };
         let mut warnings = Vec::new();
         let mut is_implausible =

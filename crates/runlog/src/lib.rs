@@ -60,6 +60,7 @@ pub use event::{
     RunOutcome, SampleSet, Speed, StageKey, StageOutcome, TargetVerdict, Telemetry, Timer,
 };
 pub use folder::{DEFAULT_FOLDER, Run, RunError};
+pub use implausible::KnownWork;
 pub use list::{RunSummary, list};
 pub use log::{Line, Log, LogError, Record, Warning, Writer, parse, read};
 pub use manifest::{Commit, Manifest};

@@ -175,6 +175,9 @@ fn forge(folder: &Path, name: &str, change: impl Fn(&mut Value)) {
     fs::write(&path, lines.join("\n") + "\n").unwrap();
 }
 
+/// The name of the run, the change of the last timed trial, and a part of the note about it.
+type Forgery<'a> = (&'a str, &'a dyn Fn(&mut Value), &'a str);
+
 #[test]
 fn a_forged_time_in_a_resumed_log_is_not_believed() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +192,6 @@ fn a_forged_time_in_a_resumed_log_is_not_believed() {
         let knobs = |line: &&str| !line.starts_with("commit");
         text.lines().filter(knobs).collect::<Vec<_>>().join("\n")
     };
-    type Forgery<'a> = (&'a str, &'a dyn Fn(&mut Value), &'a str);
     let forgeries: [Forgery<'_>; 3] = [
         // A virtual GPU has no measured times.
         (
