@@ -303,9 +303,13 @@ fn flash_attention_with_a_running_maximum_passes_in_class_sink() {
         let mut maximum = 0.0_f64;
         for weights in row.chunks_mut(tile) {
             maximum = weights.iter().copied().fold(maximum, f64::max);
-            weights.iter_mut().for_each(|weight| *weight /= maximum);
+            for weight in &mut *weights {
+                *weight /= maximum;
+            }
             round_like_flash_attention(Dtype::Fp16, Weights::Half, weights);
-            weights.iter_mut().for_each(|weight| *weight *= maximum);
+            for weight in weights {
+                *weight *= maximum;
+            }
         }
     };
     for shape in ["b1h4kv1sq100sk448d64", "b1h1sq1sk512d64", "b1h1sq1sk100d128"] {
