@@ -29,7 +29,7 @@ pub struct World {
     /// Seed of the order in which blocks start. 0: by block number. Other seeds permute only blocks that can be
     /// resident together, so a block may wait for a block with a lower number in every world.
     pub block_order: u64,
-    /// Seed of the order in which the warps of a block take their turns. 0: by warp number.
+    /// Seed of the order in which the warps of a block take their turns. 0, and under the checkers: by warp number.
     pub warp_order: u64,
     /// Seed of the assignment of blocks to multiprocessors.
     pub sm_order: u64,

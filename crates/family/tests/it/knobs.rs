@@ -1,6 +1,6 @@
 //! Every knob has an effect: it reaches the generated source, the build's hash and the machine code.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use chips::Target;
@@ -103,15 +103,19 @@ fn settings(family: &Family, knob: &Knob) -> Vec<Vec<(String, Request)>> {
     (0..most).flat_map(|preset| each.iter().filter_map(move |presets| presets.get(preset)).cloned()).collect()
 }
 
-/// The pairs of values of a knob whose machine code is the same under all settings.
+/// The pairs of values of a knob whose machine code is the same under all settings that allow both.
 fn equal_values(compiler: &Compiler, family: &Family, knob: &Knob) -> Vec<String> {
-    let names: Vec<String> = knob.values.iter().map(Value::to_string).collect();
-    let mut equal: Vec<(&str, &str)> = (0..names.len())
-        .flat_map(|second| (0..second).map(move |first| (first, second)))
-        .map(|(first, second)| (names[first].as_str(), names[second].as_str()))
-        .collect();
-    for valid in settings(family, knob) {
-        let is_open = |value: &str| equal.iter().any(|(first, second)| *first == value || *second == value);
+    let name = format!("{} {}", family.full_name(), knob.name);
+    let settings = settings(family, knob);
+    let pairs = |valid: &[(String, Request)]| -> Vec<(String, String)> {
+        let of_second = |second: usize| (0..second).map(move |first| (first, second));
+        let pair = |(first, second): (usize, usize)| (valid[first].0.clone(), valid[second].0.clone());
+        (0..valid.len()).flat_map(of_second).map(pair).collect()
+    };
+    let mut equal: BTreeSet<(String, String)> = settings.iter().flat_map(|valid| pairs(valid)).collect();
+    assert!(!equal.is_empty(), "{name}: no setting allows two values");
+    for valid in settings {
+        let is_open = |value: &String| equal.iter().any(|(first, second)| first == value || second == value);
         let (values, requests): (Vec<String>, Vec<Request>) =
             valid.into_iter().filter(|(value, _)| is_open(value)).unzip();
         if requests.len() < 2 {
@@ -120,7 +124,7 @@ fn equal_values(compiler: &Compiler, family: &Family, knob: &Knob) -> Vec<String
         let outcomes = compiler.build_many(&requests, 2, &|_, _| ());
         let codes: HashMap<String, String> =
             values.into_iter().zip(outcomes.into_iter().map(|it| it.unwrap().build.code_hash)).collect();
-        equal.retain(|(first, second)| match (codes.get(*first), codes.get(*second)) {
+        equal.retain(|(first, second)| match (codes.get(first), codes.get(second)) {
             (Some(first), Some(second)) => first == second,
             _ => true,
         });
@@ -128,7 +132,6 @@ fn equal_values(compiler: &Compiler, family: &Family, knob: &Knob) -> Vec<String
             break;
         }
     }
-    let name = format!("{} {}", family.full_name(), knob.name);
     equal.into_iter().map(|(first, second)| format!("{name}: {first} and {second}")).collect()
 }
 
