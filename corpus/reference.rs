@@ -93,6 +93,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
     let a = Args(args);
     let answer: fn(&Args) -> Vec<Output> = match name {
         "assert_passing" => assert_passing,
+        "argmax_pairs" => argmax_pairs,
         "atomics_all" => atomics_all,
         "attention_grouped_queries" => attention_grouped_queries,
         "ballot_compaction" => ballot_compaction,
@@ -480,6 +481,11 @@ fn atomics_all(a: &Args) -> Vec<Output> {
         close("dsum", vec![x.iter().sum()], 1e-12, 0.0),
         exact_floats("hsum", vec![n as f64, half * 0.25 + half * 0.5]),
     ]
+}
+
+fn argmax_pairs(a: &Args) -> Vec<Output> {
+    let best = |row: &[f64]| (0..40).rev().max_by(|i, j| row[*i].total_cmp(&row[*j])).unwrap_or(0) as i64;
+    vec![exact("best", a.f("rows").chunks(40).map(best).collect())]
 }
 
 fn ballot_compaction(a: &Args) -> Vec<Output> {

@@ -6,6 +6,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+import triton_reductions
 from case import Case, null, read, scalar, scratch, write
 
 
@@ -283,7 +284,7 @@ def attention_case(name, target, random, length, warps):
 
 
 def cases(random):
-    """The six kinds of kernels. Kernels with two warps use `mma`; with four, sm_90 uses `wgmma`."""
+    """The six kinds of kernels, and reductions. Kernels with two warps use `mma`; with four, sm_90 uses `wgmma`."""
     for target in (80, 89, 90):
         yield vector_add_case(target, random)
         yield softmax_case(target, random)
@@ -293,3 +294,4 @@ def cases(random):
             yield matmul_case(f"matmul_warps{warps}", target, random, (100, 72, 80), warps)
             yield attention_case(f"attention_warps{warps}", target, random, 100, warps)
     yield matmul_descriptors_case(90, random)
+    yield from triton_reductions.cases(case, random)

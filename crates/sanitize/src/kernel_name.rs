@@ -50,7 +50,9 @@ fn listed(names: &[&str]) -> String {
 /// The name of a kernel in C++, without parameters: `ns::scale<float, 7>`.
 pub fn readable(name: &str) -> String {
     let options = DemangleOptions::new().no_params().no_return_type().hide_expression_literal_types();
-    let demangled = Symbol::new(name).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    // The name of a type is a mangled name, too: `f` is `float`.
+    let symbol = name.starts_with("_Z").then(|| Symbol::new(name).ok()).flatten();
+    let demangled = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok());
     demangled.map_or_else(|| name.to_owned(), |text| without_abi_tags(&text))
 }
 

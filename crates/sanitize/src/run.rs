@@ -58,6 +58,7 @@ pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, Sani
     let placed = job.launches.place(device)?;
     set_variables(job.variables, module, device)?;
 
+    device.set_kept(&placed.others());
     let chip = device.chip();
     let mut reports = Vec::new();
     let mut last = (None, None);
@@ -140,7 +141,8 @@ impl Summary {
             (0, true) => ("clean".to_owned(), Some(true), format!(", {}", count(notes, "note"))),
             _ => {
                 let counts = [(errors, "error"), (warnings, "warning"), (notes, "note")];
-                (counts.map(|(number, name)| count(number, name)).join(", "), Some(false), String::new())
+                let text = counts.map(|(number, name)| count(number, name)).join(", ");
+                (text, Some(errors == 0), String::new())
             }
         };
         let end = if stats.completed { "" } else { "; the launch did not complete" };

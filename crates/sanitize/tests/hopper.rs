@@ -80,6 +80,7 @@ fn run(file: &Path, text: &str) -> (LaunchReport, Placed, VirtualDevice) {
         device.load(Image::Ptx(&build.ptx)).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let placed = Placed::on(&mut device, &header.arguments).unwrap();
     device.set_outputs(&placed.outputs());
+    device.set_kept(&placed.others());
     let report = device.run(module, &header.kernel, header.geometry, &placed.parameters).unwrap();
     (report, placed, device)
 }

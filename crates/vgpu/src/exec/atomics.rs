@@ -146,6 +146,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let bytes = access.ty.bytes;
         let mut changed = false;
         let mut undefined = 0u32;
+        // An exchange only moves its value, like a store.
+        if P::CHECK && op != AtomOp::Exch {
+            sources[1..]
+                .iter()
+                .for_each(|s| self.check_use(*s, group, "is combined with memory by an atomic"));
+        }
         for e in 0..usize::from(access.vector) {
             let b = self.wide(sources[1 + e]);
             let c = if op == AtomOp::Cas { self.wide(sources[2]) } else { [0; 32] };

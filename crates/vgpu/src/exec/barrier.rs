@@ -3,8 +3,9 @@
 
 use super::Policy;
 use super::block::Block;
-use super::state::{Next, RunningWarp, State, Warp, spread};
-use crate::check::{Kind, Site};
+use super::state::{Next, RunningWarp, State, Warp, WorkerState, spread};
+use crate::check::collect::RawFinding;
+use crate::check::{Kind, Severity, Site};
 use crate::count::Phase;
 use crate::isa::op::{BarMode, Class, Inst, Op};
 use crate::lanes::lanes;
@@ -170,7 +171,7 @@ pub fn divergent_barrier(elsewhere: u32) -> String {
 
 impl Block {
     /// Releases the barriers at which all participants have arrived.
-    pub fn complete_barriers<P: Policy>(&mut self, functions: &[Function]) {
+    pub fn complete_barriers<P: Policy>(&mut self, functions: &[Function], worker: &mut WorkerState) {
         for id in 0..16 {
             let b = &self.core.barriers[id];
             if b.arrived == 0 || b.arrived < b.expected.unwrap_or(self.core.live_threads) {
@@ -185,6 +186,9 @@ impl Block {
                 self.core.barriers[id].ended = self.core.events;
                 self.core.barriers[id].waited.clear();
                 self.core.barriers[id].by_warp.clear();
+            }
+            if P::CHECK && whole_block && self.core.live_threads < self.core.threads {
+                self.report_left_behind(id as u8, functions, worker);
             }
             let clocks = if P::COUNT { self.core.path.end_barrier(id) } else { 0 };
             if P::COUNT && self.core.traced {
@@ -210,6 +214,33 @@ impl Block {
                 w.merge_ready();
             }
         }
+    }
+}
+
+impl Block {
+    /// Warns of a barrier for the whole block that some of its threads can no longer reach.
+    fn report_left_behind(&self, id: u8, functions: &[Function], worker: &mut WorkerState) {
+        let waiting = self.warps.iter().flat_map(|w| w.fragments.iter().map(move |f| (w.id, f)));
+        let Some((warp, f)) = waiting.into_iter().find(|(_, f)| f.state == State::Barrier(id)) else {
+            return;
+        };
+        let pc = functions[f.function as usize].first + f.pc;
+        let site = Site { pc, block: self.core.index, warp, lanes: f.mask };
+        let gone = self.core.threads - self.core.live_threads;
+        let related = self.core.first_exit.map(|at| ("the first of them exits here".to_string(), at));
+        let make = || RawFinding {
+            severity: Severity::Warning,
+            related: related.into_iter().collect(),
+            ..RawFinding::new(
+                Kind::BarrierDivergence,
+                site,
+                format!(
+                    "{gone} threads of the block have exited and do not reach this barrier; GPUs do not wait for them, but CUDA \
+                 requires that all threads of a block reach __syncthreads()"
+                ),
+            )
+        };
+        worker.findings.add_many((Kind::BarrierDivergence, pc, 0), Severity::Warning, site, 1, make);
     }
 }
 

@@ -71,6 +71,7 @@ impl Block {
         core.load = BlockLoad::default();
         core.path.clear();
         core.progress = 0;
+        core.first_exit = None;
         core.events = 0;
         core.copies.clear();
         core.owed.clear();
@@ -178,7 +179,7 @@ impl Block {
                     return Progress::Halted;
                 }
                 alive |= stop != Stop::Done;
-                self.complete_barriers::<P>(&grid.kernel.functions);
+                self.complete_barriers::<P>(&grid.kernel.functions, worker);
                 self.complete_products();
             }
             if let Some(spent) = worker.spend(grid) {

@@ -2,8 +2,9 @@
 //! transactions.
 
 use super::Policy;
-use super::state::{AccessKind, Addresses, Request, RunningWarp, Span, TileBase, Watch, narrow};
+use super::state::{AccessKind, Addresses, Grid, Request, RunningWarp, Span, TileBase, Watch, narrow};
 use crate::check::race;
+use crate::check::race::Equality;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 use crate::lanes::lanes;
@@ -28,7 +29,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let values: &dyn race::StoredValues = if values.is_empty() {
             &race::Differs
         } else {
-            stored = self.stored(lanes, access, &ad.at, values);
+            stored = Stored { span: Some(*span), ..self.stored(lanes, access, &ad.at, values) };
             &stored
         };
         let races = &mut self.block.races;
@@ -200,7 +201,10 @@ impl<'c, P: Policy> RunningWarp<'c, '_, P> {
     {
         let grid = self.grid;
         Stored {
-            facts: &grid.kernel.facts,
+            grid,
+            span: None,
+            is_matrix: matches!(self.function().insts[self.frag.pc as usize].op, Op::StoreMatrix { .. }),
+            warp: self.w.id,
             pc: self.at(),
             mask,
             at,
@@ -295,7 +299,12 @@ fn max_units_per_slot(mut units: Vec<u64>, slots: u64) -> u64 {
 /// The values that a store is about to write, for comparison with those of other stores.
 #[derive(Debug)]
 pub struct Stored<'a, A> {
-    facts: &'a [Fact],
+    grid: &'a Grid<'a>,
+    /// The memory that is stored to, if it is known.
+    span: Option<Span>,
+    /// Each lane has the address of a row of a matrix, and the values of a row are in four lanes.
+    is_matrix: bool,
+    warp: u32,
     pc: u32,
     mask: u32,
     at: &'a [A; 32],
@@ -320,7 +329,31 @@ impl<A> Stored<'_, A> {
 
 impl<A> Stored<'_, A> {
     fn fact(&self, pc: u32) -> Fact {
-        self.facts.get(pc as usize).copied().unwrap_or(Fact::UNKNOWN)
+        self.grid.kernel.facts.get(pc as usize).copied().unwrap_or(Fact::UNKNOWN)
+    }
+
+    /// How equal two rows of matrices are whose addresses two threads have.
+    fn compare_rows(&self, one: usize, other: usize) -> Equality {
+        if one % 32 / 8 != other % 32 / 8 {
+            return Equality::Unknown;
+        }
+        let thread = |row: usize, i: usize| row / 32 * 32 + row % 8 * 4 + i;
+        let compare = |i| self.grid.compare_stores(self.pc, thread(one, i), thread(other, i));
+        (0..4).map(compare).min().unwrap_or(Equality::Unknown)
+    }
+
+    /// Whether memory holds the value that a lane stores.
+    fn is_in_memory(&self, lane: usize, address: u64) -> bool {
+        let n = usize::from(self.bytes);
+        let Some(span) = self.span else { return false };
+        (0..self.count).all(|e| {
+            let mut old = [0; 8];
+            // SAFETY: the span contains the whole store of every lane.
+            unsafe {
+                std::ptr::copy_nonoverlapping(span.host(address + (e * n) as u64), old.as_mut_ptr(), n);
+            }
+            old[..n] == self.value(e, lane).to_le_bytes()[..n]
+        })
     }
 
     /// Whether two lanes store the same bytes now.
@@ -331,22 +364,48 @@ impl<A> Stored<'_, A> {
     }
 }
 
-impl<A: PartialEq> race::StoredValues for Stored<'_, A> {
-    fn agrees(&self, lane: usize, earlier: race::EarlierStore) -> bool {
+impl<A: PartialEq + Copy + Into<u64>> race::StoredValues for Stored<'_, A> {
+    fn compare(&self, lane: usize, earlier: race::EarlierStore) -> Equality {
         let own = self.fact(self.pc);
+        let is_same_time =
+            earlier.sibling.is_some() || earlier.same_block && earlier.pc == self.pc && own.once;
+        let thread = self.warp as usize * 32 + lane;
+        if self.is_matrix {
+            return if is_same_time { self.compare_rows(thread, earlier.thread) } else { Equality::Unknown };
+        }
+        let compared = || self.grid.compare_stores(self.pc, thread, earlier.thread);
         // The other lane's store to this address is part of this execution if the lane stores there now. Its earlier
         // stores are then overwritten and no longer known.
         if let Some(other) = earlier.sibling
             && self.mask >> other & 1 == 1
             && self.at[other] == self.at[lane]
         {
-            let apart = (lane ^ other) as u8;
-            return self.are_equal(lane, other)
-                && (!own.varies.has(Varies::DATA) || apart & !own.same_lanes == 0);
+            let equal = self.are_equal(lane, other);
+            return match own.varies.has(Varies::DATA) {
+                false if equal => Equality::Same,
+                false => Equality::Unknown,
+                true => {
+                    Some(compared()).filter(|it| equal || *it != Equality::Same).unwrap_or(Equality::Unknown)
+                }
+            };
         }
         let varies = Varies::THREAD.with(Varies::TIME);
         let varies = if earlier.same_block { varies } else { varies.with(Varies::BLOCK) };
-        own.identity != 0 && own.identity == self.fact(earlier.pc).identity && !own.varies.has(varies)
+        let is_fixed = !own.varies.has(varies);
+        if own.identity != 0 && own.identity == self.fact(earlier.pc).identity && is_fixed {
+            Equality::Same
+        } else if is_same_time && own.once {
+            // Warps with different tasks that compute one tile also both store it.
+            let is_product = own.varies.has(Varies::PRODUCT) && self.is_in_memory(lane, self.at[lane].into());
+            compared().max(if is_product { Equality::Close } else { Equality::Unknown })
+        } else {
+            Equality::Unknown
+        }
+    }
+
+    fn is_common(&self) -> bool {
+        let own = self.fact(self.pc);
+        own.identity != 0 && !own.varies.has(Varies::THREAD.with(Varies::TIME))
     }
 
     fn after_atomic(&self) -> AfterAtomic {

@@ -1,7 +1,7 @@
 //! A kernel launch: its arguments, its checks before it starts, and its report.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use super::options::{Checks, Dim3, Options};
@@ -143,7 +143,7 @@ impl Device {
         params.resize((kernel.param_bytes as usize).next_multiple_of(16), 0);
         let regions = self.regions();
         let checked = options.checks == Checks::All;
-        if checked {
+        if checked && options.begins_outputs {
             begin_outputs(&regions, &options.outputs);
         }
         static LAUNCHES: AtomicU64 = AtomicU64::new(1);
@@ -200,6 +200,7 @@ impl Device {
                 world.nanoseconds.wrapping_add(self.uptime),
             ),
             races: GlobalRaces::new(allocations),
+            stored: kernel.functions.iter().map(|_| OnceLock::new()).collect(),
             changed_maps: Mutex::default(),
             launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
             regions,

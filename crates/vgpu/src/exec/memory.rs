@@ -314,6 +314,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let addresses = &Addresses { at, survey: s };
             let request = Request { kind: AccessKind::Load, space: access.space, addresses, size: 4 };
             self.before_access(&request, &span, mask, access, &[]);
+            if access.non_coherent {
+                let site = self.site(mask);
+                self.block.races.read_only(&self.grid.races, site, &at, 4);
+            }
         }
         if P::CHECK && self.w.tracking {
             self.set_undef(inst.r(0), 0, 0, mask, Origin(0));
@@ -497,6 +501,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 cx.before_access(request, span, group, access, &[]);
             }
             cx.load_group(inst, access, span, request.addresses, group);
+            if P::CHECK && access.non_coherent {
+                let site = cx.site(group);
+                cx.block.races.read_only(&cx.grid.races, site, &request.addresses.at, request.size);
+            }
             if P::CHECK {
                 cx.check_loaded(inst, access, span, request, group);
                 cx.after_access(request, group, access);

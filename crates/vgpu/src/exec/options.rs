@@ -42,6 +42,12 @@ pub struct Options {
     pub threads: usize,
     /// Output buffers: the kernel must write every byte of them, with defined values.
     pub outputs: Vec<Buffer>,
+    /// Other buffers that are read after the launch: the kernel must not store undefined values there.
+    pub kept: Vec<Buffer>,
+    /// Whether this launch is the first of those that write the outputs. Otherwise earlier launches may have written parts.
+    pub begins_outputs: bool,
+    /// Whether this launch is the last of those that write the outputs, after which no part may be missing.
+    pub ends_outputs: bool,
     /// Extents of a cluster: blocks that run together and access each other's shared memory. `[1, 1, 1]` uses the
     /// extents that the kernel was compiled for.
     pub cluster: Dim3,
@@ -103,6 +109,9 @@ impl Default for Options {
             stop: None,
             threads: 0,
             outputs: Vec::new(),
+            kept: Vec::new(),
+            begins_outputs: true,
+            ends_outputs: true,
             cluster: [1; 3],
             limits: Limits::default(),
             sample: None,

@@ -63,9 +63,14 @@ impl LaunchReport {
 }
 
 impl LaunchReport {
-    /// True if no finding is more severe than a note.
+    /// True if no finding is an error.
     pub fn is_clean(&self) -> bool {
         // Dropped findings need no check: findings are dropped only when a thousand others are kept.
+        self.findings.iter().all(|f| f.severity != Severity::Error)
+    }
+
+    /// True if no finding is more severe than a note.
+    pub fn has_only_notes(&self) -> bool {
         self.findings.iter().all(|f| f.severity == Severity::Note)
     }
 }
@@ -100,7 +105,7 @@ pub(super) fn report(
             let mistaken = idle * 2 > blocks && !reads_grid_size(grid.kernel);
             let site = Site { block: first_idle, ..Site::default() };
             let message = || format!("{idle} of {blocks} blocks ended without an access to global memory");
-            let severity = if mistaken { Severity::Warning } else { Severity::Note };
+            let severity = if mistaken { Severity::Error } else { Severity::Note };
             findings.add_many((Kind::IdleBlocks, 0, 0), severity, site, 1, || RawFinding {
                 severity,
                 located: false,
@@ -160,7 +165,7 @@ pub(super) fn reads_grid_size(kernel: &Kernel) -> bool {
     slots.any(|slot| slot.is_special() && extents.contains(&slot.index()))
 }
 
-/// Marks the output buffers as not written by this launch.
+/// Marks the output buffers as not written yet.
 pub(super) fn begin_outputs(regions: &[Region], outputs: &[Buffer]) {
     for o in outputs {
         if let Some(r) = regions.iter().find(|r| r.address == o.0) {
@@ -172,20 +177,15 @@ pub(super) fn begin_outputs(regions: &[Region], outputs: &[Buffer]) {
     }
 }
 
-/// Reports bytes of output buffers that were not written or that hold undefined values.
-pub(super) fn check_outputs(
-    grid: &Grid<'_>,
-    options: &Options,
-    taints: &HashMap<u64, Taint>,
-    findings: &mut Collector,
-) {
+/// Reports bytes of output buffers that were not written, and undefined values.
+fn check_outputs(grid: &Grid<'_>, options: &Options, taints: &HashMap<u64, Taint>, findings: &mut Collector) {
     for (number, o) in (0..).zip(&options.outputs) {
         let Some(r) = grid.regions.iter().find(|r| r.address == o.0) else { continue };
         // SAFETY: the slice is the region's shadow. All workers have ended.
         let states = unsafe { std::slice::from_raw_parts(r.shadow, r.bytes as usize) };
         let label = grid.device.label_at(r.address).map_or(String::new(), |(l, _)| l.to_string());
         let unwritten = states.iter().filter(|s| **s & shadow::TAINTED == 0).count();
-        if unwritten > 0 {
+        if unwritten > 0 && options.ends_outputs {
             let first = states.iter().position(|s| *s & shadow::TAINTED == 0).unwrap_or(0) as u64;
             let total = r.bytes;
             let message = || {
@@ -202,25 +202,41 @@ pub(super) fn check_outputs(
                 ..RawFinding::new(Kind::UnwrittenOutput, Site::default(), message())
             });
         }
-        for (i, state) in states.iter().enumerate() {
-            if *state != shadow::TAINTED {
-                continue;
-            }
-            let address = r.address + i as u64;
-            let Some(t) = taints.get(&address) else { continue };
-            if t.origin.source() == Source::Reported || is_padding(states, i) {
-                continue;
-            }
-            let (kind, pc, message, related) = describe(t.origin, t.store.pc, "is stored to an output");
-            let site = Site { pc, ..t.store };
-            findings.add(kind, site, || RawFinding {
-                address: Some(address),
-                space: Some(Space::Global),
-                allocation: Some(label.clone()),
-                related,
-                ..RawFinding::new(kind, site, message)
-            });
+    }
+    check_undefined(grid, options, taints, findings);
+}
+
+/// Reports undefined values that the launch has left in buffers which are read afterwards.
+fn check_undefined(
+    grid: &Grid<'_>,
+    options: &Options,
+    taints: &HashMap<u64, Taint>,
+    findings: &mut Collector,
+) {
+    let mut stored: Vec<(&u64, &Taint)> = taints.iter().collect();
+    stored.sort_unstable_by_key(|(address, _)| **address);
+    for (&address, t) in stored {
+        let r = grid.region_of(address);
+        let is_output = options.outputs.contains(&Buffer(r.address));
+        if !r.holds(address, 1) || !(is_output || options.kept.contains(&Buffer(r.address))) {
+            continue;
         }
+        // SAFETY: the slice is the region's shadow. All workers have ended.
+        let states = unsafe { std::slice::from_raw_parts(r.shadow, r.bytes as usize) };
+        let i = (address - r.address) as usize;
+        if states[i] != shadow::TAINTED || t.origin.source() == Source::Reported || is_padding(states, i) {
+            continue;
+        }
+        let how = if is_output { "is stored to an output" } else { "is stored to a buffer" };
+        let (kind, pc, message, related) = describe(t.origin, t.store.pc, how);
+        let site = Site { pc, ..t.store };
+        findings.add(kind, site, || RawFinding {
+            address: Some(address),
+            space: Some(Space::Global),
+            allocation: grid.device.label_at(r.address).map(|(label, _)| label.to_string()),
+            related,
+            ..RawFinding::new(kind, site, message)
+        });
     }
 }
 

@@ -262,6 +262,21 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
+    /// Ends the turn of a warp that polls: its lanes get the values that they got when they were here last, and the block
+    /// has changed nothing since. Only others can change what they wait for.
+    fn after_look(&mut self, inst: &Inst) -> Next {
+        let now = (self.at(), self.frag.mask, self.block.progress);
+        if now != self.w.look.0 {
+            self.w.look = (now, None);
+            return Next::Continue;
+        }
+        let registers = inst.results().iter().chain(&inst.sources()[..1]);
+        let found = registers
+            .flat_map(|r| self.wide(*r))
+            .fold(0u64, |all, v| (all ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
+        if self.w.look.1.replace(found) == Some(found) { Next::YieldAfter } else { Next::Continue }
+    }
+
     /// Corrects the counts of a fragment that stops before the end of its block. The remaining instructions were
     /// counted at the start of the block but have not run yet.
     fn uncount_rest(&mut self, end: u32, entered: u32) {
@@ -302,15 +317,15 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let next = match &inst.op {
             Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,
             Op::Load(access) => match self.load(inst, access, mask) {
-                // Such a kernel polls until all other blocks have arrived. More than one look per turn is useless.
-                Next::Continue if access.order == Order::Acquire && self.grid.kernel.synchronises_grid => {
-                    Next::YieldAfter
-                }
+                Next::Continue if access.order != Order::Weak => self.after_look(inst),
                 next => next,
             },
             Op::Store(access) => self.store(inst, access, mask),
             Op::LoadParam { ty, vector, offset } => self.load_param(inst, *ty, *vector, *offset, mask),
-            Op::Atom { access, .. } => self.atom(inst, access, mask),
+            Op::Atom { access, .. } => match self.atom(inst, access, mask) {
+                Next::Continue => self.after_look(inst),
+                next => next,
+            },
             Op::Set { f, combine, negate, truth } => {
                 self.set_by_test(inst, *f, (*combine, *negate), *truth, mask)
             }
@@ -590,6 +605,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.w.live &= !mask;
         self.block.live_threads -= mask.count_ones();
         self.block.progress += 1;
+        let at = self.at();
+        self.block.first_exit.get_or_insert(at);
         // Lanes that gather may have waited for these.
         for f in &mut self.w.fragments {
             if f.state == State::Gathering {

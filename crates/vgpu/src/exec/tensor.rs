@@ -71,7 +71,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         ad: &Addresses,
         count: usize,
         users: u32,
-        kind: AccessKind,
+        (kind, values): (AccessKind, &[Slot]),
     ) -> (u32, Option<Span>) {
         let request = Request { kind, space: Space::Shared, addresses: ad, size: 16 };
         if P::COUNT {
@@ -84,7 +84,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return (0, None);
         };
         if P::CHECK {
-            self.before_access(&request, &span, group, &Self::matrix_access(), &[]);
+            self.before_access(&request, &span, group, &Self::matrix_access(), values);
         }
         // An inactive lane uses the row of the first active lane.
         let first = group >> (users.trailing_zeros() & 31) & 1;
@@ -98,7 +98,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return Next::Continue;
         }
         let ad = self.row_addresses(inst.sources()[0], space, offset, users);
-        let (good, span) = self.matrix_rows(&ad, count, users, AccessKind::Load);
+        let (good, span) = self.matrix_rows(&ad, count, users, (AccessKind::Load, &[]));
         for n in 0..count {
             let d = inst.results()[n];
             let mut block: tile::matrix::Block = [[0; 16]; 8];
@@ -149,7 +149,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             return Next::Continue;
         }
         let ad = self.row_addresses(inst.sources()[0], space, offset, users);
-        let (good, span) = self.matrix_rows(&ad, count, users, AccessKind::Store);
+        let (good, span) =
+            self.matrix_rows(&ad, count, users, (AccessKind::Store, if trans { &[] } else { regs }));
         for (n, r) in regs.iter().enumerate() {
             let block = tile::matrix::store(self.r32(*r), trans);
             let undefined = P::CHECK && self.w.tracking && self.undefined_lanes(*r) & mask != 0;

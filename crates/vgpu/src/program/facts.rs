@@ -3,7 +3,8 @@
 //! Two threads that store to one address without order race, unless both store the same value. Whether the values are
 //! the same in one run says little: other inputs may make them differ. So the race checker asks this analysis whether
 //! the values are the same in every run. A value is described by what it varies with ([`Varies`]): the thread, the
-//! block, the iteration of a loop, the contents of memory. The analysis is a forward pass over virtual registers,
+//! block, the iteration of a loop, the contents of memory. ([`super::values`] tells which threads of a block have equal
+//! values all the same.) The analysis is a forward pass over virtual registers,
 //! repeated until nothing changes. PTX is nearly in SSA form, so a register has one description for all its uses. A
 //! register with several definitions also varies with the branches that choose between them.
 //!
@@ -19,7 +20,7 @@ use std::hash::{Hash, Hasher};
 use super::control::ControlFlow;
 use super::flow::Block;
 use crate::isa::decode::{Constant, Meta, SPECIALS};
-use crate::isa::op::{AtomOp, Base, Flow, Guard, Inst, Op, Order, ShflMode, Slot};
+use crate::isa::op::{AtomOp, BarMode, Base, Flow, Guard, Inst, Op, Order, Slot};
 use crate::isa::properties::Results;
 use crate::isa::types::{Class, Space};
 
@@ -39,6 +40,8 @@ impl Varies {
     /// The value was computed from the result of an atomic or of another strong read.
     pub const ATOMIC: Varies = Varies(16);
     pub const EVERYTHING: Varies = Varies(31);
+    /// The value was computed from a product of the tensor cores.
+    pub const PRODUCT: Varies = Varies(32);
 
     pub fn has(self, other: Varies) -> bool {
         self.0 & other.0 != 0
@@ -47,6 +50,11 @@ impl Varies {
     #[must_use]
     pub fn with(self, other: Varies) -> Varies {
         Varies(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub fn only(self, other: Varies) -> Varies {
+        Varies(self.0 & other.0)
     }
 
     #[must_use]
@@ -80,8 +88,8 @@ pub enum AfterAtomic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fact {
     pub varies: Varies,
-    /// Lanes whose numbers differ only in these bits have the same value.
-    pub same_lanes: u8,
+    /// Between two executions of the store, a thread passes a barrier of the whole block.
+    pub once: bool,
     /// Two stores with equal identities store the same value, as far as the value does not vary. Zero is unknown.
     pub identity: u64,
     /// Whether the store is made only after the thread has seen the result of an atomic at the same address.
@@ -94,7 +102,7 @@ pub struct Fact {
 impl Fact {
     pub const UNKNOWN: Fact = Fact {
         varies: Varies::EVERYTHING,
-        same_lanes: 0,
+        once: false,
         identity: 0,
         after_atomic: AfterAtomic::Perhaps,
         polls: false,
@@ -102,32 +110,11 @@ impl Fact {
     };
 }
 
-const ALL_LANES: u8 = 31;
-
 /// Limits that keep the time for a hostile file small. Beyond them nothing is known.
 const MAX_BLOCKS: usize = 1 << 14;
 const MAX_PASSES: usize = 64;
 /// Maximum number of volatile loads, and of compare-and-swaps, that are followed.
 const MAX_FOLLOWED: usize = 256;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Value {
-    varies: Varies,
-    same_lanes: u8,
-}
-
-impl Value {
-    const UNIFORM: Value = Value { varies: Varies::NOTHING, same_lanes: ALL_LANES };
-    const UNKNOWN: Value = Value { varies: Varies::EVERYTHING, same_lanes: 0 };
-
-    fn join(self, other: Value) -> Value {
-        Value { varies: self.varies.with(other.varies), same_lanes: self.same_lanes & other.same_lanes }
-    }
-
-    fn with(self, varies: Varies) -> Value {
-        Value { varies: self.varies.with(varies), ..self }
-    }
-}
 
 /// A function before its registers have slots.
 pub struct Code<'a> {
@@ -142,7 +129,7 @@ pub struct Code<'a> {
 
 /// Returns a fact for every instruction. Only those of loads and stores have a meaning.
 pub fn analyse(code: &Code<'_>) -> Vec<Fact> {
-    let relevant = |inst: &Inst| matches!(inst.op, Op::Load(_) | Op::Store(_));
+    let relevant = |inst: &Inst| matches!(inst.op, Op::Load(_) | Op::Store(_) | Op::StoreMatrix { .. });
     if !code.insts.iter().any(relevant) || code.blocks.len() > MAX_BLOCKS {
         return vec![Fact::UNKNOWN; code.insts.len()];
     }
@@ -159,16 +146,34 @@ pub fn analyse(code: &Code<'_>) -> Vec<Fact> {
 struct Analysis<'a> {
     code: &'a Code<'a>,
     control: ControlFlow,
+    /// Blocks that a thread can run twice without a barrier of the whole block in between.
+    repeats: Vec<bool>,
     block_of: Vec<u32>,
     /// Definitions of each register.
     definitions: Vec<Vec<u32>>,
-    values: Vec<Value>,
+    values: Vec<Varies>,
     /// What it varies with whether a block runs.
     reached: Vec<Varies>,
-    /// A value that varies with an atomic was stored to shared memory.
-    shared_atomic: bool,
+    /// Whether values of atomics or of products were stored to shared memory.
+    shared: Varies,
     /// The addresses of the atomics: register and offset.
     atomics: Vec<(Slot, i32)>,
+}
+
+/// The blocks that are in a loop without a barrier of the whole block.
+fn repeats(code: &Code<'_>) -> Vec<bool> {
+    let is_barrier = |inst: &Inst| matches!(inst.op, Op::Barrier { has_count: false, mode, .. } if mode != BarMode::Arrive);
+    let without_barriers: Vec<Block> = code
+        .blocks
+        .iter()
+        .map(|block| {
+            let insts = &code.insts[block.start as usize..block.end as usize];
+            let has_barrier = insts.iter().any(|inst| is_barrier(inst) && inst.guard.is_always());
+            let successors = if has_barrier { Vec::new() } else { block.successors.clone() };
+            Block { successors, ..Block::default() }
+        })
+        .collect();
+    ControlFlow::new(&without_barriers).in_loop
 }
 
 fn guard(inst: &Inst) -> Option<usize> {
@@ -187,18 +192,19 @@ impl<'a> Analysis<'a> {
                 definitions[d.index()].push(at);
             }
         }
-        let mut values = vec![Value::UNIFORM; code.registers];
+        let mut values = vec![Varies::NOTHING; code.registers];
         for p in code.params.iter().filter(|p| p.is_frame()) {
-            values[p.index()] = Value::UNKNOWN;
+            values[p.index()] = Varies::EVERYTHING;
         }
         Analysis {
             code,
             control: ControlFlow::new(code.blocks),
+            repeats: repeats(code),
             block_of,
             definitions,
             values,
             reached: vec![Varies::NOTHING; code.blocks.len()],
-            shared_atomic: false,
+            shared: Varies::NOTHING,
             atomics: Vec::new(),
         }
     }
@@ -220,23 +226,24 @@ impl<'a> Analysis<'a> {
         while changed {
             passes += 1;
             if passes > MAX_PASSES {
-                self.values.fill(Value::UNKNOWN);
+                self.values.fill(Varies::EVERYTHING);
                 self.reached.fill(Varies::EVERYTHING);
                 return;
             }
             changed = self.settle_control();
             for at in 0..self.code.insts.len() {
                 let inst = &self.code.insts[at];
-                if let Op::Store(access) = &inst.op
-                    && matches!(access.space, Space::Shared | Space::Generic)
-                    && !self.shared_atomic
-                    && self.stored(inst).varies.has(Varies::ATOMIC)
-                {
-                    self.shared_atomic = true;
-                    changed = true;
+                let shares = match &inst.op {
+                    Op::Store(access) => matches!(access.space, Space::Shared | Space::Generic),
+                    op => matches!(op, Op::StoreMatrix { .. }),
+                };
+                if shares {
+                    let new = self.shared.with(self.stored(inst).only(Varies::ATOMIC.with(Varies::PRODUCT)));
+                    changed |= new != self.shared;
+                    self.shared = new;
                 }
                 for (n, d) in inst.results().iter().enumerate().filter(|(_, d)| d.is_frame()) {
-                    let new = self.result(at, inst, n).join(self.values[d.index()]);
+                    let new = self.result(at, inst, n).with(self.values[d.index()]);
                     changed |= new != self.values[d.index()];
                     self.values[d.index()] = new;
                 }
@@ -260,16 +267,16 @@ impl<'a> Analysis<'a> {
     /// What the branch at the end of a block varies with.
     fn condition(&self, block: u32) -> Varies {
         let last = &self.code.insts[self.code.blocks[block as usize].end as usize - 1];
-        let mut varies = guard(last).map_or(Varies::NOTHING, |p| self.values[p].varies);
+        let mut varies = guard(last).map_or(Varies::NOTHING, |p| self.values[p]);
         if let Op::BranchIndexed { .. } = last.op {
-            varies = varies.with(self.joined(last.sources()).varies);
+            varies = varies.with(self.joined(last.sources()));
         }
         varies
     }
 
-    fn source(&self, slot: Slot) -> Value {
+    fn source(&self, slot: Slot) -> Varies {
         if slot.is_none() || slot.base() == Base::Const as usize {
-            return Value::UNIFORM;
+            return Varies::NOTHING;
         }
         if slot.is_special() {
             return special(SPECIALS.get(slot.index()).copied().unwrap_or_default());
@@ -277,118 +284,63 @@ impl<'a> Analysis<'a> {
         self.values[slot.index()]
     }
 
-    fn joined(&self, slots: &[Slot]) -> Value {
-        slots.iter().fold(Value::UNIFORM, |v, s| v.join(self.source(*s)))
+    fn joined(&self, slots: &[Slot]) -> Varies {
+        slots.iter().fold(Varies::NOTHING, |v, s| v.with(self.source(*s)))
     }
 
-    fn stored(&self, inst: &Inst) -> Value {
+    fn stored(&self, inst: &Inst) -> Varies {
         self.joined(inst.sources().get(1..).unwrap_or_default())
     }
 
-    /// The value of a result, including the choice between several definitions of its register.
-    fn result(&self, at: usize, inst: &Inst, number: usize) -> Value {
-        let mut value = self.computed(at, inst, number);
+    /// What a result varies with, including the choice between several definitions of its register.
+    fn result(&self, at: usize, inst: &Inst, number: usize) -> Varies {
+        let mut varies = self.computed(at, inst, number);
         let block = self.block_of[at] as usize;
         if let Some(p) = guard(inst) {
-            value = value.join(Value { same_lanes: 0, ..self.values[p] });
+            varies = varies.with(self.values[p]);
         }
-        let Some(d) = inst.results().get(number) else { return value };
+        let Some(d) = inst.results().get(number) else { return varies };
         if self.definitions[d.index()].len() > 1 {
-            value = value.with(self.reached[block]);
-            if self.reached[block].has(Varies::THREAD) {
-                value.same_lanes = 0;
-            }
+            varies = varies.with(self.reached[block]);
             if self.control.in_loop[block] {
-                value = value.with(Varies::TIME);
+                varies = varies.with(Varies::TIME);
             }
         }
-        value
+        varies
     }
 
-    fn computed(&self, at: usize, inst: &Inst, number: usize) -> Value {
-        let sources = inst.sources();
-        let everything = self.joined(sources);
+    fn computed(&self, at: usize, inst: &Inst, number: usize) -> Varies {
+        let everything = self.joined(inst.sources());
         match &inst.op {
-            // The number of the warp, or of its first thread. Lanes of a warp have different ones only if rows of the
-            // block end inside a warp.
-            Op::Lane { flow: Flow::Shr, imm: 5.., .. } if self.is_thread_number(sources[0]) => {
-                Value { same_lanes: ALL_LANES, ..everything }
-            }
-            Op::Lane { flow: Flow::And, .. }
-                if self.is_thread_number(sources[0])
-                    && self.constant(sources[1]).is_some_and(|mask| mask.trailing_zeros() >= 5) =>
-            {
-                Value { same_lanes: ALL_LANES, ..everything }
-            }
-            Op::Lane { .. } => {
-                Value { same_lanes: everything.same_lanes | self.butterfly(sources), ..everything }
-            }
-            Op::Shuffle { mode } if number == 0 => match mode {
-                ShflMode::Idx if self.source(sources[1]).same_lanes == ALL_LANES => {
-                    Value { same_lanes: ALL_LANES, ..everything }
-                }
-                ShflMode::Bfly => Value { same_lanes: self.source(sources[0]).same_lanes, ..everything },
-                _ => Value {
-                    same_lanes: self.source(sources[0]).same_lanes & everything.same_lanes,
-                    ..everything
-                },
-            },
+            Op::Shuffle { .. } if number == 0 => everything,
+            Op::Mma(_) | Op::Wgmma(_) => Varies::EVERYTHING.with(Varies::PRODUCT),
             op => match op.properties().results {
                 Results::Sources => everything,
                 Results::Memory(space, order) => self.loaded(space, order, everything),
-                Results::Warp => Value { same_lanes: ALL_LANES, ..everything.with(Varies::THREAD) },
+                Results::Warp => everything.with(Varies::THREAD),
                 Results::Block => {
                     let is_repeated = self.control.in_loop[self.block_of[at] as usize];
                     let time = if is_repeated { Varies::TIME } else { Varies::NOTHING };
-                    Value {
-                        varies: everything.varies.without(Varies::THREAD).with(Varies::BLOCK).with(time),
-                        same_lanes: ALL_LANES,
-                    }
+                    everything.without(Varies::THREAD).with(Varies::BLOCK).with(time)
                 }
-                Results::OtherLane | Results::Unknown => Value::UNKNOWN,
+                Results::OtherLane | Results::Unknown => Varies::EVERYTHING,
             },
         }
     }
 
     /// A loaded value. Threads that load from the same address, unless memory changes, have the same value. If memory
     /// changes without order between the loads, the loads themselves race.
-    fn loaded(&self, space: Space, order: Order, address: Value) -> Value {
+    fn loaded(&self, space: Space, order: Order, address: Varies) -> Varies {
         if order != Order::Weak {
-            return Value::UNKNOWN;
+            return Varies::EVERYTHING;
         }
-        let mut value = address.with(Varies::DATA);
+        let varies = address.with(Varies::DATA);
         match space {
-            Space::Param => return address,
-            Space::Local => {
-                return Value { varies: Varies::EVERYTHING.without(Varies::ATOMIC), same_lanes: 0 };
-            }
-            Space::Global => {}
-            Space::Shared | Space::Generic => {
-                value = value.with(Varies::BLOCK);
-                if self.shared_atomic {
-                    value = value.with(Varies::ATOMIC);
-                }
-            }
+            Space::Param => address,
+            Space::Local => Varies::EVERYTHING.without(Varies::ATOMIC),
+            Space::Global => varies,
+            Space::Shared | Space::Generic => varies.with(Varies::BLOCK).with(self.shared),
         }
-        value
-    }
-
-    /// A step of a butterfly reduction, `op(v, shfl_xor(v, k))`, has the same result in lanes that differ in bit `k`.
-    fn butterfly(&self, sources: &[Slot]) -> u8 {
-        let &[a, b, ..] = sources else { return 0 };
-        self.exchanged(a, b).or_else(|| self.exchanged(b, a)).unwrap_or(0)
-    }
-
-    fn exchanged(&self, own: Slot, other: Slot) -> Option<u8> {
-        let shuffle = &self.code.insts[self.definition(self.root(other))?];
-        let Op::Shuffle { mode: ShflMode::Bfly } = shuffle.op else { return None };
-        let distance = self.constant(shuffle.sources()[1])?;
-        (self.root(shuffle.sources()[0]) == self.root(own)).then_some(distance as u8 & ALL_LANES)
-    }
-
-    fn is_thread_number(&self, slot: Slot) -> bool {
-        let root = self.root(slot);
-        root.is_special() && SPECIALS.get(root.index()) == Some(&"%tid.x")
     }
 
     /// The only definition of a register.
@@ -414,22 +366,6 @@ impl<'a> Analysis<'a> {
             }
         }
         at
-    }
-
-    fn constant(&self, slot: Slot) -> Option<u64> {
-        let slot = self.root(slot);
-        if slot.is_none() || slot.base() != Base::Const as usize {
-            return None;
-        }
-        let found = self
-            .code
-            .constants
-            .iter()
-            .find(|(class, _, index)| *index as usize == slot.index() && *class == slot.class());
-        match found {
-            Some((_, Constant::Bits(bits), _)) => Some(*bits),
-            _ => None,
-        }
     }
 
     /// Identities of all registers: equal for registers that hold the same expression of constants and parameters.
@@ -472,11 +408,9 @@ impl<'a> Analysis<'a> {
         let inst = &self.code.insts[at];
         match &inst.op {
             Op::Store(access) => {
-                let value = self.stored(inst);
-                let mut when =
-                    self.reached[self.block_of[at] as usize].with(self.joined(inst.sources()).varies);
+                let mut when = self.reached[self.block_of[at] as usize].with(self.joined(inst.sources()));
                 if let Some(p) = guard(inst) {
-                    when = when.with(self.values[p].varies);
+                    when = when.with(self.values[p]);
                 }
                 let mut hash = DefaultHasher::new();
                 (access.ty.bytes, access.vector).hash(&mut hash);
@@ -484,8 +418,8 @@ impl<'a> Analysis<'a> {
                     identity(*s, identities).hash(&mut hash);
                 }
                 Fact {
-                    varies: value.varies,
-                    same_lanes: value.same_lanes,
+                    varies: self.stored(inst),
+                    once: !self.repeats[self.block_of[at] as usize],
                     identity: hash.finish() | 1,
                     after_atomic: if !self.code.is_entry {
                         AfterAtomic::Perhaps
@@ -499,9 +433,12 @@ impl<'a> Analysis<'a> {
                     ..Fact::UNKNOWN
                 }
             }
+            Op::StoreMatrix { .. } => {
+                Fact { once: !self.repeats[self.block_of[at] as usize], ..Fact::UNKNOWN }
+            }
             Op::Load(access) => {
-                let value = self.loaded(access.space, access.order, self.joined(inst.sources()));
-                Fact { varies: value.varies, same_lanes: value.same_lanes, ..Fact::UNKNOWN }
+                let varies = self.loaded(access.space, access.order, self.joined(inst.sources()));
+                Fact { varies, ..Fact::UNKNOWN }
             }
             _ => Fact::UNKNOWN,
         }
@@ -621,13 +558,12 @@ fn identity(slot: Slot, identities: &[u64]) -> u64 {
     if slot.is_frame() { identities[slot.index()] } else { digest(&("slot", slot)) }
 }
 
-fn special(name: &str) -> Value {
-    let own = |varies| Value { varies, same_lanes: ALL_LANES };
+fn special(name: &str) -> Varies {
     match name.split('.').next().unwrap_or_default() {
         "%ntid" | "%nctaid" | "%nwarpid" | "%nsmid" | "%dynamic_smem_size" | "%total_smem_size"
-        | "%nclusterid" | "%cluster_nctaid" | "%cluster_nctarank" => Value::UNIFORM,
-        "%ctaid" | "%clusterid" | "%cluster_ctaid" | "%cluster_ctarank" | "%smid" => own(Varies::BLOCK),
-        "%warpid" => own(Varies::THREAD.with(Varies::BLOCK)),
-        _ => Value { varies: Varies::THREAD, same_lanes: 0 },
+        | "%nclusterid" | "%cluster_nctaid" | "%cluster_nctarank" => Varies::NOTHING,
+        "%ctaid" | "%clusterid" | "%cluster_ctaid" | "%cluster_ctarank" | "%smid" => Varies::BLOCK,
+        "%warpid" => Varies::THREAD.with(Varies::BLOCK),
+        _ => Varies::THREAD,
     }
 }

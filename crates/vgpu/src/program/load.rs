@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::facts::{self, Code, Fact};
 use super::source::{SourceMap, SourceReader};
+use super::values::Sketch;
 use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
     RefusedKernel,
@@ -506,7 +507,7 @@ impl Function {
         is_entry: bool,
     ) -> (Function, Vec<Fact>) {
         let blocks = flow::split(&mut insts);
-        let facts = facts::analyse(&Code {
+        let code = Code {
             insts: &insts,
             metas: &metas,
             blocks: &blocks,
@@ -514,7 +515,8 @@ impl Function {
             params: &params,
             constants,
             is_entry,
-        });
+        };
+        let (facts, sketch) = (facts::analyse(&code), Sketch::new(&code));
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
         let mut block_of = vec![0u32; insts.len()];
         for (b, block) in blocks.iter().enumerate() {
@@ -532,6 +534,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            sketch,
         };
         (function, facts)
     }
@@ -550,6 +553,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            sketch: None,
         }
     }
 }

@@ -7,6 +7,7 @@ mod load;
 mod polls;
 pub mod registers;
 pub mod source;
+pub mod values;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -249,6 +250,8 @@ pub struct Function {
     pub(crate) reachable: OnceLock<flow::Reachable>,
     /// The code that may belong to a poll. Computed when it is first needed.
     pub(crate) poll_code: OnceLock<polls::PollCode>,
+    /// For finding out which threads store equal values. `None` if the function is too large or stores nothing.
+    pub(crate) sketch: Option<values::Sketch>,
 }
 
 impl Function {

@@ -140,6 +140,37 @@ impl Swizzle {
     }
 }
 
+/// How much of L2 a copy reads at once. It changes no result, and the virtual GPU does not model it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Promotion {
+    /// What the copy needs.
+    None,
+    /// 64 bytes.
+    B64,
+    /// 128 bytes.
+    B128,
+    /// 256 bytes.
+    #[default]
+    B256,
+}
+
+impl Promotion {
+    /// All promotions, in the order of their codes. The default is 0, because a map that a kernel makes field by field has
+    /// no promotion.
+    pub const ALL: [Promotion; 4] = [Promotion::B256, Promotion::None, Promotion::B64, Promotion::B128];
+
+    /// Number of bytes; 0 without a promotion.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Promotion::None => 0,
+            Promotion::B64 => 64,
+            Promotion::B128 => 128,
+            Promotion::B256 => 256,
+        }
+    }
+}
+
 /// The value of loaded elements that lie outside the tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -170,6 +201,9 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// Value of elements outside the tensor.
     pub fill: Fill,
+    /// How much of L2 a copy reads at once.
+    #[serde(default)]
+    pub promotion: Promotion,
     /// The pixels of an im2col map. `None` for a tiled map. An im2col map has its channels per pixel as extent 0 of the
     /// box, and 1 as all others.
     #[serde(default)]
@@ -203,6 +237,7 @@ impl TensorMap {
             element_strides: vec![1; dims.len()],
             swizzle: Swizzle::None,
             fill: Fill::Zero,
+            promotion: Promotion::default(),
             im2col: None,
         }
     }
@@ -355,6 +390,7 @@ impl TensorMap {
                 out[IM2COL + 1 + 2 * number..][..2].copy_from_slice(&word);
             }
         }
+        out[PROMOTION] = Promotion::ALL.iter().position(|p| *p == self.promotion).unwrap_or(0) as u8;
         let sum = checksum(&out[..BYTES - 4]);
         out[BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
         Ok(out)
@@ -378,6 +414,7 @@ impl TensorMap {
         let element = *Element::ALL.get(take(1) as usize)?;
         let swizzle = *Swizzle::ALL.get(take(1) as usize)?;
         let fill = if take(1) == 1 { Fill::Nan } else { Fill::Zero };
+        let promotion = *Promotion::ALL.get(usize::from(bytes[PROMOTION]))?;
         let address = take(8);
         let mut dims: Vec<u64> = (0..MAX_RANK).map(|_| take(8)).collect();
         let mut strides: Vec<u64> = (0..MAX_RANK - 1).map(|_| take(8)).collect();
@@ -396,8 +433,18 @@ impl TensorMap {
         strides.truncate(rank.saturating_sub(1));
         box_dims.truncate(rank);
         element_strides.truncate(rank);
-        let map =
-            TensorMap { element, address, dims, strides, box_dims, element_strides, swizzle, fill, im2col };
+        let map = TensorMap {
+            element,
+            address,
+            dims,
+            strides,
+            box_dims,
+            element_strides,
+            swizzle,
+            fill,
+            promotion,
+            im2col,
+        };
         // A kernel may forge the bytes, and the code that uses a map relies on the rules.
         map.check().is_ok().then_some(map)
     }
@@ -465,6 +512,8 @@ const MARK: [u8; 4] = *b"WTM1";
 
 /// Offset of the mode of an encoded map, which is 1 for im2col. The corners and the number of pixels follow.
 const IM2COL: usize = 104;
+/// Offset of the code of the promotion, after the mode and its at most seven words.
+const PROMOTION: usize = IM2COL + 15;
 
 /// Computes the FNV-1a hash.
 fn checksum(bytes: &[u8]) -> u32 {

@@ -13,6 +13,8 @@ fn map() -> TensorMap {
 fn a_map_survives_its_encoding() {
     let bytes = map().encode().unwrap();
     assert_eq!(TensorMap::decode(&bytes), Some(map()));
+    let promoted = TensorMap { promotion: Promotion::B128, ..map() };
+    assert_eq!(TensorMap::decode(&promoted.encode().unwrap()), Some(promoted));
     assert_eq!((map().row_bytes(), map().rows(), map().box_bytes()), (128, 256, 128 * 256));
 }
 

@@ -45,7 +45,7 @@ fn run(case: &Case, checks: Checks, threads: usize) -> Result<(), String> {
         args: &block,
     };
     let report = device.launch(&launch, &options).map_err(|error| error.to_string())?;
-    if let Some(finding) = report.findings.iter().find(|finding| finding.severity != Severity::Note) {
+    if let Some(finding) = report.findings.iter().find(|finding| finding.severity == Severity::Error) {
         return Err(format!("{} at line {}: {}", finding.kind, finding.place.ptx_line, finding.message));
     }
     for (n, (argument, buffer)) in case.arguments.iter().zip(&buffers).enumerate() {
@@ -75,7 +75,7 @@ fn kernels_of_other_compilers_match_numpy_without_a_finding() {
         }
     }
     assert!(failed.is_empty(), "\n{failed}");
-    for (compiler, least) in [("triton", 25), ("numba", 20), ("cute", 8)] {
+    for (compiler, least) in [("triton", 60), ("numba", 20), ("cute", 8)] {
         let count = cases.iter().filter(|case| case.name.starts_with(compiler)).count();
         assert!(count >= least, "only {count} cases of {compiler}");
     }

@@ -65,7 +65,7 @@ fn a_grid_rounded_up_is_worth_a_note() {
 
 #[test]
 fn a_grid_several_times_too_large_is_a_mistake() {
-    assert_eq!(severity(&kernel(""), 8), Some(Severity::Warning));
+    assert_eq!(severity(&kernel(""), 8), Some(Severity::Error));
 }
 
 #[test]

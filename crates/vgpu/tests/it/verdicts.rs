@@ -145,6 +145,84 @@ fn a_loop_counter_is_not_a_constant() {
 }
 
 #[test]
+fn a_difference_of_exchanged_values_is_a_race() {
+    let load = "ld.global.u32 %r3, [%rd3]; shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1;";
+    let store = "and.b32 %r6, %r1, 30; mul.wide.u32 %rd5, %r6, 4; add.u64 %rd6, %rd1, %rd5; st.global.u32 [%rd6], %r5;";
+    assert_eq!(verdict(&format!("{load} add.u32 %r5, %r3, %r4; {store}"), 1, 32), race(Severity::Note));
+    assert_eq!(verdict(&format!("{load} sub.u32 %r5, %r3, %r4; {store}"), 1, 32), race(Severity::Error));
+    // Lanes 0 and 1 do not exchange values here.
+    let load = load.replace("%r3, 1, 31", "%r3, 3, 31");
+    assert_eq!(verdict(&format!("{load} add.u32 %r5, %r3, %r4; {store}"), 1, 32), race(Severity::Error));
+}
+
+/// One step of a maximum of pairs of value and position, between neighbouring lanes. `choose` sets `%p1`.
+fn position_of_the_maximum(choose: &str) -> String {
+    format!(
+        "ld.global.f32 %r3, [%rd3]; shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1; shfl.sync.bfly.b32 %r5, %r1, 1, 31, -1;
+        {choose} selp.b32 %r6, %r1, %r5, %p1;
+        and.b32 %r7, %r1, 30; mul.wide.u32 %rd5, %r7, 4; add.u64 %rd6, %rd1, %rd5; st.global.u32 [%rd6], %r6;"
+    )
+}
+
+#[test]
+fn the_position_of_a_maximum_is_the_same_if_ties_are_decided() {
+    let body = position_of_the_maximum(
+        "setp.eq.f32 %p2, %r3, %r4; setp.lt.u32 %p3, %r1, %r5; and.pred %p4, %p2, %p3;
+        setp.gt.f32 %p5, %r3, %r4; or.pred %p1, %p5, %p4;",
+    );
+    assert_eq!(verdict(&body, 1, 32), race(Severity::Note));
+}
+
+// Each lane keeps its own position of two equal maxima.
+#[test]
+fn the_position_of_one_of_two_equal_maxima_is_a_race() {
+    let body = position_of_the_maximum("setp.gt.f32 %p1, %r3, %r4;");
+    assert_eq!(verdict(&body, 1, 32), race(Severity::Error));
+}
+
+#[test]
+fn a_choice_between_numbers_by_own_data_is_a_race() {
+    let body = "ld.global.f32 %r3, [%rd3]; setp.gt.f32 %p1, %r3, 0f3F000000; selp.b32 %r4, 1, 0, %p1; st.global.u32 [%rd1], %r4;";
+    assert_eq!(verdict(body, 1, 32), race(Severity::Error));
+}
+
+#[test]
+fn a_sum_that_a_fused_product_rounds_in_another_way_is_a_warning() {
+    let body = "
+        ld.global.f32 %r3, [%rd3]; add.f32 %r4, %r3, 0f3F800000; mul.f32 %r5, %r3, %r4;
+        shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1; fma.rn.f32 %r8, %r3, %r4, %r6;
+        and.b32 %r7, %r1, 30; mul.wide.u32 %rd5, %r7, 4; add.u64 %rd6, %rd1, %rd5; st.global.f32 [%rd6], %r8;";
+    assert_eq!(verdict(body, 1, 32), race(Severity::Warning));
+}
+
+#[test]
+fn a_value_that_a_thread_replaces_by_a_common_one_is_still_compared() {
+    let body = "
+        setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd1], 5; bar.sync 0; st.global.u32 [%rd1], 1;";
+    assert_eq!(verdict(body, 4, 1), race(Severity::Error));
+}
+
+#[test]
+fn a_read_through_the_read_only_cache_misses_what_the_launch_wrote() {
+    let body =
+        "st.global.u32 [%rd1], 1; bar.sync 0; ld.global.nc.u32 %r3, [%rd1]; st.global.u32 [%rd3], %r3;";
+    assert_eq!(verdict(body, 1, 1), race(Severity::Error));
+    assert_eq!(verdict(&body.replace(".nc", ""), 1, 1), []);
+}
+
+#[test]
+fn a_barrier_that_exited_threads_do_not_reach_is_a_warning() {
+    let body = "setp.gt.u32 %p1, %r1, 40; @%p1 exit; bar.sync 0;";
+    assert_eq!(verdict(body, 1, 64), [(Kind::BarrierDivergence, Severity::Warning)]);
+}
+
+#[test]
+fn an_atomic_that_adds_an_undefined_value_is_a_finding() {
+    let body = "ld.shared.u32 %r3, [s]; red.global.add.u32 [%rd1], %r3;";
+    assert_eq!(verdict(body, 1, 1), [(Kind::Uninitialised, Severity::Error)]);
+}
+
+#[test]
 fn the_result_of_a_butterfly_is_the_same_in_the_whole_warp() {
     let step =
         |distance: u32| format!("shfl.sync.bfly.b32 %r4, %r3, {distance}, 31, -1; add.u32 %r3, %r3, %r4;");
@@ -226,12 +304,12 @@ fn volatile_between_warps_and_blocks_is_a_warning() {
          ld.volatile.shared.u32 %r8, [%r7]; st.global.u32 [%rd3], %r8;"
     );
     let found = verdict(&body, 1, 64);
-    assert!(found.contains(&(Kind::Race, Severity::Warning)), "{found:?}");
+    assert!(found.contains(&(Kind::Race, Severity::Error)), "{found:?}");
     let body = "
         setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mul.wide.u32 %rd5, %r2, 4; add.u64 %rd6, %rd1, %rd5;
         st.volatile.global.u32 [%rd6], %r2; ld.volatile.global.u32 %r3, [%rd1]; ld.volatile.global.u32 %r4, [%rd1+4];
         END:";
-    assert_eq!(verdict(body, 2, 32), race(Severity::Warning));
+    assert_eq!(verdict(body, 2, 32), race(Severity::Error));
 }
 
 #[test]
@@ -266,17 +344,19 @@ fn lanes_that_go_past_a_warp_operation_and_then_work_are_missing() {
 
 #[test]
 fn a_barrier_does_not_wait_for_exited_threads() {
+    // CUDA's guide does not define it, so there is a warning.
+    let skipped = [(Kind::BarrierDivergence, Severity::Warning)];
     for exited in [16, 32, 40] {
         for barrier in ["bar.sync 0;", "barrier.sync 0;"] {
             let body = format!(
                 "setp.lt.u32 %p1, %r1, {exited}; @%p1 bra END; {barrier} st.global.u32 [%rd3], 1; END:"
             );
-            assert_eq!(verdict(&body, 1, 64), [], "{exited} {barrier}");
+            assert_eq!(verdict(&body, 1, 64), skipped, "{exited} {barrier}");
         }
     }
     // A barrier with a thread count counts whole warps.
     let body = "setp.lt.u32 %p1, %r1, 8; @%p1 bra END; bar.sync 1, 64; END:";
-    assert_eq!(verdict(body, 1, 64), []);
+    assert!(verdict(body, 1, 64).iter().all(|finding| *finding == skipped[0]));
     let body = "setp.lt.u32 %p1, %r1, 32; @%p1 bra END; bar.sync 1, 64; END:";
     assert_eq!(verdict(body, 1, 64), [(Kind::Deadlock, Severity::Error)]);
 }

@@ -1,6 +1,7 @@
 //! Decides when two unordered accesses to one byte are a race, and defines what a shadow passes to the report.
 
-use super::event::{EarlierStore, Op, StoredValues, Strength};
+use super::event::{EarlierStore, Equality, Op, StoredValues, Strength};
+use super::report::RaceKind;
 use super::stamp::Stamp;
 use crate::program::facts::AfterAtomic;
 
@@ -11,15 +12,16 @@ pub struct Conflict {
     pub first: Stamp,
     pub second: Stamp,
     pub address: u64,
-    pub same_value: bool,
-    /// The accesses are ordered, but not for the proxy of the second access.
-    pub missing_proxy_fence: bool,
+    /// How equal the values of two stores are.
+    pub equality: Equality,
+    /// The rule that the accesses break although they are ordered.
+    pub although_ordered: Option<RaceKind>,
 }
 
 impl Conflict {
     /// A race of an access with an earlier one, given with its block.
     pub fn new((first_block, first): (u32, Stamp), second: Stamp, address: u64) -> Conflict {
-        Conflict { first_block, first, second, address, same_value: false, missing_proxy_fence: false }
+        Conflict { first_block, first, second, address, equality: Equality::Unknown, although_ordered: None }
     }
 }
 
@@ -66,18 +68,27 @@ pub fn clash(first: Stamp, first_block: u32, second: Stamp, second_block: u32) -
     }
 }
 
-/// Whether an unordered write stores the same value as an earlier write, whatever the data are.
-pub fn agree(
+/// How equal the values of two unordered writes are, whatever the data are.
+pub fn compare(
     (first_block, first): (u32, Stamp),
     (own_block, own): (u32, Stamp),
     values: &dyn StoredValues,
-) -> bool {
+) -> Equality {
     let plain = |stamp: Stamp| stamp.op() == Op::Write && !stamp.is_agent();
     let same_block = first_block == own_block;
     let sibling = (same_block && first.0 & !31 == own.0 & !31).then_some(first.lane());
-    plain(first)
-        && plain(own)
-        && values.agrees(own.lane(), EarlierStore { pc: first.pc(), same_block, sibling })
+    if !plain(first) || !plain(own) {
+        return Equality::Unknown;
+    }
+    let thread = first.warp() * 32 + first.lane();
+    values.compare(own.lane(), EarlierStore { pc: first.pc(), same_block, thread, sibling })
+}
+
+/// Whether a store may overwrite a different value although other threads, which are not ordered after that value, may
+/// store the same value as this store.
+#[inline(always)]
+pub fn is_other_value(last: Stamp, own: Stamp, values: &dyn StoredValues) -> bool {
+    !last.is_none() && (last.0 ^ own.0) & Stamp::PC != 0 && own.op() == Op::Write && values.is_common()
 }
 
 /// Whether a weak write is ordered after the strong accesses of other threads, because its thread has seen their result.

@@ -3,6 +3,7 @@
 pub use crate::isa::op::Order;
 pub use crate::isa::types::Scope;
 use crate::program::facts::AfterAtomic;
+pub use crate::program::values::Equality;
 
 /// What an access does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,14 +92,18 @@ impl Strength {
 pub struct EarlierStore {
     pub pc: u32,
     pub same_block: bool,
+    /// Its thread in its block.
+    pub thread: usize,
     /// The lane, if the store may belong to the same execution of the same instruction.
     pub sibling: Option<usize>,
 }
 
 /// What is known about the values of a store. It is asked only when two unordered writes conflict.
 pub trait StoredValues {
-    /// Whether the lane stores the same value as an earlier store, whatever the contents of memory are.
-    fn agrees(&self, lane: usize, earlier: EarlierStore) -> bool;
+    /// How equal the value of the lane is to that of an earlier store, whatever the contents of memory are.
+    fn compare(&self, lane: usize, earlier: EarlierStore) -> Equality;
+    /// Whether all threads that execute the store have the same value.
+    fn is_common(&self) -> bool;
     /// Whether the store is made only after the result of an atomic at the same address was seen.
     fn after_atomic(&self) -> AfterAtomic;
 }
@@ -108,7 +113,10 @@ pub trait StoredValues {
 pub struct Differs;
 
 impl StoredValues for Differs {
-    fn agrees(&self, _: usize, _: EarlierStore) -> bool {
+    fn compare(&self, _: usize, _: EarlierStore) -> Equality {
+        Equality::Unknown
+    }
+    fn is_common(&self) -> bool {
         false
     }
     fn after_atomic(&self) -> AfterAtomic {

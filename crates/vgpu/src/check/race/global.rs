@@ -21,9 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::agent_reads::is_generic;
-use super::conflict::{Clash, Conflict, Conflicts, agree, clash, is_witnessed};
-use super::event::{Op, StoredValues, Strength};
+use super::conflict::{Clash, Conflict, Conflicts, clash, compare, is_other_value, is_witnessed};
+use super::event::{Equality, Op, StoredValues, Strength};
 use super::flags::Flags;
+use super::report::RaceKind;
 use super::stamp::{Stamp, TIME};
 use super::threads::{ProxySpace, Threads};
 use crate::num::simd::per_isa;
@@ -214,6 +215,17 @@ struct Region {
     base: u64,
     bytes: u64,
     pages: Box<[OnceLock<Box<Page>>]>,
+    /// Whether the launch has written to it.
+    written: AtomicBool,
+}
+
+impl Region {
+    #[inline(always)]
+    fn note(&self, op: Op) {
+        if op != Op::Read && !self.written.load(Ordering::Relaxed) {
+            self.written.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 const SHARDS: usize = 64;
@@ -273,7 +285,7 @@ impl GlobalRaces {
                 let start = base & !(ROW_BYTES as u64 - 1);
                 let (base, bytes) = (start, bytes + (base - start));
                 let pages = (0..bytes.div_ceil(1 << PAGE)).map(|_| OnceLock::new()).collect();
-                Region { base, bytes, pages }
+                Region { base, bytes, pages, written: AtomicBool::new(false) }
             })
             .collect();
         regions.sort_by_key(|r| r.base);
@@ -302,13 +314,32 @@ impl GlobalRaces {
 
     /// The page of an address, the first address of the page, and the first address after the page.
     #[inline(always)]
-    fn page(&self, address: u64, hint: &mut usize) -> Option<(&Page, u64, u64)> {
+    fn page(&self, address: u64, op: Op, hint: &mut usize) -> Option<(&Page, u64, u64)> {
         let r = self.region(address, hint)?;
+        r.note(op);
         let number = (address - r.base) >> PAGE;
         let start = r.base + (number << PAGE);
         let bytes = (r.bytes - (number << PAGE)).min(1 << PAGE);
         let page = r.pages[number as usize].get_or_init(|| Box::new(Page::new(bytes)));
         Some((page, start, start + bytes))
+    }
+
+    /// The last access of the launch that has written to a range of a few bytes.
+    pub(super) fn writer(&self, address: u64, bytes: u32, hint: &mut usize) -> Option<(u32, Stamp)> {
+        if !self.region(address, hint)?.written.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (page, start, end) = self.page(address, Op::Read, hint)?;
+        let data = page.lock();
+        let mut at = address - start;
+        while at < (address - start + u64::from(bytes)).min(end - start) {
+            let write = data.write_at(at);
+            if !write.is_none() {
+                return Some((write.block, write.stamp));
+            }
+            at += 1;
+        }
+        None
     }
 
     /// Whether anything was ever published.
@@ -340,7 +371,7 @@ impl GlobalRaces {
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
-            let Some((page, start, end)) = self.page(address[lane], hint) else {
+            let Some((page, start, end)) = self.page(address[lane], stamp.op(), hint) else {
                 left &= left - 1;
                 continue;
             };
@@ -367,7 +398,7 @@ impl GlobalRaces {
                 if wanted > end - at {
                     drop(data);
                     // The access crosses the end of the page: the rest is in the next page.
-                    if let Some((next, from, to)) = self.page(end, hint) {
+                    if let Some((next, from, to)) = self.page(end, stamp.op(), hint) {
                         let rest = (wanted - u64::from(here)).min(to - end) as u32;
                         next.unsettle(end - from, rest);
                         let piece = Piece { base: from, offset: end - from, bytes: rest };
@@ -412,7 +443,7 @@ impl GlobalRaces {
             let run = if by_row { row } else { sector };
             if page.is_none_or(|(_, start, end)| at < start || at >= end) {
                 held = None;
-                page = self.page(at, hint);
+                page = self.page(at, stamp.op(), hint);
             }
             if let Some((page, start, end)) = page
                 && at + u64::from(bytes).max(run.bytes) <= end
@@ -427,9 +458,9 @@ impl GlobalRaces {
                     if !settled {
                         let data = held.get_or_insert_with(|| page.lock());
                         clear &= if by_row {
-                            data.access_row(page, part, threads, own, limit)
+                            data.access_row(page, part, threads, (own, limit), access.values)
                         } else {
-                            data.access_sector(page, part, threads, own, limit)
+                            data.access_sector(page, part, threads, (own, limit), access.values)
                         };
                     }
                 }
@@ -494,15 +525,16 @@ impl Found {
     const OBSERVED: usize = 2;
 
     /// Records a race, once per lane and earlier access.
-    fn conflict(&mut self, first: Record, own: Record, address: u64, same_value: bool) {
+    fn conflict(&mut self, first: Record, own: Record, address: u64, equality: Equality) {
         let conflict = Conflict::new((first.block, first.stamp), own.stamp, address);
-        self.conflicts.push_once(Conflict { same_value, ..conflict });
+        self.conflicts.push_once(Conflict { equality, ..conflict });
     }
 
     /// Records a read that is ordered after a write of another proxy, but without a proxy fence.
     fn missing_proxy_fence(&mut self, first: Record, own: Record, address: u64) {
         let conflict = Conflict::new((first.block, first.stamp), own.stamp, address);
-        self.conflicts.push_once(Conflict { missing_proxy_fence: true, ..conflict });
+        let although_ordered = Some(RaceKind::MissingProxyFence);
+        self.conflicts.push_once(Conflict { although_ordered, ..conflict });
     }
 
     fn observe(&mut self, first: Record) {
@@ -546,7 +578,7 @@ impl Accesses {
 
     /// Checks a weak access to the whole row or sector, if it is certain that nothing races. Otherwise returns false.
     #[inline(always)]
-    fn access(&mut self, threads: &Threads, own: Record, limit: u64) -> bool {
+    fn access(&mut self, threads: &Threads, own: Record, limit: u64, values: &dyn StoredValues) -> bool {
         // The record is empty, or from this block before its last barrier, or from the same lanes.
         let clear = |r: Record| {
             r.is_none()
@@ -558,7 +590,7 @@ impl Accesses {
             return false;
         }
         if own.stamp.op() != Op::Read {
-            if !clear(one) || !clear(two) {
+            if !clear(one) || !clear(two) || is_other_value(self.write.stamp, own.stamp, values) {
                 return false;
             }
             self.write = own;
@@ -586,16 +618,23 @@ impl Accesses {
 impl PageData {
     /// Checks a weak access of adjacent lanes to a whole row. Returns false if it may race.
     #[inline(always)]
-    fn access_row(&mut self, page: &Page, number: usize, threads: &Threads, own: Record, limit: u64) -> bool {
+    fn access_row(
+        &mut self,
+        page: &Page,
+        number: usize,
+        threads: &Threads,
+        (own, limit): (Record, u64),
+        values: &dyn StoredValues,
+    ) -> bool {
         let row = &mut self.rows[number];
         let Some(index) = row.parts() else {
-            let clear = row.access(threads, own, limit);
+            let clear = row.access(threads, own, limit, values);
             page.settle_row(number, row.is_settled());
             return clear;
         };
         let mut clear = true;
         for (i, sector) in self.sectors[index].iter_mut().enumerate() {
-            clear &= sector.access(threads, own.at(i * SECTOR_BYTES), limit);
+            clear &= sector.access(threads, own.at(i * SECTOR_BYTES), limit, values);
             page.settle(number * SECTORS + i, sector.is_settled());
         }
         clear
@@ -608,13 +647,25 @@ impl PageData {
         page: &Page,
         number: usize,
         threads: &Threads,
-        own: Record,
-        limit: u64,
+        (own, limit): (Record, u64),
+        values: &dyn StoredValues,
     ) -> bool {
         let sector = self.sector(number);
-        let clear = sector.access(threads, own, limit);
+        let clear = sector.access(threads, own, limit, values);
         page.settle(number, sector.is_settled());
         clear
+    }
+
+    /// The last write of a byte of the page.
+    fn write_at(&self, offset: u64) -> Record {
+        let row = &self.rows[(offset >> ROW) as usize];
+        let Some(index) = row.parts() else { return row.write.at((offset % (1 << ROW)) as usize) };
+        let sector = &self.sectors[index][(offset >> SECTOR) as usize % SECTORS];
+        let byte = (offset % (1 << SECTOR)) as usize;
+        match sector.parts() {
+            None => sector.write.at(byte),
+            Some(index) => Fine::get(&self.fine[index].writes, byte >> self.fine[index].shift),
+        }
     }
 
     /// The accesses to a sector. Divides its row.
@@ -749,7 +800,7 @@ impl Fine {
             }
             let clash = clash(first.stamp, first.block, own.stamp, own.block);
             if clash != Clash::Nothing {
-                found.conflict(first, own, address, false);
+                found.conflict(first, own, address, Equality::Unknown);
             }
             if clash != Clash::Race {
                 found.observe(first);
@@ -801,8 +852,10 @@ impl Fine {
                 continue;
             }
             if ordered(first) {
-                // A strong write does not replace an earlier weaker write, see `SharedShadow::write_granule`.
-                if first.stamp.strength() < own.stamp.strength() {
+                // See `SharedShadow::write_granule`.
+                if first.stamp.strength() < own.stamp.strength()
+                    || is_other_value(first.stamp, own.stamp, values)
+                {
                     kept = first;
                 }
                 continue;
@@ -810,9 +863,9 @@ impl Fine {
             let mut harmless = true;
             let clash = clash(first.stamp, first.block, own.stamp, own.block);
             if clash == Clash::Race || clash == Clash::Volatile && !polled {
-                let same_value = agree((first.block, first.stamp), (own.block, own.stamp), values);
-                found.conflict(first, own, address, same_value);
-                harmless = same_value || clash == Clash::Volatile;
+                let equality = compare((first.block, first.stamp), (own.block, own.stamp), values);
+                found.conflict(first, own, address, equality);
+                harmless = equality != Equality::Unknown || clash == Clash::Volatile;
             }
             if clash != Clash::Race && own.stamp.op() == Op::Atomic {
                 found.observe(first);
@@ -832,7 +885,7 @@ impl Fine {
             let clash = clash(first.stamp, first.block, own.stamp, own.block);
             let race = !behind && clash == Clash::Race;
             if !behind && clash != Clash::Nothing {
-                found.conflict(first, own, address, false);
+                found.conflict(first, own, address, Equality::Unknown);
             }
             if race || behind && first.stamp.strength() >= own.stamp.strength() {
                 self.reads[place][g] = Record::default();

@@ -39,10 +39,10 @@
 //!   polls, barrier, all fence" are accepted as correct, as they are on hardware.
 //! - A missing acquire after an atomic that read the flag is a note, because NVIDIA's samples omit it.
 //! - Unordered stores of the same value are a note if the program text shows that the values are always the same
-//!   ([`crate::program::facts`]). If they are equal only in this run, they race.
+//!   ([`crate::program::facts`] and [`crate::program::values`]), and a warning if they are the same but for rounding. If
+//!   they are equal only in this run, they race.
 //! - A volatile access is strong, as in PTX. CUDA C++ gives it no meaning between threads, so unordered volatile
-//!   accesses are reported too: as an error between lanes of a warp (the code is right only in lockstep), as a warning
-//!   between warps and blocks, and as a note if the read polls a flag or the other access is an atomic.
+//!   accesses are reported too: as an error, and as a note if the read polls a flag or the other access is an atomic.
 //! - The plain read with which a compare-and-swap loop starts is a note if the other access is an atomic: a wrong value
 //!   costs one more iteration.
 //! - A plain write after atomics of other threads is ordered after them only if the program makes it after it has seen
@@ -93,7 +93,7 @@ pub use cluster::ClusterMemory;
 pub use conflict::{AccessPattern, Shape};
 use conflict::{Clash, Conflict, clash};
 pub use event::{
-    Access, Agent, Copy, Differs, EarlierStore, Op, Order, Ranges, Scope, StoredValues, Strength,
+    Access, Agent, Copy, Differs, EarlierStore, Equality, Op, Order, Ranges, Scope, StoredValues, Strength,
 };
 use flags::{Flags, words};
 pub use global::GlobalRaces;
@@ -494,6 +494,22 @@ impl BlockRaces {
         self.threads.wait_all(warp as usize, Agent::Copy, mask);
     }
 
+    /// Lanes read global memory through the read-only cache, which does not see what the launch writes.
+    pub fn read_only(&mut self, memory: &GlobalRaces, site: Site, address: &[u64; 32], bytes: u32) {
+        let stamp = Stamp::new(Access::weak(Op::Read), site, self.threads.time(site.warp as usize), None);
+        for l in lanes(site.lanes) {
+            let own = stamp.with_lane(l);
+            if let Some((block, first)) = memory.writer(address[l], bytes, &mut self.hint)
+                && self.threads.ordered(block, first, own.warp(), l)
+            {
+                let conflict = Conflict::new((block, first), own, address[l]);
+                let although_ordered = Some(RaceKind::ReadOnlyCache);
+                self.found.conflicts.list.push(Conflict { although_ordered, ..conflict });
+            }
+        }
+        self.report_conflicts(false);
+    }
+
     /// The current moment of the lanes.
     pub fn moment(&self, site: Site) -> Moment {
         Moment { warp: site.warp, lanes: site.lanes, time: self.threads.time(site.warp as usize) }
@@ -647,7 +663,11 @@ impl BlockRaces {
 
     fn add(&mut self, shared: bool, c: &Conflict) {
         let Some((kind, severity)) = self.explain(shared, c) else { return };
-        let severity = if c.same_value { Severity::Note } else { severity };
+        let severity = match c.equality {
+            Equality::Unknown => severity,
+            Equality::Close => Severity::Warning,
+            Equality::Same => Severity::Note,
+        };
         let (first, second) = (c.first.side(c.first_block), c.second.side(self.threads.block));
         let (low, high) = (first.pc.min(second.pc), first.pc.max(second.pc));
         self.reports
@@ -664,7 +684,7 @@ impl BlockRaces {
                 address: c.address,
                 first,
                 second,
-                same_value: c.same_value,
+                equality: c.equality,
                 severity,
                 lanes: 1 << second.lane,
                 count: 1,
@@ -707,14 +727,14 @@ impl BlockRaces {
         if c.first_block == self.threads.block && c.first.warp() == c.second.warp() {
             (RaceKind::VolatileInWarp, Severity::Error)
         } else {
-            (RaceKind::Volatile, Severity::Warning)
+            (RaceKind::Volatile, Severity::Error)
         }
     }
 
     /// Returns the kind of a race, and whether it is a race only by the letter of the memory model.
     fn explain_race(&self, shared: bool, c: &Conflict) -> (RaceKind, bool) {
-        if c.missing_proxy_fence {
-            return (RaceKind::MissingProxyFence, false);
+        if let Some(kind) = c.although_ordered {
+            return (kind, false);
         }
         let here = c.first_block == self.threads.block;
         if c.first.is_agent()

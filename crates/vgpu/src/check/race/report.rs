@@ -1,6 +1,6 @@
 //! The reports of the race checker, and their texts.
 
-use super::event::{Agent, Op, Strength};
+use super::event::{Agent, Equality, Op, Strength};
 use crate::check::{Kind, Severity};
 
 /// The reason why two accesses race.
@@ -18,6 +18,8 @@ pub enum RaceKind {
     AsyncNotWaited,
     /// Threads wrote the data, and a bulk copy or the tensor cores read it without a proxy fence in between.
     MissingProxyFence,
+    /// A read through the read-only cache of data that the launch writes.
+    ReadOnlyCache,
     /// Atomics or fences would order the two accesses if their scope included both threads.
     ScopeTooNarrow,
     /// A flag that was written after the data was seen, but no fence stands between the data and the flag.
@@ -57,14 +59,18 @@ pub struct RaceReport {
     /// The access that came first in this run.
     pub first: Side,
     pub second: Side,
-    /// Both accesses write the same value.
-    pub same_value: bool,
+    /// How equal the values of two stores are.
+    pub equality: Equality,
     /// A note for stores of the same value, or for a race by the letter of the model that hardware does not show.
     pub severity: Severity,
     /// Lanes of the second access's warp that raced, for the reported instruction.
     pub lanes: u32,
     pub count: u64,
 }
+
+/// Why two stores of nearly the same value are a warning.
+const CLOSE: &str = ". Both compute it from the same data, but perhaps with another rounding or choice between equal maxima, \
+     so either may stay. Compilers make such stores for results of reductions and for tiles that two groups of warps compute";
 
 impl RaceKind {
     /// The kind of the finding.
@@ -96,6 +102,10 @@ impl RaceKind {
             RaceKind::MissingProxyFence => {
                 "they are ordered, but no fence.proxy.async for this memory is between them, so the asynchronous read may \
                  miss the write"
+            }
+            RaceKind::ReadOnlyCache => {
+                "the read goes through the read-only cache (__ldg, or const __restrict__), which does not see what the kernel \
+                 writes"
             }
             RaceKind::Volatile => {
                 "nothing orders them: volatile only makes the compiler access memory each time, so the result depends on \
@@ -146,7 +156,8 @@ impl RaceReport {
     /// depends on the order of the blocks, so the finding is about the instruction that comes later in the program. If
     /// both are the same instruction, it is about the block with the higher number.
     pub fn sides(&self) -> (&Side, u32, &Side) {
-        let apart = self.first.block != self.second.block;
+        // Of a stale read, the read is wrong, wherever it is.
+        let apart = self.first.block != self.second.block && self.kind != RaceKind::ReadOnlyCache;
         if apart && (self.first.pc, self.first.block) > (self.second.pc, self.second.block) {
             (&self.first, 1 << self.first.lane, &self.second)
         } else {
@@ -157,7 +168,11 @@ impl RaceReport {
     pub fn message(&self) -> String {
         let (side, _, other) = self.sides();
         let space = if self.shared { "shared" } else { "global" };
-        let values = if self.same_value { " (both write the same value)" } else { "" };
-        format!("race in {space} memory{values}: {side} and {other}; {}", self.kind.cause())
+        let (values, more) = match self.equality {
+            Equality::Unknown => ("", ""),
+            Equality::Close => (" (both write nearly the same value)", CLOSE),
+            Equality::Same => (" (both write the same value)", ""),
+        };
+        format!("race in {space} memory{values}: {side} and {other}; {}{more}", self.kind.cause())
     }
 }

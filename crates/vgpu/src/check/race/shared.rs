@@ -17,9 +17,12 @@
 use std::ops::RangeInclusive;
 
 use super::agent_reads::is_generic;
-use super::conflict::{AccessPattern, Clash, Conflict, Conflicts, Shape, agree, clash, is_witnessed};
-use super::event::{Op, Ranges, StoredValues, Strength};
+use super::conflict::{
+    AccessPattern, Clash, Conflict, Conflicts, Shape, clash, compare, is_other_value, is_witnessed,
+};
+use super::event::{Equality, Op, Ranges, StoredValues, Strength};
 use super::readers::{READER, Readers};
+use super::report::RaceKind;
 use super::stamp::{Stamp, THREAD, TIME, WHO};
 use super::threads::{ProxySpace, Threads};
 use super::tile::{Part, Tile, fill};
@@ -666,7 +669,10 @@ impl SharedShadow {
                         continue;
                     }
                     let conflict = Conflict::new((block, first), stamp, line.address(at, i));
-                    out.list.push(Conflict { missing_proxy_fence: ordered, ..conflict });
+                    out.list.push(Conflict {
+                        although_ordered: ordered.then_some(RaceKind::MissingProxyFence),
+                        ..conflict
+                    });
                 }
             }
         }
@@ -765,16 +771,17 @@ impl SharedShadow {
                 }
                 let (limit, who) = (below(settled), own.0 & THREAD);
                 let quiet = |word: Stamp, names| word.0 < limit || cx.weak && word.0 & names == who;
+                let replaces = |last: Stamp| last.0 >= below(cx.floor) && is_other_value(last, own, values);
                 let line = self.lines[number];
                 let simple = !line.also;
                 for (i, g) in line.range(at, bytes).enumerate() {
                     let unread = !read || self.readers.words.get(g).is_none_or(|word| quiet(*word, READER));
                     let last = self.writes[g];
-                    if simple && unread && (last == ordered || quiet(last, WHO)) {
+                    if simple && unread && (last == ordered || quiet(last, WHO)) && !replaces(last) {
                         self.writes[g] = own;
                         continue;
                     }
-                    if cx.weak && simple && unread && cx.is_ordered(last, l) {
+                    if cx.weak && simple && unread && cx.is_ordered(last, l) && !replaces(last) {
                         ordered = last;
                         self.writes[g] = own;
                         continue;
@@ -818,9 +825,9 @@ impl SharedShadow {
                     // if possible.
                     let clash = clash(first, block, own, block);
                     if clash == Clash::Volatile && !polled && !cx.is_ordered(first, lane) {
-                        let same_value = agree((block, first), (block, own), values);
+                        let equality = compare((block, first), (block, own), values);
                         let conflict = Conflict::new((block, first), own, address);
-                        out.push_once(Conflict { same_value, ..conflict });
+                        out.push_once(Conflict { equality, ..conflict });
                     }
                     if own.op() == Op::Atomic {
                         self.note_seen(first);
@@ -832,17 +839,18 @@ impl SharedShadow {
                 }
                 if cx.is_ordered(first, lane) {
                     // A strong write does not replace an earlier weaker write: a later strong access may race with the
-                    // weaker write only.
-                    if first.strength() < own.strength() {
+                    // weaker write only. A store whose value others may store too does not replace another value.
+                    if first.strength() < own.strength() || is_other_value(first, own, values) {
                         kept = first;
                     }
                     continue;
                 }
                 let mut harmless = true;
                 if clash(first, block, own, block) == Clash::Race {
-                    harmless = agree((block, first), (block, own), values);
+                    let equality = compare((block, first), (block, own), values);
+                    harmless = equality != Equality::Unknown;
                     let conflict = Conflict::new((block, first), own, address);
-                    out.push_once(Conflict { same_value: harmless, ..conflict });
+                    out.push_once(Conflict { equality, ..conflict });
                 }
                 // Prefer to keep a write of another warp, because a warp-wide sync does not order it.
                 let weak_kept = !kept.is_none() && kept.strength() == Strength::Weak;

@@ -38,6 +38,8 @@ pub struct Stamp(pub u64);
 
 impl Stamp {
     pub const NONE: Stamp = Stamp(0);
+    /// The bits of the instruction.
+    pub const PC: u64 = (MAX_PC as u64) << 10;
 
     /// Returns the stamp of lane 0. The stamp of another lane is this value plus the lane number.
     #[inline(always)]

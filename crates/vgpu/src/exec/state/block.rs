@@ -39,6 +39,8 @@ pub struct BlockCore {
     pub membership: Option<Membership>,
     /// Counts events that another warp could be waiting for.
     pub progress: u64,
+    /// The instruction at which a thread exited first.
+    pub first_exit: Option<u32>,
     /// Counts the ends of mbarrier phases and the waits that pass, so that their order is known. Under checks only.
     pub events: u64,
     /// True once the block has reached an instruction that accesses global memory.

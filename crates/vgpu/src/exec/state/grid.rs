@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::super::options::{Dim3, Limits};
@@ -13,6 +13,7 @@ use crate::mem::Device;
 use crate::mem::region::Region;
 use crate::mem::window::Windows;
 use crate::program::Kernel;
+use crate::program::values::{Equality, StoredHashes};
 use crate::world::{BlockOrder, World, mix};
 
 /// State that all workers of a launch share.
@@ -70,6 +71,8 @@ pub struct Grid<'g> {
     /// ended.
     pub stuck: Vec<AtomicU64>,
     pub races: GlobalRaces,
+    /// What the threads of a block store, by function. Evaluated when it is first needed.
+    pub stored: Vec<OnceLock<StoredHashes>>,
     /// Tensor maps in global memory that the launch has changed, by address, with the number of changes. Under checks.
     pub changed_maps: Mutex<HashMap<u64, u64>>,
 }
@@ -81,6 +84,15 @@ impl std::fmt::Debug for Grid<'_> {
 }
 
 impl Grid<'_> {
+    /// How equal the values are that two threads of a block store at an instruction, in every run.
+    pub fn compare_stores(&self, at: u32, one: usize, other: usize) -> Equality {
+        let number = self.kernel.functions.partition_point(|f| f.first <= at).saturating_sub(1);
+        let (function, stored) = (&self.kernel.functions[number], &self.stored[number]);
+        let evaluate =
+            || function.sketch.as_ref().map_or_else(StoredHashes::default, |it| it.evaluate(self.block_dim));
+        stored.get_or_init(evaluate).compare(at - function.first, one, other)
+    }
+
     /// Returns the allocation that contains the address, or else the last one that starts before it.
     pub fn region_of(&self, address: u64) -> Region {
         if let Some(heap) = self.device.heap().filter(|heap| heap.contains(address)) {

@@ -136,6 +136,9 @@ pub struct Warp {
     pub polled: bool,
     /// The last instruction that polled for another thread's action: a strong read, an atomic, or an mbarrier test.
     pub last_poll: Option<u32>,
+    /// The last strong read or atomic that found memory as before: its instruction and lanes, the progress of the block,
+    /// and a hash of what it found the second time.
+    pub look: ((u32, u32, u64), Option<u64>),
     /// For each lane, the number of the block's event at which the lane last passed a wait for an mbarrier object.
     pub last_wait: [u64; 32],
     /// The mbarrier objects whose last test by the warp failed.

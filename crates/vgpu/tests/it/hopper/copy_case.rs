@@ -2,7 +2,7 @@
 
 use random::Random;
 use vgpu::TensorMap;
-use vgpu::tensor_map::{Element, Fill, Swizzle};
+use vgpu::tensor_map::{Element, Fill, Promotion, Swizzle};
 
 /// A random tensor, its box and the coordinates of a copy.
 pub struct Case {
@@ -67,6 +67,7 @@ pub fn random_case(r: &mut Random, load: bool) -> Case {
         element_strides,
         swizzle,
         fill,
+        promotion: Promotion::default(),
         im2col: None,
     };
     let offset = 128 * r.integer(0, 9) as u32;

@@ -1,7 +1,7 @@
 //! Im2col copies, compared with a loop over pixels and channels.
 
 use random::Random;
-use vgpu::tensor_map::{Element, Fill, Im2col, Swizzle};
+use vgpu::tensor_map::{Element, Fill, Im2col, Promotion, Swizzle};
 use vgpu::{Checks, Device, Kind, TensorMap};
 
 use super::copy_case::{Case, random_bytes};
@@ -49,8 +49,19 @@ fn random_case(r: &mut Random, load: bool) -> Im2colCase {
     box_dims[0] = channels;
     let im2col = Some(Im2col { lower, upper, pixels: r.integer(1, 100) as u32 });
     let fill = Fill::Zero;
-    let map =
-        TensorMap { element, address: 0, dims, strides, box_dims, element_strides, swizzle, fill, im2col };
+    let promotion = Promotion::default();
+    let map = TensorMap {
+        element,
+        address: 0,
+        dims,
+        strides,
+        box_dims,
+        element_strides,
+        swizzle,
+        fill,
+        promotion,
+        im2col,
+    };
     let offset = 128 * r.integer(0, 5) as u32;
     let shared = (offset + map.shared_bytes()).next_multiple_of(1024);
     Im2colCase {

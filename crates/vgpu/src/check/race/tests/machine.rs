@@ -28,8 +28,11 @@ fn access(op: Op, how: (Order, Scope)) -> Access {
 struct Fixed(bool);
 
 impl StoredValues for Fixed {
-    fn agrees(&self, _: usize, _: EarlierStore) -> bool {
-        self.0
+    fn compare(&self, _: usize, _: EarlierStore) -> Equality {
+        if self.0 { Equality::Same } else { Equality::Unknown }
+    }
+    fn is_common(&self) -> bool {
+        false
     }
     fn after_atomic(&self) -> AfterAtomic {
         AfterAtomic::Perhaps

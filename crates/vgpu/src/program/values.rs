@@ -1,0 +1,879 @@
+//! Which threads of a block store equal values, whatever the inputs are.
+//!
+//! Two threads that store to one address without order do not race if both always store the same value. Reductions make
+//! such stores: after a butterfly of shuffles all lanes have the result, and compilers let all of them store it. To find
+//! them, a function is evaluated symbolically: every register of every thread of a block holds a hash of the expression
+//! that it was computed from. A load is named by its instruction and its address, so threads that load from one address
+//! have the same value. Thread numbers and constants are numbers and not hashes, so that the address arithmetic of
+//! layouts is exact. Threads with equal hashes have equal values in every run.
+//!
+//! - Operations that commute hash their operands in either order ([`Algebra`] is found by trying the operation).
+//! - Shuffles move hashes between lanes.
+//! - A comparison of hashes has a definite result, which is consistent between lanes. A selection takes the hash that the
+//!   comparison chooses. Lanes that compare the same values in another order so choose the same one (argmax). What was
+//!   compared is remembered (`taint`), because a choice between the values of other threads may be another one.
+//! - A register with several definitions is a hash of all of them and of the branches that choose between them, where
+//!   paths join. It begins equal in all threads, and the evaluation is repeated until no more threads differ.
+//!
+//! Two weaker evaluations explain stores that compilers make although the bits can differ ([`Equality::Close`]): in
+//! one, values are elements of a field, so rounding is left out; in the other, compared values are never equal.
+//!
+//! The evaluation is made when a race checker first asks for it, since correct kernels rarely need it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::control::ControlFlow;
+use super::facts::Code;
+use crate::isa::decode::{Constant, Pipe, SPECIALS};
+use crate::isa::lane::{LaneFn, TestFn};
+use crate::isa::op::{Base, BoolOp, Flow, Guard, Inst, Op, Order, ShflMode, Slot};
+use crate::isa::properties::Results;
+use crate::isa::types::{Class, Space};
+
+/// How equal the values are that two threads store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Equality {
+    Unknown,
+    /// They are equal but for rounding, or but for a choice between equal maxima.
+    Close,
+    Same,
+}
+
+/// What an instruction does, as far as its results can be told.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    Lane {
+        f: LaneFn,
+        imm: u32,
+        copies: bool,
+    },
+    Test {
+        f: TestFn,
+        combine: Option<BoolOp>,
+        negate: bool,
+    },
+    Select {
+        negate: bool,
+    },
+    Logic {
+        op: BoolOp,
+        negate: [bool; 2],
+    },
+    Negate {
+        negate: bool,
+    },
+    Truth {
+        value: bool,
+    },
+    Shuffle(ShflMode),
+    Pack,
+    Unpack,
+    /// A plain load. The first source is the address.
+    Load {
+        offset: i32,
+    },
+    Parameter {
+        offset: u32,
+    },
+    /// Depends on the sources of the thread.
+    Sources,
+    /// Depends on the sources of all lanes.
+    Warp,
+    /// A part of a matrix: depends on the sources of all lanes and on the lane. The number of warps that work together.
+    Fragment {
+        warps: usize,
+    },
+    Block,
+    Store,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    rule: Rule,
+    guard: Guard,
+    floats: bool,
+    /// Its registers in `slots`: the results come first.
+    first: u32,
+    results: u16,
+    count: u16,
+}
+
+/// A function as the evaluation sees it.
+#[derive(Debug)]
+pub struct Sketch {
+    steps: Vec<Step>,
+    slots: Vec<Slot>,
+    block_of: Vec<u32>,
+    /// For each block, its predecessor, if it has only one and that comes before it.
+    after: Vec<Option<u32>>,
+    /// For each block, the instructions whose branches decide whether it runs, and their blocks.
+    decided_by: Vec<Vec<(u32, u32)>>,
+    registers: usize,
+    params: Vec<Slot>,
+    /// Registers with several definitions.
+    joined: Vec<bool>,
+    constants: HashMap<u32, u64>,
+}
+
+/// What the threads of a block store, for each store: one hash per thread.
+#[derive(Debug, Default)]
+pub struct StoredHashes(HashMap<u32, [Vec<u64>; 2]>);
+
+impl StoredHashes {
+    /// Compares the values that two threads store at an instruction of the function.
+    pub fn compare(&self, at: u32, one: usize, other: usize) -> Equality {
+        let Some(hashes) = self.0.get(&at) else { return Equality::Unknown };
+        let equal = |hashes: &[u64]| hashes.get(one).is_some_and(|h| hashes.get(other) == Some(h));
+        match [equal(&hashes[0]), equal(&hashes[1])] {
+            [true, _] => Equality::Same,
+            [_, true] => Equality::Close,
+            _ => Equality::Unknown,
+        }
+    }
+}
+
+/// Limit of instructions x warps. Nothing is known about larger functions.
+const MAX_WORK: usize = 1 << 18;
+const MAX_ROUNDS: usize = 24;
+/// Rounds without a new difference after which the evaluation ends.
+const QUIET_ROUNDS: usize = 2;
+
+#[derive(Clone, Copy)]
+struct Mode {
+    seed: u64,
+    /// Values are elements of a field, and not rounded.
+    exact_reals: bool,
+    /// Floating-point values that are compared are often equal.
+    ties: bool,
+}
+
+/// Values are the same if they are in both of these, and close if they are in the third.
+const MODES: [Mode; 3] = [
+    Mode { seed: 1, exact_reals: false, ties: false },
+    Mode { seed: 2, exact_reals: false, ties: true },
+    Mode { seed: 3, exact_reals: true, ties: false },
+];
+
+impl Sketch {
+    pub fn new(code: &Code<'_>) -> Option<Sketch> {
+        if !code.insts.iter().any(|inst| matches!(inst.op, Op::Store(_) | Op::StoreMatrix { .. }))
+            || code.insts.len() > MAX_WORK
+        {
+            return None;
+        }
+        let (mut steps, mut slots) = (Vec::with_capacity(code.insts.len()), Vec::new());
+        let mut definitions = vec![0u32; code.registers];
+        for (inst, meta) in code.insts.iter().zip(code.metas) {
+            let floats = matches!(meta.pipe, Pipe::Fp32 | Pipe::Fp64 | Pipe::Fp16 | Pipe::Special);
+            let (results, sources) = (inst.results(), inst.sources());
+            steps.push(Step {
+                rule: rule(inst),
+                guard: inst.guard,
+                floats,
+                first: slots.len() as u32,
+                results: results.len() as u16,
+                count: (results.len() + sources.len()) as u16,
+            });
+            slots.extend(results.iter().chain(sources));
+            results.iter().filter(|d| d.is_frame()).for_each(|d| definitions[d.index()] += 1);
+        }
+        let mut block_of = vec![0; code.insts.len()];
+        for (b, block) in (0..).zip(code.blocks) {
+            block_of[block.start as usize..block.end as usize].fill(b);
+        }
+        let ends = |b: &u32| (code.blocks[*b as usize].end - 1, *b);
+        let depends_on = ControlFlow::new(code.blocks).depends_on;
+        let constants = code.constants.iter().filter_map(|(class, value, index)| match value {
+            Constant::Bits(bits) => Some((constant_key(*class, *index as usize), *bits)),
+            _ => None,
+        });
+        Some(Sketch {
+            steps,
+            slots,
+            after: predecessors(code),
+            block_of,
+            decided_by: depends_on.iter().map(|blocks| blocks.iter().map(ends).collect()).collect(),
+            registers: code.registers,
+            params: code.params.to_vec(),
+            joined: definitions.iter().map(|n| *n > 1).collect(),
+            constants: constants.collect(),
+        })
+    }
+
+    /// Evaluates the function for a block of this shape.
+    pub fn evaluate(&self, block: [u32; 3]) -> StoredHashes {
+        let threads = block.iter().product::<u32>() as usize;
+        let warps = threads.div_ceil(32);
+        let mut hashes = StoredHashes::default();
+        if self.steps.len().saturating_mul(warps) > MAX_WORK {
+            return hashes;
+        }
+        for (number, mode) in MODES.into_iter().enumerate() {
+            let Some(found) = Evaluation::new(self, block, mode).run(warps) else {
+                return StoredHashes::default();
+            };
+            for (at, new) in found {
+                let of_store =
+                    hashes.0.entry(at).or_insert_with(|| [vec![0; warps * 32], vec![0; warps * 32]]);
+                let kept = &mut of_store[usize::from(number == 2)];
+                kept.iter_mut().zip(new).for_each(|(kept, new)| *kept = hash(*kept, new));
+            }
+        }
+        hashes
+    }
+
+    fn registers_of(&self, step: &Step) -> (&[Slot], &[Slot]) {
+        let all = &self.slots[step.first as usize..][..usize::from(step.count)];
+        all.split_at(usize::from(step.results))
+    }
+}
+
+fn predecessors(code: &Code<'_>) -> Vec<Option<u32>> {
+    let mut before = vec![Vec::new(); code.blocks.len()];
+    for (b, block) in (0u32..).zip(code.blocks) {
+        block.successors.iter().for_each(|s| before[*s as usize].push(b));
+    }
+    let only = |(b, before): (u32, &Vec<u32>)| (before.len() == 1).then(|| before[0]).filter(|p| *p < b);
+    (0..).zip(&before).map(only).collect()
+}
+
+fn rule(inst: &Inst) -> Rule {
+    match &inst.op {
+        Op::Lane { f, imm, flow } => {
+            Rule::Lane { f: *f, imm: *imm, copies: matches!(flow, Flow::Copy) && inst.sources().len() == 1 }
+        }
+        Op::Test { f, combine, negate } => Rule::Test { f: *f, combine: *combine, negate: *negate },
+        Op::Select { negate } => Rule::Select { negate: *negate },
+        Op::PredLogic { op, negate } => Rule::Logic { op: *op, negate: *negate },
+        Op::PredMove { negate } => Rule::Negate { negate: *negate },
+        Op::PredSet { value } => Rule::Truth { value: *value },
+        Op::Shuffle { mode } => Rule::Shuffle(*mode),
+        Op::Pack { .. } => Rule::Pack,
+        Op::Unpack { .. } => Rule::Unpack,
+        Op::Load(access) if access.order == Order::Weak && access.space != Space::Local => {
+            Rule::Load { offset: access.offset }
+        }
+        Op::LoadParam { offset, .. } => Rule::Parameter { offset: *offset },
+        Op::Store(_) | Op::StoreMatrix { trans: false, .. } => Rule::Store,
+        Op::Mma(_) | Op::LoadMatrix { .. } | Op::MoveMatrix | Op::WmmaLoad(_) => Rule::Fragment { warps: 1 },
+        Op::Wgmma(_) => Rule::Fragment { warps: 4 },
+        op => match op.properties().results {
+            Results::Sources => Rule::Sources,
+            Results::Warp => Rule::Warp,
+            Results::Block => Rule::Block,
+            Results::Memory(..) | Results::OtherLane | Results::Unknown => Rule::Unknown,
+        },
+    }
+}
+
+fn constant_key(class: Class, index: usize) -> u32 {
+    (index as u32) << 1 | u32::from(class == Class::R64)
+}
+
+fn hash(a: u64, b: u64) -> u64 {
+    let mixed = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xc2b2_ae3d_27d4_eb4f).rotate_left(31);
+    let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ mixed >> 29
+}
+
+fn unordered(a: u64, b: u64) -> u64 {
+    hash(a.min(b), a.max(b))
+}
+
+/// A register of a warp.
+#[derive(Clone, Copy)]
+struct Value {
+    /// The hash of the expression, or the number itself if it is known. For a predicate, the hash of what was compared.
+    hash: [u64; 32],
+    /// What was compared to choose this value, as a set: one bit for each comparison.
+    taint: [u64; 32],
+    /// The predicate of each lane.
+    truth: u32,
+    /// Whether `hash` (or `truth`) is the number itself.
+    is_known: bool,
+}
+
+impl Value {
+    const NONE: Value = Value { hash: [0; 32], taint: [0; 32], truth: 0, is_known: false };
+
+    fn hashed(hash: impl FnMut(usize) -> u64) -> Value {
+        let hash = std::array::from_fn(hash);
+        // A predicate that is not compared here has any value.
+        let truth = (0..32).fold(0, |bits, l| bits | (hash[l] as u32 >> 7 & 1) << l);
+        Value { hash, truth, ..Value::NONE }
+    }
+
+    fn known(numbers: impl FnMut(usize) -> u64) -> Value {
+        Value { hash: std::array::from_fn(numbers), is_known: true, ..Value::NONE }
+    }
+
+    /// All that the value of a lane depends on.
+    fn whole(&self, class: Class, lane: usize) -> u64 {
+        let truth = u64::from(self.truth >> lane & 1);
+        match (class, self.is_known) {
+            (Class::Pred, true) => truth,
+            (Class::Pred, false) => hash(self.hash[lane], truth),
+            _ if self.taint[lane] != 0 => hash(self.hash[lane], self.taint[lane]),
+            _ => self.hash[lane],
+        }
+    }
+}
+
+/// Rules of arithmetic that an operation follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algebra {
+    None,
+    /// The first two operands can be exchanged.
+    Commutes,
+    Add,
+    Subtract,
+    Multiply,
+    MultiplyAdd,
+    Negate,
+    Divide,
+    Invert,
+}
+
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Lanes([u64; 32]);
+
+impl Lanes {
+    fn new(numbers: &[u64; 32], is_wide: bool) -> Lanes {
+        if is_wide {
+            return Lanes(*numbers);
+        }
+        Lanes(std::array::from_fn(|i| match i {
+            0..16 => numbers[2 * i] & 0xffff_ffff | numbers[2 * i + 1] << 32,
+            _ => 0,
+        }))
+    }
+
+    fn numbers(&self, is_wide: bool) -> [u64; 32] {
+        if is_wide { self.0 } else { std::array::from_fn(|l| self.0[l / 2] >> (l % 2 * 32) & 0xffff_ffff) }
+    }
+
+    fn pointer(&self) -> *const u32 {
+        self.0.as_ptr().cast()
+    }
+}
+
+/// Applies the function of an instruction to numbers.
+fn apply(f: LaneFn, imm: u32, result: Slot, sources: &[Slot], numbers: &[[u64; 32]]) -> [u64; 32] {
+    let none = Lanes([0; 32]);
+    let mut operands = [none; 3];
+    for ((operand, slot), numbers) in operands.iter_mut().zip(sources).zip(numbers) {
+        *operand = Lanes::new(numbers, slot.is_wide());
+    }
+    let mut out = none;
+    let [a, b, c] = &operands;
+    // SAFETY: the decoder has checked that the registers have the widths of the function; the buffers hold 64 bits per
+    // lane.
+    unsafe { f(out.0.as_mut_ptr().cast(), a.pointer(), b.pointer(), c.pointer(), u32::MAX, imm) };
+    out.numbers(result.is_wide())
+}
+
+/// Finds out by trial which rules an operation follows.
+fn algebra(step: &Step, f: LaneFn, imm: u32, result: Slot, sources: &[Slot]) -> Algebra {
+    let try_with = |numbers: &[[u64; 32]]| apply(f, imm, result, sources, numbers);
+    if step.floats {
+        let float =
+            |x: f64, slot: Slot| if slot.is_wide() { x.to_bits() } else { u64::from((x as f32).to_bits()) };
+        let results = |values: &[f64]| {
+            let numbers: Vec<[u64; 32]> =
+                values.iter().zip(sources).map(|(x, s)| [float(*x, *s); 32]).collect();
+            try_with(&numbers)[0]
+        };
+        let is = |wanted: fn(f64, f64, f64) -> f64| {
+            [[12.0, 4.0, 7.0], [-20.0, 5.0, 0.5]]
+                .iter()
+                .all(|v| results(v) == float(wanted(v[0], v[1], v[2]), result))
+        };
+        let known = match sources.len() {
+            1 if is(|a, _, _| -a) => Algebra::Negate,
+            1 if results(&[4.0]) == float(0.25, result) && results(&[-0.5]) == float(-2.0, result) => {
+                Algebra::Invert
+            }
+            2 if is(|a, b, _| a + b) => Algebra::Add,
+            2 if is(|a, b, _| a - b) => Algebra::Subtract,
+            2 if is(|a, b, _| a * b) => Algebra::Multiply,
+            2 if is(|a, b, _| a / b) => Algebra::Divide,
+            3 if is(|a, b, c| a * b + c) => Algebra::MultiplyAdd,
+            _ => Algebra::None,
+        };
+        if known != Algebra::None {
+            return known;
+        }
+    }
+    if sources.len() < 2 || sources[0].is_wide() != sources[1].is_wide() {
+        return Algebra::None;
+    }
+    // Small numbers, large numbers, and pairs of halves.
+    let number = |seed: u64| {
+        std::array::from_fn(|l| match l % 3 {
+            0 => hash(seed, l as u64) & 0xff,
+            1 => hash(seed, l as u64),
+            _ => halves(hash(seed, l as u64)),
+        })
+    };
+    let (a, b, c): ([u64; 32], _, _) = (number(1), number(2), number(3));
+    if try_with(&[a, b, c]) == try_with(&[b, a, c]) { Algebra::Commutes } else { Algebra::None }
+}
+
+/// A number from a hash whose halves are ordinary numbers of any type: positive, and ordered as integers are.
+fn halves(hash: u64) -> u64 {
+    hash & 0x03ff_03ff_03ff_03ff | 0x3c00_3c00_3c00_3c00
+}
+
+/// The field of the integers modulo 2^61 - 1.
+mod field {
+    pub const P: u64 = (1 << 61) - 1;
+
+    pub fn add(a: u64, b: u64) -> u64 {
+        (a + b) % P
+    }
+
+    pub fn negate(a: u64) -> u64 {
+        (P - a) % P
+    }
+
+    pub fn multiply(a: u64, b: u64) -> u64 {
+        (u128::from(a) * u128::from(b) % u128::from(P)) as u64
+    }
+
+    pub fn invert(a: u64) -> u64 {
+        let (mut result, mut power, mut left) = (1, a, P - 2);
+        while left > 0 {
+            if left & 1 == 1 {
+                result = multiply(result, power);
+            }
+            power = multiply(power, power);
+            left >>= 1;
+        }
+        result
+    }
+
+    /// The element of a floating-point number.
+    pub fn of_float(x: f64) -> u64 {
+        let bits = x.to_bits();
+        let exponent = (bits >> 52 & 0x7ff) as i64;
+        let digits = bits & ((1 << 52) - 1) | u64::from(exponent > 0) << 52;
+        // 2^61 is 1 in this field.
+        let shift = (exponent.max(1) - 1075).rem_euclid(61) as u32;
+        let size = multiply(digits % P, 1 << shift);
+        if x < 0.0 { negate(size) } else { size }
+    }
+}
+
+/// The state of an evaluation.
+struct Evaluation<'a> {
+    sketch: &'a Sketch,
+    mode: Mode,
+    block: [u32; 3],
+    warp: usize,
+    registers: Vec<Value>,
+    /// For each warp, the values of the registers with several definitions after the last round, and what decides
+    /// whether each block runs.
+    joined: Vec<HashMap<u32, [u64; 32]>>,
+    decided: Vec<Vec<[u64; 32]>>,
+    algebras: HashMap<(usize, u32), Algebra>,
+    stored: HashMap<u32, Vec<u64>>,
+}
+
+impl<'a> Evaluation<'a> {
+    fn new(sketch: &'a Sketch, block: [u32; 3], mode: Mode) -> Self {
+        Evaluation {
+            sketch,
+            mode,
+            block,
+            warp: 0,
+            registers: vec![Value::NONE; sketch.registers],
+            joined: Vec::new(),
+            decided: Vec::new(),
+            algebras: HashMap::new(),
+            stored: HashMap::new(),
+        }
+    }
+
+    /// Repeats the evaluation of all warps until no more threads differ.
+    fn run(mut self, warps: usize) -> Option<HashMap<u32, Vec<u64>>> {
+        self.joined = vec![HashMap::new(); warps];
+        self.decided = vec![vec![[0; 32]; self.sketch.decided_by.len()]; warps];
+        let (mut different, mut quiet) = (0, 0);
+        for _ in 0..MAX_ROUNDS {
+            for warp in 0..warps {
+                self.warp = warp;
+                self.round();
+            }
+            let now = self.differences();
+            quiet = if now == different { quiet + 1 } else { 0 };
+            different = now;
+            if quiet == QUIET_ROUNDS {
+                return Some(self.stored);
+            }
+        }
+        None
+    }
+
+    /// Number of different values of the registers with several definitions and of the decisions.
+    fn differences(&self) -> usize {
+        let distinct = |values: &mut dyn Iterator<Item = u64>| values.collect::<HashSet<u64>>().len();
+        let registers = self.joined.first().into_iter().flat_map(HashMap::keys);
+        let of_registers = registers.map(|r| {
+            distinct(&mut self.joined.iter().flat_map(|values| values[r]).collect::<Vec<_>>().into_iter())
+        });
+        let of_blocks = (0..self.sketch.decided_by.len())
+            .map(|b| distinct(&mut self.decided.iter().flat_map(|blocks| blocks[b])));
+        of_registers.sum::<usize>() + of_blocks.sum::<usize>()
+    }
+
+    fn round(&mut self) {
+        for (r, joined) in self.sketch.joined.iter().enumerate() {
+            if *joined {
+                let last = self.joined[self.warp].get(&(r as u32));
+                self.registers[r] =
+                    Value::hashed(|l| hash(r as u64, last.map_or(self.mode.seed, |hash| hash[l])));
+            }
+        }
+        for p in self.sketch.params.iter().filter(|p| p.is_frame()) {
+            self.registers[p.index()] = self.unknown(usize::MAX - p.index());
+        }
+        let mut next: HashMap<u32, [u64; 32]> = HashMap::new();
+        let at_joins: Vec<(usize, Value)> = (0..)
+            .zip(&self.sketch.joined)
+            .filter(|(_, joined)| **joined)
+            .map(|(r, _)| (r, self.registers[r]))
+            .collect();
+        // The registers with several definitions that a block, and the blocks straight before it, have defined.
+        let mut defined: Vec<HashMap<usize, Value>> = vec![HashMap::new(); self.sketch.after.len()];
+        for at in 0..self.sketch.steps.len() {
+            let block = self.sketch.block_of[at] as usize;
+            if at == 0 || self.sketch.block_of[at - 1] as usize != block {
+                for (r, value) in &at_joins {
+                    self.registers[*r] = *value;
+                }
+                if let Some(before) = self.sketch.after[block] {
+                    let inherited = defined[before as usize].clone();
+                    for (r, value) in &inherited {
+                        self.registers[*r] = *value;
+                    }
+                    defined[block] = inherited;
+                }
+            }
+            self.step(at, &mut next, &mut defined[block]);
+        }
+        self.joined[self.warp] = next;
+        let mut decided = Vec::with_capacity(self.sketch.decided_by.len());
+        for branches in &self.sketch.decided_by {
+            decided.push(std::array::from_fn(|l| {
+                branches.iter().fold(0, |all, (at, block)| hash(all, self.condition(*at, *block, l)))
+            }));
+        }
+        self.decided[self.warp] = decided;
+    }
+
+    /// What decides where the branch at the end of a block goes, and whether it is reached.
+    fn condition(&self, at: u32, block: u32, lane: usize) -> u64 {
+        let step = &self.sketch.steps[at as usize];
+        let (_, sources) = self.sketch.registers_of(step);
+        let reached = self.decided[self.warp][block as usize][lane];
+        let by = sources
+            .iter()
+            .fold(self.guard(step, lane), |all, s| hash(all, self.value(*s).whole(s.class(), lane)));
+        hash(reached, by)
+    }
+
+    fn guard(&self, step: &Step, lane: usize) -> u64 {
+        if step.guard.is_always() {
+            0
+        } else {
+            self.registers[step.guard.pred()].whole(Class::Pred, lane) | 1 << 63
+        }
+    }
+
+    fn value(&self, slot: Slot) -> Value {
+        if slot.is_none() {
+            return Value::known(|_| 0);
+        }
+        if slot.is_special() {
+            return self.special(SPECIALS.get(slot.index()).copied().unwrap_or_default());
+        }
+        if slot.base() != Base::Const as usize {
+            return self.registers[slot.index()];
+        }
+        match self.sketch.constants.get(&constant_key(slot.class(), slot.index())) {
+            Some(bits) => Value::known(|_| *bits),
+            None => Value::hashed(|_| hash(self.mode.seed, slot.index() as u64)),
+        }
+    }
+
+    fn special(&self, name: &str) -> Value {
+        let [x, y, z] = self.block.map(u64::from);
+        let thread = |l: usize| (self.warp * 32 + l) as u64;
+        let bits = |l: usize| 1u64 << l;
+        match name {
+            "%tid.x" => Value::known(|l| thread(l) % x),
+            "%tid.y" => Value::known(|l| thread(l) / x % y),
+            "%tid.z" => Value::known(|l| thread(l) / x / y),
+            "%ntid.x" => Value::known(|_| x),
+            "%ntid.y" => Value::known(|_| y),
+            "%ntid.z" => Value::known(|_| z),
+            "%laneid" => Value::known(|l| l as u64),
+            "%lanemask_eq" => Value::known(bits),
+            "%lanemask_lt" => Value::known(|l| bits(l) - 1),
+            "%lanemask_le" => Value::known(|l| bits(l) * 2 - 1),
+            "%lanemask_ge" => Value::known(|l| !(bits(l) - 1) & 0xffff_ffff),
+            "%lanemask_gt" => Value::known(|l| !(bits(l) * 2 - 1) & 0xffff_ffff),
+            "%warpid" => Value::hashed(|_| hash(self.mode.seed ^ 7, self.warp as u64)),
+            _ => {
+                let number = SPECIALS.iter().position(|s| *s == name).unwrap_or_default();
+                Value::hashed(|_| hash(self.mode.seed ^ 5, number as u64))
+            }
+        }
+    }
+
+    /// A value that is another one in every thread.
+    fn unknown(&self, at: usize) -> Value {
+        let place = hash(self.mode.seed, at as u64);
+        Value::hashed(|l| hash(place, (self.warp * 32 + l) as u64))
+    }
+
+    fn step(&mut self, at: usize, next: &mut HashMap<u32, [u64; 32]>, defined: &mut HashMap<usize, Value>) {
+        let step = self.sketch.steps[at];
+        let (results, sources) = self.sketch.registers_of(&step);
+        if matches!(step.rule, Rule::Store) {
+            let values: Vec<(Slot, Value)> = sources[1..].iter().map(|s| (*s, self.value(*s))).collect();
+            let threads = self.joined.len() * 32;
+            let stored = self.stored.entry(at as u32).or_insert_with(|| vec![0; threads]);
+            for l in 0..32 {
+                stored[self.warp * 32 + l] =
+                    values.iter().fold(0, |all, (s, v)| hash(all, v.whole(s.class(), l)));
+            }
+            return;
+        }
+        for (n, d) in results.iter().enumerate().filter(|(_, d)| d.is_frame()) {
+            let value = self.result(at, &step, n, (*d, sources));
+            let old = self.registers[d.index()];
+            let value = if step.guard.is_always() {
+                value
+            } else {
+                let is_joined = self.sketch.joined[d.index()];
+                let kept = |l: usize| if is_joined { old.whole(d.class(), l) } else { 0 };
+                Value::hashed(|l| hash(hash(self.guard(&step, l), value.whole(d.class(), l)), kept(l)))
+            };
+            self.registers[d.index()] = value;
+            if self.sketch.joined[d.index()] {
+                defined.insert(d.index(), value);
+                let reached = &self.decided[self.warp][self.sketch.block_of[at] as usize];
+                let all = next.entry(d.index() as u32).or_insert([0; 32]);
+                for l in 0..32 {
+                    all[l] = hash(all[l], hash(reached[l], value.whole(d.class(), l)));
+                }
+            }
+        }
+    }
+
+    fn result(&mut self, at: usize, step: &Step, number: usize, (d, sources): (Slot, &[Slot])) -> Value {
+        let place = hash(at as u64, number as u64);
+        let reached = self.decided[self.warp][self.sketch.block_of[at] as usize];
+        let all = |cx: &Self, l: usize| {
+            sources.iter().fold(place, |all, s| hash(all, cx.value(*s).whole(s.class(), l)))
+        };
+        match step.rule {
+            Rule::Lane { copies: true, .. } => self.value(sources[0]),
+            Rule::Lane { f, imm, .. } => self.lane(step, (f, imm), d, sources),
+            Rule::Test { f, combine, negate } => {
+                let value = self.test(step, f, sources);
+                // The second result is the complement.
+                let value = Value { truth: value.truth ^ if number == 1 { u32::MAX } else { 0 }, ..value };
+                match combine {
+                    Some(op) => logic(op, &value, &negated(&self.value(sources[2]), negate)),
+                    None => value,
+                }
+            }
+            Rule::Select { negate } => {
+                let [a, b, p] = [0, 1, 2].map(|i| self.value(sources[i]));
+                select(&negated(&p, negate), &a, &b)
+            }
+            Rule::Logic { op, negate } => {
+                let [a, b] = [0, 1].map(|i| negated(&self.value(sources[i]), negate[i]));
+                logic(op, &a, &b)
+            }
+            Rule::Negate { negate } => negated(&self.value(sources[0]), negate),
+            Rule::Truth { value } => {
+                Value { truth: if value { u32::MAX } else { 0 }, is_known: true, ..Value::NONE }
+            }
+            Rule::Shuffle(mode) if number == 0 => self.shuffle(mode, place, sources),
+            Rule::Pack => self.pack(place, sources),
+            Rule::Unpack => {
+                let value = self.value(sources[0]);
+                Value::hashed(|l| value.whole(sources[0].class(), l).wrapping_mul(part(number)))
+            }
+            Rule::Load { offset } => {
+                let address = self.value(sources[0]);
+                let place = hash(place, offset as u64);
+                Value::hashed(|l| hash(hash(place, reached[l]), address.whole(sources[0].class(), l)))
+            }
+            Rule::Parameter { offset } => {
+                Value::hashed(|_| hash(hash(self.mode.seed ^ 9, u64::from(offset)), number as u64))
+            }
+            Rule::Sources => Value::hashed(|l| all(self, l)),
+            Rule::Warp => {
+                let warp = (0..32).fold(place, |sum, l| hash(sum, all(self, l)));
+                Value::hashed(|l| hash(warp, reached[l]))
+            }
+            Rule::Fragment { warps } => {
+                let warp = (0..32).fold(place, |sum, l| hash(sum, all(self, l)));
+                Value::hashed(|l| hash(hash(warp, reached[l]), (self.warp % warps * 32 + l) as u64))
+            }
+            Rule::Block => Value::hashed(|l| hash(place, reached[l])),
+            Rule::Shuffle(_) | Rule::Store | Rule::Unknown => self.unknown(at * 8 + number),
+        }
+    }
+
+    fn lane(&mut self, step: &Step, (f, imm): (LaneFn, u32), d: Slot, sources: &[Slot]) -> Value {
+        let values: Vec<Value> = sources.iter().map(|s| self.value(*s)).collect();
+        if values.iter().all(|v| v.is_known) && sources.len() <= 3 {
+            let numbers: Vec<[u64; 32]> = values.iter().map(|v| v.hash).collect();
+            let result = apply(f, imm, d, sources, &numbers);
+            return Value { hash: result, is_known: true, ..Value::NONE };
+        }
+        let key = (f as usize, imm);
+        let algebra = match self.algebras.get(&key) {
+            Some(known) => *known,
+            None if sources.len() > 3 => Algebra::None,
+            None => *self.algebras.entry(key).or_insert(algebra(step, f, imm, d, sources)),
+        };
+        let place = hash(f as usize as u64, u64::from(imm));
+        let is_field = self.mode.exact_reals && !matches!(algebra, Algebra::None | Algebra::Commutes);
+        let mut value = Value::hashed(|l| {
+            let operand = |i: usize| values[i].whole(sources[i].class(), l);
+            let commuted = |place| unordered(operand(0), operand(1)) ^ place;
+            let rest = |from: usize, first| (from..sources.len()).fold(first, |all, i| hash(all, operand(i)));
+            let number = |i: usize| match (values[i].is_known, sources[i].is_wide()) {
+                (true, true) => field::of_float(f64::from_bits(values[i].hash[l])),
+                (true, false) => field::of_float(f64::from(f32::from_bits(values[i].hash[l] as u32))),
+                (false, _) => values[i].hash[l] % field::P,
+            };
+            match algebra {
+                Algebra::None => rest(0, place),
+                Algebra::Commutes => rest(2, commuted(place)),
+                _ if !self.mode.exact_reals => match algebra {
+                    Algebra::Add | Algebra::Multiply | Algebra::MultiplyAdd => rest(2, commuted(place)),
+                    _ => rest(0, place),
+                },
+                Algebra::Add => field::add(number(0), number(1)),
+                Algebra::Subtract => field::add(number(0), field::negate(number(1))),
+                Algebra::Multiply => field::multiply(number(0), number(1)),
+                Algebra::MultiplyAdd => field::add(field::multiply(number(0), number(1)), number(2)),
+                Algebra::Negate => field::negate(number(0)),
+                Algebra::Divide => field::multiply(number(0), field::invert(number(1))),
+                Algebra::Invert => field::invert(number(0)),
+            }
+        });
+        if is_field {
+            value.taint = std::array::from_fn(|l| values.iter().fold(0, |all, v| all | v.taint[l]));
+        }
+        value
+    }
+
+    fn test(&self, step: &Step, f: TestFn, sources: &[Slot]) -> Value {
+        let (a, b, is_wide) = (self.value(sources[0]), self.value(sources[1]), sources[0].is_wide());
+        let is_known = a.is_known && b.is_known;
+        let class = sources[0].class();
+        let number = |v: &Value| -> [u64; 32] {
+            if is_known {
+                return v.hash;
+            }
+            std::array::from_fn(|l| {
+                let hash = hash(self.mode.seed, v.whole(class, l));
+                if self.mode.ties && step.floats { halves(hash & 0x0001_0000_0001) } else { halves(hash) }
+            })
+        };
+        let (x, y) = (Lanes::new(&number(&a), is_wide), Lanes::new(&number(&b), is_wide));
+        // SAFETY: the decoder has checked the width of the registers; the buffers hold 64 bits per lane.
+        let truth = unsafe { f(x.pointer(), y.pointer()) };
+        let hash = std::array::from_fn(|l| unordered(a.whole(class, l), b.whole(class, l)));
+        Value { hash, truth, is_known, ..Value::NONE }
+    }
+
+    fn shuffle(&self, mode: ShflMode, place: u64, sources: &[Slot]) -> Value {
+        let [a, b, c] = [0, 1, 2].map(|i| self.value(sources[i]));
+        if !b.is_known || !c.is_known {
+            let class = sources[0].class();
+            let warp = (0..32).fold(place, |sum, l| hash(sum, a.whole(class, l)));
+            return Value::hashed(|l| hash(warp, hash(b.whole(class, l), l as u64)));
+        }
+        let mut moved = a;
+        for l in 0..32u64 {
+            let (distance, clamp, segment) =
+                (b.hash[l as usize] & 31, c.hash[l as usize] & 31, c.hash[l as usize] >> 8 & 31);
+            let (low, high) = (l & segment, l & segment | clamp & !segment);
+            let from = match mode {
+                ShflMode::Up => l.checked_sub(distance).filter(|from| *from >= high),
+                ShflMode::Down => Some(l + distance).filter(|from| *from <= high),
+                ShflMode::Bfly => Some(l ^ distance).filter(|from| *from <= high),
+                ShflMode::Idx => Some(low | distance & !segment).filter(|from| *from <= high),
+            };
+            let from = from.unwrap_or(l) as usize;
+            (moved.hash[l as usize], moved.taint[l as usize]) = (a.hash[from], a.taint[from]);
+        }
+        moved
+    }
+
+    /// Parts that belong to one value give that value again.
+    fn pack(&self, place: u64, sources: &[Slot]) -> Value {
+        let parts: Vec<Value> = sources.iter().map(|s| self.value(*s)).collect();
+        Value::hashed(|l| {
+            let whole = |i: usize| parts[i].whole(sources[i].class(), l).wrapping_mul(inverse(part(i)));
+            if (1..parts.len()).all(|i| whole(i) == whole(0)) {
+                return whole(0);
+            }
+            (0..parts.len()).fold(place, |all, i| hash(all, parts[i].whole(sources[i].class(), l)))
+        })
+    }
+}
+
+/// The odd factor that marks a part of a value.
+fn part(number: usize) -> u64 {
+    hash(77, number as u64) | 1
+}
+
+/// The inverse of an odd number modulo 2^64, by Newton's method.
+fn inverse(odd: u64) -> u64 {
+    (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
+}
+
+fn negated(value: &Value, negate: bool) -> Value {
+    Value { truth: value.truth ^ if negate { u32::MAX } else { 0 }, ..*value }
+}
+
+fn logic(op: BoolOp, a: &Value, b: &Value) -> Value {
+    let hash = std::array::from_fn(|l| {
+        // What is known does not depend on what is compared.
+        let [a, b] = [a, b].map(|v| if v.is_known { 0 } else { v.hash[l] });
+        unordered(a, b)
+    });
+    Value { hash, truth: op.apply(a.truth, b.truth), is_known: a.is_known && b.is_known, ..Value::NONE }
+}
+
+fn select(p: &Value, a: &Value, b: &Value) -> Value {
+    let mut chosen = *a;
+    for l in 0..32 {
+        if p.truth >> l & 1 == 0 {
+            chosen.hash[l] = b.hash[l];
+            chosen.taint[l] = b.taint[l];
+        }
+        let equal = a.hash[l] == b.hash[l] && a.taint[l] == b.taint[l] && a.is_known == b.is_known;
+        if !p.is_known && !equal {
+            chosen.taint[l] = a.taint[l] | b.taint[l] | 1 << (p.hash[l] >> 58);
+        }
+    }
+    chosen.is_known = p.is_known && a.is_known && b.is_known;
+    if !chosen.is_known {
+        // A number that data choose is no longer known. It keeps its name.
+        chosen.truth = 0;
+    }
+    chosen
+}
