@@ -5,7 +5,7 @@ use std::sync::Arc;
 use family::TensorBox;
 use random::Random;
 use vgpu::TensorMap;
-use vgpu::tensor_map::{Element, Fill, Swizzle};
+use vgpu::tensor_map::{Element, Fill, Promotion, Swizzle};
 
 /// A buffer with contents that the kernel must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,7 @@ impl TensorShape {
     pub fn map(&self, address: u64, wanted: &TensorBox) -> TensorMap {
         let extents = wanted.extents.iter().copied().chain(std::iter::repeat(1));
         let swizzle = Swizzle::ALL.into_iter().find(|swizzle| swizzle.span() == wanted.swizzle_bytes);
+        let promotion = Promotion::ALL.into_iter().find(|it| it.bytes() == wanted.promotion_bytes);
         TensorMap {
             element: self.element,
             address,
@@ -82,6 +83,7 @@ impl TensorShape {
             element_strides: vec![1; self.dims.len()],
             swizzle: swizzle.unwrap_or_default(),
             fill: Fill::Zero,
+            promotion: promotion.unwrap_or_default(),
             im2col: None,
         }
     }
@@ -138,11 +140,16 @@ mod tests {
             dims: vec![128, 70, 2, 3],
             strides: vec![256, 70 * 256, 140 * 256],
         };
-        let wanted =
-            |extents: &[u32]| TensorBox { tensor: "k".into(), extents: extents.to_vec(), swizzle_bytes: 128 };
+        let wanted = |extents: &[u32]| TensorBox {
+            tensor: "k".into(),
+            extents: extents.to_vec(),
+            swizzle_bytes: 128,
+            promotion_bytes: 64,
+        };
         let map = shape.map(4096, &wanted(&[64, 80]));
         assert_eq!(map.check(), Ok(()));
         assert_eq!((map.address, map.box_dims, map.swizzle), (4096, vec![64, 80, 1, 1], Swizzle::B128));
+        assert_eq!(map.promotion, Promotion::B64);
         assert!(shape.map(4096, &wanted(&[64, 1, 1, 1, 1])).check().is_err(), "more extents than dimensions");
         assert!(shape.map(4096, &wanted(&[128, 80])).check().is_err(), "rows longer than the swizzle");
     }

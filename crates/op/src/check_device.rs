@@ -16,8 +16,9 @@ pub trait CheckDevice: Accelerator {
         Image::Cubin(&build.cubin)
     }
 
-    /// Declares the outputs of the next launch, for a device that checks that they are written.
-    fn declare_outputs(&mut self, _outputs: &[Buffer]) {}
+    /// Declares the outputs of the next launch, for a device that checks that they are written. Several launches may write
+    /// them together; `(first, last)` says whether the next one is the first of these, and whether it is the last.
+    fn declare_outputs(&mut self, _outputs: &[Buffer], (_first, _last): (bool, bool)) {}
 
     /// Sets the expected arithmetic of the next launches, for a device that stops kernels which seem to run forever.
     fn expect(&mut self, _flops: f64) {}
@@ -43,8 +44,10 @@ impl CheckDevice for VirtualDevice {
         Image::Ptx(&build.ptx)
     }
 
-    fn declare_outputs(&mut self, outputs: &[Buffer]) {
+    fn declare_outputs(&mut self, outputs: &[Buffer], (first, last): (bool, bool)) {
         self.set_outputs(outputs);
+        self.options.begins_outputs = first;
+        self.options.ends_outputs = last;
     }
 
     fn expect(&mut self, flops: f64) {

@@ -156,6 +156,8 @@ fn pick_candidate<O: Dispatch + ?Sized>(
 struct Distance {
     is_other_gpu: bool,
     is_other_problem: bool,
+    /// The distance of the regimes ([`Similarity::regime`]).
+    other_regime: u32,
     /// Logarithm of the ratio of the sizes, because the load of a GPU scales by factors. From 8 heads to 16 is as far
     /// as from 64 to 128, and a problem of half the size fits as well as one of twice the size. Every related kind
     /// that is preferred to the pick's own kind counts like a factor of [`OTHER_KIND`].
@@ -214,6 +216,7 @@ fn all_ranked<'f, O: Dispatch + ?Sized>(
             let distance = Distance {
                 is_other_gpu: !pick.matches_gpu(device.gpu()),
                 is_other_problem: of != *problem,
+                other_regime: own.regime.abs_diff(asked.regime),
                 unlike: (own.size / asked.size).ln().abs() + kind as f64 * OTHER_KIND.ln(),
                 is_modelled: pick.time.is_modelled(),
             };

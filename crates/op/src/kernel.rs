@@ -291,11 +291,9 @@ impl<'f> Kernel<'f> {
         let mut reports = Vec::new();
         let last = prepared.geometries.len() - 1;
         for (index, launch) in prepared.launches().enumerate() {
-            // Only after the last launch must the outputs be complete.
-            let outputs = if index == last { prepared.written_only() } else { Vec::new() };
-            device.declare_outputs(&outputs);
+            device.declare_outputs(&prepared.written_only(), (index == 0, index == last));
             let launched = device.launch(self.module, launch.entry, launch.geometry, launch.parameters);
-            device.declare_outputs(&[]);
+            device.declare_outputs(&[], (true, true));
             let mut report = launched?.report;
             if let Some(report) = &mut report
                 && self.family.is_ptx()

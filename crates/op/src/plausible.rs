@@ -3,6 +3,7 @@
 
 use chips::{Chip, TensorType};
 use times::Time;
+use vgpu::model::LAUNCH_MICROS;
 
 use crate::contract::Work;
 
@@ -55,8 +56,9 @@ pub fn implausible_reason(gpu: &str, time: Time, work: Option<(Work, Option<&str
     if virtual_gpu.is_some() && !time.is_modelled() {
         return Some(format!("{micros:.4e} us is a measured time, but {gpu} has only modelled times"));
     }
-    if !(SHORTEST_US..=LONGEST_US).contains(&micros) {
-        let message = "no launch takes less than 0.5 us or more than a day";
+    let shortest = if time.is_modelled() { LAUNCH_MICROS } else { SHORTEST_US };
+    if !(shortest..=LONGEST_US).contains(&micros) {
+        let message = format!("no launch takes less than {shortest} us or more than a day");
         return Some(format!("{micros:.4e} us is not a plausible time: {message}"));
     }
     let chip = Chip::by_name(virtual_gpu.unwrap_or(gpu)).ok()?;
@@ -109,6 +111,9 @@ mod tests {
         for gpu in ["virtual h200", "virtual:l4"] {
             assert!(measured(gpu, 10.0, None).unwrap().contains("only modelled times"));
             assert_eq!(implausible_reason(gpu, Time::Modelled(ModelledMicros(10.0)), None), None);
+            // The model adds the time of a launch to everything.
+            let reason = implausible_reason(gpu, Time::Modelled(ModelledMicros(1.1)), None).unwrap();
+            assert!(reason.contains("less than 1.2 us"), "{reason}");
         }
     }
 }

@@ -50,30 +50,31 @@ constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (TRANSPOSES ? 232 : 240) : C
 // ---- the range of the weights ----
 //
 // A weight is 2^(exponent - running_max): exponent is the score times softmax_scale times log2 e. The subtracted number
-// follows the row's maximum only when a new score exceeds it by more than 2^RESCALE_THRESHOLD, so a weight can be that
-// much larger than 1. FP8 weights are also multiplied by 2^WEIGHT_SHIFT, to use the range of the format, whose largest
-// number is 448.
+// follows the row's maximum only when a new score exceeds it by more than RESCALE_THRESHOLD, so a weight can be 2 to that
+// power. FP8 weights are also multiplied by 2^WEIGHT_SHIFT, see `rows_fp8.cuh`.
 
 // The running maximum of a row before its first key. Finite, because -inf - -inf is NaN, and below every exponent.
 constexpr float NOTHING_SEEN = -3.4e38f;
 
-// RUNNING_MAX lazy: if a lane's sum of a row's weights in one step is at most LARGEST_SUM, each of these weights fits its
-// type. Above SUM_WITHOUT_SCORES a weight may be infinite.
-constexpr float LARGEST_SUM = FP8 ? 448.0f : 1024.0f;
+// RUNNING_MAX lazy, 16 bits: if a lane's sum of a row's weights in one step is at most LARGEST_SUM, each of these weights
+// fits its type. Above SUM_WITHOUT_SCORES a weight may be infinite.
+constexpr float LARGEST_SUM = 1024.0f;
 constexpr float SUM_WITHOUT_SCORES = 1e30f;
 
 // A lane adds up a row's weights in this many sums. Two have half the latency of one. Lazy steps have sums of their own,
 // which are added to one.
 constexpr int SUMS_OF_ROW = LAZY_MAX && !SPLIT ? 1 : 2;
 
-// RUNNING_MAX lazy: a lane has BLOCK_N / 4 weights of a row in a step. Right after a rescale each is at most
-// 2^WEIGHT_SHIFT, and their sum must not exceed LARGEST_SUM.
-constexpr float LARGEST_SHIFT = !LAZY_MAX ? 8 : BLOCK_N > 112 ? 3 : 4;
-constexpr float WEIGHT_SHIFT =
-    !FP8 ? 0 : 8 - knob::RESCALE_THRESHOLD < LARGEST_SHIFT ? 8 - knob::RESCALE_THRESHOLD : LARGEST_SHIFT;
-// FP8: a weight may be as large as 2^LARGEST_EXPONENT; with RUNNING_MAX lazy, a lane's sum of them (below LARGEST_SUM).
-constexpr float LARGEST_EXPONENT = LAZY_MAX ? 8.6f : 8;
-static_assert(!LAZY_MAX || BLOCK_N / 4 * (1 << int(WEIGHT_SHIFT)) <= LARGEST_SUM, "see above");
+// FP8: right after a row's running maximum was raised, the largest weight is 2^FULL_SHIFT if the row has the full range of
+// the format, otherwise 2^WEIGHT_SHIFT. 2^SMALLEST_EXPONENT is the smallest number with three bits of mantissa.
+constexpr float FULL_SHIFT = 8;
+constexpr float WEIGHT_SHIFT = FP8 ? FULL_SHIFT - knob::RESCALE_THRESHOLD : 0;
+constexpr float SMALLEST_EXPONENT = -6;
+constexpr bool FINDS_LIGHT = FP8 && knob::RESCALE_THRESHOLD > 0;
+// Above head_dim 128 there is no room in shared memory, up to it there are no registers.
+constexpr bool RANGES_IN_SHARED = HEAD_DIM <= 128;
+// The exponent of the largest weight that does not raise the running maximum. The largest number of E4M3 is 448, 2^8.8.
+constexpr float LARGEST_EXPONENT = !FP8 ? knob::RESCALE_THRESHOLD : FINDS_LIGHT ? 8.8f : FULL_SHIFT;
 
 // ---- FP8 ----
 
@@ -81,9 +82,6 @@ static_assert(!LAZY_MAX || BLOCK_N / 4 * (1 << int(WEIGHT_SHIFT)) <= LARGEST_SUM
 constexpr bool BLOCK_SCALES = FP8 && knob::BLOCK_SCALES;
 // The producer loads the scales of a head, long before the consumers need them.
 constexpr bool PRODUCER_LOADS_SCALES = FP8 && !BLOCK_SCALES && !SPLIT;
-
-// One of so many steps has no residual products; 0: all steps have them.
-constexpr int SKIP_RESIDUAL_EVERY = FP8 ? knob::SKIP_RESIDUAL_EVERY : 0;
 
 // Steps after which the output is promoted: added to sums in shared memory. 0: never. For many columns the sums are fp16.
 constexpr int PROMOTION_INTERVAL = knob::PROMOTION_INTERVAL;
@@ -118,6 +116,9 @@ __device__ inline unsigned promoted_sums(int index) {
 
 // FP8: the running maxima that a thread's promoted sums of two rows belong to.
 __device__ inline unsigned promoted_max() { return in_shared(smem::promoted_max::offset) + threadIdx.x * 8; }
+
+// FP8: the ranges of a thread's two rows, see `ScoreRows::Ranges`.
+__device__ inline unsigned light_offsets() { return in_shared(smem::light_offsets::offset) + threadIdx.x * 8; }
 
 // With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.
 __device__ inline void jitter(int what) {

@@ -11,7 +11,7 @@
 //
 // - Lazy rescale: it is raised only when an exponent exceeds the last maximum by more than RESCALE_THRESHOLD. Only then
 //   sum and output are multiplied by 2^(old - new).
-// - FP8: it is WEIGHT_SHIFT below the maximum, so that the weights use the range of the format.
+// - FP8: it is WEIGHT_SHIFT or FULL_SHIFT below the maximum, so that the weights use the range of the format.
 // - RUNNING_MAX lazy: steps without a mask do not compute a maximum. Large weights show that it must be raised.
 //
 // A lane has two rows, 8 apart, and of each row 2 columns in every 8: entry i of an accumulator belongs to the lane's row
@@ -23,16 +23,8 @@
 
 namespace hopper {
 
-__device__ inline unsigned pack(float low, float high, const __half*) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return reinterpret_cast<const unsigned&>(pair);
-}
-__device__ inline unsigned pack(float low, float high, const __nv_bfloat16*) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return reinterpret_cast<const unsigned&>(pair);
-}
 // Two neighbouring columns as one register of the output's type.
-__device__ inline unsigned pack(float low, float high) { return pack(low, high, static_cast<const Output*>(nullptr)); }
+__device__ inline unsigned pack(float low, float high) { return ::pack(low, high, static_cast<const Output*>(nullptr)); }
 
 // Where a warp's rows of the output are.
 struct OutputPlace {
@@ -42,12 +34,23 @@ struct OutputPlace {
 };
 
 struct ScoreRows {
+    // FP8: which of the lane's rows have the full range.
+    struct Ranges {
+        // An addition of this to the code of a weight sets its highest bit, unless the weight is light: below the normal
+        // numbers of E4M3, whose smallest code is 0x08. In rows with the full range no weight counts as light.
+        unsigned light_offset[2];
+
+        __device__ __forceinline__ bool full(int row) const { return light_offset[row] == NO_LIGHT; }
+    };
+    static constexpr unsigned FIND_LIGHT = 0x78787878, NO_LIGHT = 0x80808080;
+
     float scale;                 // raw scores to exponents of 2
     float scores[BLOCK_N / 2];   // from `exponentiate` on, the weights
     float output[HEAD_DIM / 2];
     float running_max[2];        // subtracted from the exponents, see above
     float sum[2 * SUMS_OF_ROW];  // of the weights in the lane's own columns
     float step_sum[2];           // RUNNING_MAX lazy: that of one step, which may not be in `sum` yet
+    Ranges own_ranges;           // FP8, unless they are in shared memory
     bool needs_rescale;          // a running maximum of the warp's rows was raised,
     float rescale_factor[2];     // and the output must be multiplied by this
 
@@ -63,6 +66,7 @@ struct ScoreRows {
         running_max[0] = running_max[1] = NOTHING_SEEN;
 #pragma unroll
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] = 0.0f;
+        if constexpr (FINDS_LIGHT) store_ranges({{FIND_LIGHT, FIND_LIGHT}});
     }
 
     // Starts into = Q K^T. `into` is usually `scores`.
@@ -114,34 +118,74 @@ struct ScoreRows {
         largest[1] = __int_as_float(max(chain[2], chain[3]));
     }
 
+    __device__ __forceinline__ Ranges load_ranges() const {
+        Ranges ranges = own_ranges;
+        if constexpr (RANGES_IN_SHARED) ptx::load8_shared(ranges.light_offset, light_offsets());
+        return ranges;
+    }
+    __device__ __forceinline__ void store_ranges(const Ranges& ranges) {
+        if constexpr (RANGES_IN_SHARED) {
+            ptx::store8_shared(light_offsets(), ranges.light_offset);
+        } else {
+            own_ranges = ranges;
+        }
+    }
+
     // Whether an exponent of a row is so large that its running maximum must be raised.
     __device__ __forceinline__ bool exceeds_threshold(int row, float exponent) const {
-        return exponent > running_max[row] + (WEIGHT_SHIFT + knob::RESCALE_THRESHOLD);
+        return exponent > running_max[row] + LARGEST_EXPONENT;
     }
 
-    // FP8: whether the largest new weight of a row dominates: the sum of all earlier weights is at most four times as
-    // large. `weight` belongs to the present running maximum. A dominant weight gets the whole range of the format, so
-    // that light keys keep more bits (see `raise_weights`).
-    __device__ __forceinline__ bool dominates(int row, float weight) const {
-        const float earlier = group_sum<4>(own_sum(row));
-        return FP8 && earlier > 0.0f && earlier <= 4.0f * weight;
+    // FP8: the smallest score or weight of each row, in the lane's own columns. Masked keys do not count.
+    __device__ __forceinline__ void find_smallest(float (&smallest)[2]) const {
+        smallest[0] = smallest[1] = -negative_infinity();
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i)
+            if (scores[i] != negative_infinity()) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], scores[i]);
+    }
+    // FP8: whether the weight of an exponent is light.
+    __device__ __forceinline__ static bool is_light(float exponent, float running_max) {
+        return exponent < running_max + SMALLEST_EXPONENT;
     }
 
-    // Raises the running maxima that were exceeded by more than RESCALE_THRESHOLD, and rescales the sums.
-    __device__ __forceinline__ void raise_running_max(const float (&largest)[2]) {
+    // Raises the running maxima that were exceeded, gives rows with light weights the full range, and rescales the sums. The
+    // arguments are the largest and smallest exponents of whole rows.
+    __device__ __forceinline__ void move_running_max(const float (&largest)[2], const float (&smallest)[2]) {
+        float to[2];
+#pragma unroll
+        for (int row = 0; row < 2; ++row)
+            to[row] = exceeds_threshold(row, largest[row]) ? largest[row] - WEIGHT_SHIFT : running_max[row];
+        if constexpr (FINDS_LIGHT) {
+            Ranges ranges = load_ranges();
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                if (ranges.full(row)) {
+                    if (to[row] != running_max[row]) to[row] = largest[row] - FULL_SHIFT;
+                } else if (is_light(smallest[row], to[row])) {
+                    ranges.light_offset[row] = NO_LIGHT;
+                    to[row] = fmaxf(to[row] - (FULL_SHIFT - WEIGHT_SHIFT), largest[row] - FULL_SHIFT);
+                }
+            }
+            store_ranges(ranges);
+        }
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const float exponent = group_max<4>(largest[row]) * scale;
-            float shift = WEIGHT_SHIFT;
-            if constexpr (FP8) {
-                if (dominates(row, ptx::exp2_approx(exponent - running_max[row]))) shift = LARGEST_EXPONENT;
-            }
-            const float to = exceeds_threshold(row, exponent) ? exponent - shift : running_max[row];
-            rescale_factor[row] = ptx::exp2_approx(running_max[row] - to);
-            running_max[row] = to;
+            // The factor is computed from the rounded difference: a large running maximum has few bits.
+            rescale_factor[row] = ptx::exp2_approx(running_max[row] - to[row]);
+            running_max[row] = to[row];
         }
 #pragma unroll
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= rescale_factor[i / SUMS_OF_ROW];
+    }
+    // The same for scores.
+    __device__ __forceinline__ void move_running_max_for_scores(const float (&largest)[2], const float (&smallest)[2]) {
+        float most[2], least[2];
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            most[row] = group_max<4>(largest[row]) * scale;
+            least[row] = FINDS_LIGHT ? -group_max<4>(-smallest[row]) * scale : 0.0f;
+        }
+        move_running_max(most, least);
     }
 
     // BLOCK_SCALES: values of different blocks have different scales, but their products are added to one output. So
@@ -164,7 +208,7 @@ struct ScoreRows {
             if (!__all_sync(0xffffffffu, fminf(largest[0], largest[1]) > 0.0f)) largest_by_floats(largest);
         } else {
             // If no running maximum can be raised to a negative exponent, only a positive maximum matters.
-            const float least = fminf(running_max[0], running_max[1]) + (WEIGHT_SHIFT + knob::RESCALE_THRESHOLD);
+            const float least = fminf(running_max[0], running_max[1]) + LARGEST_EXPONENT;
             if (INTEGER_MAX && __all_sync(0xffffffffu, least >= 0.0f)) {
                 largest_by_integers(largest);
             } else {
@@ -172,9 +216,17 @@ struct ScoreRows {
             }
         }
         // In most steps no running maximum of the warp's rows is raised, and lanes need not exchange their maxima.
-        needs_rescale = __any_sync(0xffffffffu, exceeds_threshold(0, largest[0] * scale) ||
-                                                    exceeds_threshold(1, largest[1] * scale));
-        if (needs_rescale) raise_running_max(largest);
+        bool changes = exceeds_threshold(0, largest[0] * scale) || exceeds_threshold(1, largest[1] * scale);
+        float smallest[2];
+        if constexpr (FINDS_LIGHT) {
+            find_smallest(smallest);
+            const Ranges ranges = load_ranges();
+#pragma unroll
+            for (int row = 0; row < 2; ++row)
+                changes |= !ranges.full(row) && is_light(smallest[row] * scale, running_max[row]);
+        }
+        needs_rescale = __any_sync(0xffffffffu, changes);
+        if (needs_rescale) move_running_max_for_scores(largest, smallest);
     }
 
     // Turns score i into a weight and adds it to the sum.
@@ -193,44 +245,13 @@ struct ScoreRows {
         }
     }
 
-    // FP8: attention sinks. The largest weight of a row's first step is 2^WEIGHT_SHIFT, and weights below 2^-10 are
-    // rounded to 0. A row may have a few keys with almost all of its weight, and still need the values of many light keys.
-    // So if few keys are heavy, the running maximum is lowered until the largest weight has the largest exponent of the
-    // format. This leaves less range for larger weights in later steps. Rows of ordinary inputs are not changed, because
-    // their running maxima would soon be raised again.
-    //
-    // Whether a row's sum is so small that only few keys can be heavy. Only then `raise_weights` counts them.
-    __device__ __forceinline__ bool may_raise_weights() const {
-        const float most = fminf(group_max<4>(own_sum(0)), group_max<4>(own_sum(1)));
-        return __any_sync(0xffffffffu, most <= 2.25f * (1 << int(WEIGHT_SHIFT)));
-    }
-    __device__ __forceinline__ void raise_weights() {
-        constexpr float LIGHT = WEIGHT_SHIFT > 7 ? 1 << int(WEIGHT_SHIFT - 7) : 1.0f / (1 << int(7 - WEIGHT_SHIFT));
-        float factor[2];
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            float balance = 16.0f;  // plus light keys, minus heavy ones; masked keys have no weight
-#pragma unroll
-            for (int i = 2 * row; i < BLOCK_N / 2; i += i % 2 == 0 ? 1 : 3)
-                balance += scores[i] >= LIGHT ? -1.0f : scores[i] > 0.0f ? 1.0f : 0.0f;
-            const float most = LAZY_MAX ? group_max<4>(own_sum(row)) : 1 << int(WEIGHT_SHIFT);
-            const float by = fmaxf(LARGEST_EXPONENT - __log2f(most), 0.0f);
-            const float to = group_sum<4>(balance) > 0.0f && most > 0.0f ? running_max[row] - by : running_max[row];
-            factor[row] = ptx::exp2_approx(running_max[row] - to);
-            running_max[row] = to;
-        }
-#pragma unroll
-        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= factor[i / SUMS_OF_ROW];
-#pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];
-    }
-
     // ---- RUNNING_MAX lazy: a running maximum is raised after the weights, if their sum in a step is too large ----
     //
     // No weight is larger than the sum of the lane's weights of its row in the step. So one comparison per row replaces
     // the maximum of its scores. If the sum is too large, the running maximum is raised and the weights are multiplied by
     // the same factor as the output: they are still floats. A weight near the largest float no longer determines its
-    // score; then the scores are computed again (`scores_again.cuh`).
+    // score; then the scores are computed again (`scores_again.cuh`). FP8 compares the rounded weights instead of sums
+    // (`rows_fp8.cuh`).
 
     // Turns the scores into weights with the present running maxima, and sets the sums of the step.
     __device__ __forceinline__ void exponentiate_step() {
@@ -260,32 +281,11 @@ struct ScoreRows {
     }
     // Updates the running maxima for scores that were computed again. No product may be in flight.
     __device__ __forceinline__ void update_running_max_again() {
-        float largest[2];
+        float largest[2], smallest[2];
         largest_by_two_chains(largest);
-        raise_running_max(largest);
+        find_smallest(smallest);
+        move_running_max_for_scores(largest, smallest);
         multiply_output(rescale_factor);
-    }
-    // Raises the running maxima of rows whose sum is too large, so that the largest weight becomes 2^WEIGHT_SHIFT. In FP8
-    // a dominant weight becomes larger (see `dominates`). No product may be in flight.
-    __device__ __forceinline__ void lower_weights() {
-        float largest[2], factor[2];
-        largest_by_two_chains(largest);
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            const float most = group_max<4>(step_sum[row]), largest_of_row = group_max<4>(largest[row]);
-            const float by = dominates(row, largest_of_row) ? __log2f(most) - LARGEST_EXPONENT
-                                                            : __log2f(largest_of_row) - WEIGHT_SHIFT;
-            // The factor is computed from the rounded difference: a large running maximum has few bits for `by`.
-            const float to = most > LARGEST_SUM ? running_max[row] + by : running_max[row];
-            factor[row] = ptx::exp2_approx(running_max[row] - to);
-            running_max[row] = to;
-            step_sum[row] *= factor[row];
-        }
-#pragma unroll
-        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= factor[i / SUMS_OF_ROW];
-#pragma unroll
-        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];
-        multiply_output(factor);
     }
     // Call it when the weights of the step are final.
     __device__ __forceinline__ void add_step_sum() {

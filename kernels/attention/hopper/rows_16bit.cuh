@@ -13,7 +13,6 @@ struct Rows16Bit : ScoreRows {
     __device__ __forceinline__ explicit Rows16Bit(float scale_) : ScoreRows(scale_) {}
 
     // Starts output += weights V.
-    template <bool>
     __device__ __forceinline__ void start_output(unsigned values, bool) {
 #pragma unroll
         for (int step = 0; step < KEYS / 16; ++step) {
@@ -50,12 +49,36 @@ struct Rows16Bit : ScoreRows {
     __device__ __forceinline__ PromotionFactors prepare_promotion(float) const { return {}; }
     __device__ __forceinline__ void promote_output(const PromotionFactors&) const {}
 
+    // RUNNING_MAX lazy: whether weights of the warp's rows may be outside of the range of their type.
+    __device__ __forceinline__ bool any_out_of_range() const { return any_step_sum_above(LARGEST_SUM); }
+
+    // Raises the running maxima of rows whose sum is too large, so that the largest weight becomes 1. No product may be in
+    // flight.
+    __device__ __forceinline__ void fit_weights() {
+        float largest[2], factor[2];
+        largest_by_two_chains(largest);
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const float most = group_max<4>(step_sum[row]), by = __log2f(group_max<4>(largest[row]));
+            // The factor is computed from the rounded difference: a large running maximum has few bits for `by`.
+            const float to = most > LARGEST_SUM ? running_max[row] + by : running_max[row];
+            factor[row] = ptx::exp2_approx(running_max[row] - to);
+            running_max[row] = to;
+            step_sum[row] *= factor[row];
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= factor[i / SUMS_OF_ROW];
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];
+        multiply_output(factor);
+    }
+
     // 16-bit weights are rounded when they are packed: before that, there are no registers for them.
-    template <bool = false, bool = true>
+    template <bool = false>
     __device__ __forceinline__ void round_weights() {}
 
     // Packs the weights as a left factor. No product may be reading the one before.
-    template <bool = false, bool = true>
+    template <bool = false>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
         for (int i = 0; i < KEYS / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);

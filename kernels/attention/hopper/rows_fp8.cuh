@@ -1,9 +1,15 @@
 // The rows of E4M3 inputs. The weights are rounded to E4M3 as well, and V is transposed (`transpose.cuh`).
 //
-// Residuals. A weight has three bits of mantissa, which gives a relative L2 error of 0.0265 for many keys. So for the
-// first 32 * RESIDUAL_BLOCKS keys of a step, the rounding errors of the weights (their residuals, rounded to E4M3 again)
-// are multiplied by V, too. With residuals for one key in four the error is sqrt(3/4) of that. With SKIP_RESIDUAL_EVERY
-// some steps have no residuals.
+// The range of the weights. E4M3 has normal numbers from 2^-6 to 448, and steps of 2^-9 below them. FlashAttention gives the
+// largest weight of a row so far 2^8 and rescales the output whenever that grows. Here a row starts with a largest weight of
+// 2^WEIGHT_SHIFT, so that later weights may be 2^RESCALE_THRESHOLD times as large without a rescale. As long as all its
+// weights are normal numbers, this costs no precision. At the first weight below them, before it is rounded, the row gets
+// the full range: from then on it is rescaled as in FlashAttention. So no weight has fewer bits than there, whatever the
+// values of the keys are (attention sinks have much weight and small values).
+//
+// Residuals. A weight has three bits of mantissa, which gives a relative L2 error of 0.0265 for many keys. With
+// RESIDUAL_BLOCKS, for the first 32 * RESIDUAL_BLOCKS keys of a step the rounding errors of the weights (their residuals,
+// rounded to E4M3 again) are multiplied by V, too. With residuals for one key in four the error is sqrt(3/4) of that.
 //
 // Promotion. The tensor cores add FP8 products with 13 bits and truncate. Where values do not cancel, a product soon
 // becomes smaller than what is truncated: the sum of 4096 equal terms is 6% too small. So after every PROMOTION_INTERVAL
@@ -22,11 +28,11 @@ struct RowsFp8 : ScoreRows {
     static constexpr int RESIDUAL_BLOCKS = knob::RESIDUAL_BLOCKS;  // the first of them
     static_assert(KEYS % 32 == 0 && RESIDUAL_BLOCKS <= STEPS, "FP8 multiplies 32 keys at a time");
 
-    unsigned weights[4 * STEPS];                      // packed, the left factors of the products
-    unsigned residuals[4 * RESIDUAL_BLOCKS];          // of these weights
-    unsigned rounded[4 * STEPS];                      // the weights of the next products
-    unsigned rounded_residuals[4 * RESIDUAL_BLOCKS];  // and their residuals
-    unsigned zero;                                    // 0, which the compiler does not know; see `pack_weights`
+    unsigned weights[4 * STEPS];                           // packed, the left factors of the products
+    unsigned residuals[4 * RESIDUAL_BLOCKS + 1];           // of these weights
+    unsigned rounded[4 * STEPS];                           // the weights of the next products
+    unsigned rounded_residuals[4 * RESIDUAL_BLOCKS + 1];   // and their residuals
+    unsigned zero;                                         // 0, which the compiler does not know; see `pack_weights`
 
     __device__ __forceinline__ explicit RowsFp8(float scale_) : ScoreRows(scale_) {
         asm volatile("mov.u32 %0, %%laneid;\n\tshr.u32 %0, %0, 5;" : "=r"(zero));
@@ -44,28 +50,63 @@ struct RowsFp8 : ScoreRows {
         return e4m3::encode4_residuals(p[0], p[1], p[4], p[5], codes);
     }
 
-    // Rounds weights while products are still reading the previous ones. ALL: also those of keys with residuals, for which
-    // there are registers if no maximum is computed. RESIDUAL: the step has residuals.
-    template <bool ALL = false, bool RESIDUAL = true>
+    // Rounds weights while products are still reading the previous ones. ALL: also the first blocks and their residuals, for
+    // which there are registers if no maximum is computed.
+    static constexpr int LATE_BLOCKS = RESIDUAL_BLOCKS > 0 ? RESIDUAL_BLOCKS : HEAD_DIM > 128;
+    template <bool ALL = false>
     __device__ __forceinline__ void round_weights() {
 #pragma unroll
-        for (int i = ALL ? 0 : 4 * RESIDUAL_BLOCKS; i < 4 * STEPS; ++i) rounded[i] = round(i / 4, i % 4);
-        if constexpr (ALL && RESIDUAL) {
+        for (int i = ALL ? 0 : 4 * LATE_BLOCKS; i < 4 * STEPS; ++i) rounded[i] = round(i / 4, i % 4);
+        if constexpr (ALL) {
 #pragma unroll
             for (int i = 0; i < 4 * RESIDUAL_BLOCKS; ++i) rounded_residuals[i] = residual(i / 4, i % 4, rounded[i]);
         }
     }
     // Makes the rounded weights the left factors. No product may be reading the previous ones. The XOR keeps the copy here:
     // the compiler would move a plain copy to a place where products are in flight, and then serialise the products. The
-    // parameters are those of `round_weights`.
-    template <bool ALL = false, bool RESIDUAL = true>
+    // parameter is that of `round_weights`.
+    template <bool ALL = false>
     __device__ __forceinline__ void pack_weights() {
 #pragma unroll
         for (int i = 0; i < 4 * STEPS; ++i) {
-            weights[i] = ALL || i >= 4 * RESIDUAL_BLOCKS ? rounded[i] ^ zero : round(i / 4, i % 4);
-            if (RESIDUAL && i < 4 * RESIDUAL_BLOCKS)
+            weights[i] = ALL || i >= 4 * LATE_BLOCKS ? rounded[i] ^ zero : round(i / 4, i % 4);
+            if (i < 4 * RESIDUAL_BLOCKS)
                 residuals[i] = ALL ? rounded_residuals[i] ^ zero : residual(i / 4, i % 4, weights[i]);
         }
+    }
+
+    // RUNNING_MAX lazy: whether a rounded weight of the warp's rows is 448, the largest number of the format, or light. The
+    // codes of positive numbers have the order of the numbers, so four of them are compared by an addition that sets the
+    // highest bit of their bytes.
+    __device__ __forceinline__ bool any_out_of_range() const {
+        constexpr unsigned HIGHEST_BITS = 0x80808080, FIND_LARGEST = 0x02020202;
+        const Ranges ranges = load_ranges();
+        unsigned inside = HIGHEST_BITS;
+#pragma unroll
+        for (int i = 0; i < 4 * STEPS; ++i) {
+            unsigned fits = ~(rounded[i] + FIND_LARGEST);
+            if constexpr (FINDS_LIGHT) fits &= rounded[i] + ranges.light_offset[i % 2];
+            inside &= fits;
+        }
+        return __any_sync(0xffffffffu, inside != HIGHEST_BITS);
+    }
+
+    // Moves the running maxima for weights that are too large or light. No product may be in flight.
+    __device__ __forceinline__ void fit_weights() {
+        float largest[2], smallest[2];
+        largest_by_two_chains(largest);
+        find_smallest(smallest);
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            largest[row] = running_max[row] + __log2f(group_max<4>(largest[row]));
+            smallest[row] = running_max[row] + __log2f(-group_max<4>(-smallest[row]));
+        }
+        move_running_max(largest, smallest);
+        step_sum[0] *= rescale_factor[0];
+        step_sum[1] *= rescale_factor[1];
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= rescale_factor[i / 2 % 2];
+        multiply_output(rescale_factor);
     }
 
     // ---- promotion ----
@@ -179,21 +220,19 @@ struct RowsFp8 : ScoreRows {
         clear_promoted_sums();
     }
 
-    template <bool RESIDUAL>
     __device__ __forceinline__ void start_step(unsigned values, int step, bool replace) {
         const unsigned long long b = ValueTile::rows_step(values, step);
         const unsigned* a = weights + 4 * step;
         wgmma::Products<Element, HEAD_DIM>::from_registers(output, a[0], a[1], a[2], a[3], b, !(replace && step == 0));
-        if (RESIDUAL && step < RESIDUAL_BLOCKS) {
+        if (step < RESIDUAL_BLOCKS) {
             const unsigned* e = residuals + 4 * step;
             wgmma::Products<Element, HEAD_DIM>::from_registers(output, e[0], e[1], e[2], e[3], b, 1);
         }
     }
-    // Starts output += weights V, or output = weights V. RESIDUAL: the weights are those of a step with residuals.
-    template <bool RESIDUAL>
+    // Starts output += weights V, or output = weights V.
     __device__ __forceinline__ void start_output(unsigned values, bool replace) {
 #pragma unroll
-        for (int step = 0; step < STEPS; ++step) start_step<RESIDUAL>(values, step, replace);
+        for (int step = 0; step < STEPS; ++step) start_step(values, step, replace);
         wgmma::group_end();
     }
 
@@ -210,7 +249,7 @@ struct RowsFp8 : ScoreRows {
                 if (step < RESIDUAL_BLOCKS) residuals[4 * step + i] = residual(step, i, weights[4 * step + i]);
             }
             wgmma::fence();
-            start_step<true>(values, step, false);
+            start_step(values, step, false);
         }
         wgmma::group_end();
     }

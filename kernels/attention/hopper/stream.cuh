@@ -275,11 +275,10 @@ struct Consumer {
         rows.start_scores(rows.scores, QueryRing{}.tile(q.stage) + group * CONSUMER_ROWS_BYTES,
                           KeyRing{}.tile(k.stage));
     }
-    template <bool RESIDUAL = true>
     __device__ __forceinline__ void start_output(bool replace = false) {
         ValueRing{}.wait_full(v);
         wgmma::fence();  // the compiler would add it: the wait is a loop
-        rows.template start_output<RESIDUAL>(ValueRing{}.tile(v.stage), replace);
+        rows.start_output(ValueRing{}.tile(v.stage), replace);
     }
     // After the last scores of a work tile its queries are free, too.
     __device__ __forceinline__ void scores_done(int step) {
@@ -327,14 +326,6 @@ struct Consumer {
         rows.store_output(args, of.batch, of.head, first, statistics, factors);
     }
 
-    // Rounds the first weights of a work tile. No product may be in flight.
-    __device__ __forceinline__ void round_first_weights() {
-        if constexpr (FP8) {
-            if (rows.may_raise_weights()) rows.raise_weights();
-        }
-        rows.round_weights();
-    }
-
     // The first step after which no product is in flight.
     __device__ __forceinline__ void begin(int step) {
         const StepScales step_scales(args, work, step);
@@ -350,21 +341,21 @@ struct Consumer {
         value_scale = BLOCK_SCALES ? step_scales.value : head.value;
         rows.update_running_max();
         rows.exponentiate();
-        round_first_weights();
+        rows.round_weights();
         rows.pack_weights();
         skip_values(step);
     }
 
-    // RUNNING_MAX lazy: whether a step's sums are compared before the wait for the output. Then the weights must be computed
-    // before it, too, and little is left to do between the wait and the next product. The compiler would move all of that
-    // below the wait. But it does not move an event for profilers (`__prof_trigger`), and the comparison decides whether
-    // there is one. At head_dim 64 a step takes 1 to 2% longer this way.
+    // RUNNING_MAX lazy: whether the range of a step's weights is checked before the wait for the output. Then the weights must
+    // be computed before it, too, and little is left to do between the wait and the next product. The compiler would move
+    // all of that below the wait. But it does not move an event for profilers (`__prof_trigger`), and the check decides
+    // whether there is one. At head_dim 64 a step takes 1 to 2% longer this way.
     static constexpr bool CHECKS_BEFORE_WAIT = HEAD_DIM > 64;
 
     // One step: the scores of `step` and the output of the step before it on the tensor cores, meanwhile the weights of
-    // `step`. FP8: PROMOTE: the output so far is promoted while the tensor cores compute the scores. RESIDUAL: this step has
-    // residuals. RESIDUAL_BEFORE: the previous step has. Returns false if `lower_weights` must end the step.
-    template <bool MASKED, bool PROMOTE = false, bool RESIDUAL_BEFORE = true, bool RESIDUAL = true>
+    // `step`. FP8: PROMOTE: the output so far is promoted while the tensor cores compute the scores. Returns false if
+    // `fit_weights` must end the step.
+    template <bool MASKED, bool PROMOTE = false>
     __device__ __forceinline__ bool next_step(int step) {
         const StepScales step_scales(args, work, step);
         Rows::PromotionFactors promotion_factors;
@@ -372,7 +363,7 @@ struct Consumer {
         take_turn(group);
         start_scores();
         if constexpr (PROMOTE) rows.promote_output(promotion_factors);
-        start_output<RESIDUAL_BEFORE>(PROMOTE);
+        start_output(PROMOTE);
         pass_turn(group);
         jitter(work.first_query + step);
         wgmma::groups_wait<1>();
@@ -386,32 +377,32 @@ struct Consumer {
             rows.update_running_max();
             rows.exponentiate();
         }
-        rows.template round_weights<LAZY, RESIDUAL>();
+        rows.template round_weights<LAZY>();
         jitter(work.first_query - step);
-        bool too_large = false;
+        bool misfit = false;
         if constexpr (LAZY && CHECKS_BEFORE_WAIT) {
-            too_large = rows.any_step_sum_above(LARGEST_SUM);
-            if (too_large) __prof_trigger(0);
+            misfit = rows.any_out_of_range();
+            if (misfit) __prof_trigger(0);
         }
         output_done();
         if constexpr (LAZY) {
-            if constexpr (!CHECKS_BEFORE_WAIT) too_large = rows.any_step_sum_above(LARGEST_SUM);
-            if (too_large) return false;
+            if constexpr (!CHECKS_BEFORE_WAIT) misfit = rows.any_out_of_range();
+            if (misfit) return false;
             rows.add_step_sum();
         }
-        rows.template pack_weights<LAZY, RESIDUAL>();
+        rows.template pack_weights<LAZY>();
         if constexpr (!LAZY) rows.rescale_output();
         return true;
     }
-    // RUNNING_MAX lazy: ends a step in which weights of the warp's rows may be too large. Raises their running maxima.
-    __device__ __forceinline__ void lower_weights(int step) {
+    // RUNNING_MAX lazy: ends a step in which weights of the warp's rows are outside of the range of their type.
+    __device__ __forceinline__ void fit_weights(int step) {
         if (rows.any_step_sum_above(SUM_WITHOUT_SCORES)) {
             scores_again(rows.scores, args, work.batch, work.head, first_row(work, group),
                          (work.steps - 1 - step) * BLOCK_N);
             rows.update_running_max_again();
             rows.exponentiate_step();
         }
-        rows.lower_weights();
+        rows.fit_weights();
         rows.add_step_sum();
         rows.round_weights();
         rows.pack_weights();
@@ -437,11 +428,11 @@ struct Consumer {
         rows.exponentiate();
         jitter(work.first_query - step);
         output_done();
-        round_first_weights();
         skip_values(step);
         store(before, statistics, value_scale);
         value_scale = BLOCK_SCALES ? step_scales.value : head.value;
         rows.clear_output();
+        rows.round_weights();
         rows.pack_weights();
     }
 
@@ -482,55 +473,30 @@ struct Consumer {
         QueryRing{}.release(q);
     }
 
-    // The steps from `step` to `end`, without a mask. The `asm` makes them a loop even if there is only one: otherwise the
-    // compiler moves parts of one step into the next, which needs more registers. Returns false if `lower_weights` must end
-    // step number `step`.
-    template <bool RESIDUAL_BEFORE, bool RESIDUAL>
-    __device__ __forceinline__ bool loop(int& step, int end) {
-        asm volatile("" : "+r"(end));
-        end = ptx::same_in_warp(end);
-#pragma unroll 1
-        for (; step < end; ++step) {
-            if (!next_step<false, false, RESIDUAL_BEFORE, RESIDUAL>(step)) return false;
-        }
-        return true;
-    }
-    // The same with SKIP_RESIDUAL_EVERY. Which steps have residuals is known at compile time, because a product in a branch
-    // is slow. The last step has them. `first` is the first of the SKIP_RESIDUAL_EVERY steps to which `step` belongs: after
-    // `lower_weights` a warp continues there, because all warps of a warpgroup must execute the same products.
-    __device__ __forceinline__ bool unmasked_steps_until(int& step, int& first, int end) {
-        if constexpr (SKIP_RESIDUAL_EVERY > 0) {
-            for (; first <= end - SKIP_RESIDUAL_EVERY; first = step) {
-                if (!loop<true, false>(step, first + 1)) return false;
-                if (!loop<false, true>(step, first + 2)) return false;
-                if constexpr (SKIP_RESIDUAL_EVERY > 2) {
-                    if (!loop<true, true>(step, first + SKIP_RESIDUAL_EVERY)) return false;
-                }
-            }
-        }
+    // The steps from `step` to before `end`, without a mask. Returns false if `fit_weights` must end step number `step`.
+    __device__ __forceinline__ bool unmasked_steps_until(int& step, int end) {
 #pragma unroll 1
         for (; step < end; ++step) {
             if (!next_step<false>(step)) return false;
         }
         return true;
     }
-    // The steps from `step` on. Steps that promote have code of their own, so that the loop over the others is short.
+    // The steps from `step` on. Steps that promote have code of their own, so that the loop over the others is short. After
+    // `fit_weights` a warp continues at the same place, because all warps of a warpgroup must execute the same products.
     __device__ __forceinline__ void unmasked_steps(int& step) {
         constexpr bool PROMOTES = FP8 && PROMOTION_INTERVAL > 0;
         constexpr int PERIOD = PROMOTES ? PROMOTION_INTERVAL : 1;
-        int first = step;
         while (step < work.steps) {
             bool ended;
             if (PROMOTES && step % PERIOD == 0) {
                 ended = next_step<false, PROMOTES>(step);
-                first = step + 1;
                 if (ended) ++step;
             } else {
                 const int next_sum = PROMOTES ? (step / PERIOD + 1) * PERIOD : work.steps;
-                ended = unmasked_steps_until(step, first, min(work.steps, next_sum));
+                ended = unmasked_steps_until(step, min(work.steps, next_sum));
             }
             if (ended) continue;
-            lower_weights(step);
+            fit_weights(step);
             ++step;
         }
     }

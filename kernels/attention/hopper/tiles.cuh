@@ -12,53 +12,15 @@
 // With SPLIT_KV every consumer has its own rings of keys, values and value rows.
 #pragma once
 
+#include "common/copied_tile.cuh"
 #include "hopper/candidate.cuh"
 
 namespace hopper {
 
-// A tile is a row of boxes. A row of a box has 128 bytes, or the 64 bytes of a whole FP8 head.
+// A row of a box has 128 bytes, or the 64 bytes of a whole FP8 head.
 constexpr int ROW_BYTES = FP8 && HEAD_DIM == 64 ? 64 : tma::ROW_BYTES;
-constexpr int BOX_COLUMNS = ROW_BYTES / sizeof(Element);
-constexpr int BOXES = (HEAD_DIM + BOX_COLUMNS - 1) / BOX_COLUMNS;
-static_assert(HEAD_DIM % 16 == 0, "products have 16 columns at least");
-
-// ROWS rows of all HEAD_DIM columns, as tensor copies leave them:
-//
-//   box 0: row 0, row 1, ... of the first BOX_COLUMNS columns
-//   box 1: the same rows of the next columns, and so on
-//
-// The 16-byte chunks of a row are swizzled (`common/tma.cuh`).
 template <int ROWS>
-struct CopiedTile {
-    static constexpr unsigned BOX_BYTES = ROWS * ROW_BYTES;
-    static constexpr unsigned BYTES = BOXES * BOX_BYTES;
-    static_assert(BOX_BYTES % tma::SWIZZLE_BYTES == 0, "boxes begin where the swizzle does");
-
-    // Copies rows of one head, from `row` on. Their bytes count on the barrier `full`, which must expect them.
-    __device__ __forceinline__ static void load(unsigned tile, const TensorMap& map, int row, int head, int batch,
-                                                unsigned full) {
-#pragma unroll
-        for (int box = 0; box < BOXES; ++box)
-            tma::load(tile + box * BOX_BYTES, map, box * BOX_COLUMNS, row, head, batch, full);
-    }
-    // The same for a barrier of one arrival, which is this one.
-    __device__ __forceinline__ static void copy(unsigned tile, const TensorMap& map, int row, int head, int batch,
-                                                unsigned full) {
-        tma::arrive_and_expect(full, BYTES);
-        load(tile, map, row, head, batch, full);
-    }
-
-    // As a factor of Q K^T, whose depth is head_dim: 32 bytes of every row, number `step` of them.
-    __device__ __forceinline__ static unsigned long long depth_step(unsigned long long tile, int step) {
-        constexpr int STEPS_OF_BOX = ROW_BYTES / 32;
-        return wgmma::advance(tile, step / STEPS_OF_BOX * BOX_BYTES + step % STEPS_OF_BOX * 32);
-    }
-
-    // As the right factor of P V in 16-bit types, whose depth is the rows: the rows from 16 `step` on.
-    __device__ __forceinline__ static unsigned long long rows_step(unsigned tile, int step) {
-        return wgmma::advance(wgmma::rows_along_columns(tile, BOX_BYTES), step * 16 * tma::ROW_BYTES);
-    }
-};
+using CopiedTile = tma::CopiedTile<Element, HEAD_DIM, ROWS, ROW_BYTES>;
 
 // FP8: BLOCK_N values with the keys of a column side by side, as the right factor of P V (`transpose.cuh`). A tile has
 // BLOCK_N / ROW matrices; a matrix has HEAD_DIM rows of ROW keys, one byte each, swizzled like the rows of a box.
@@ -87,21 +49,7 @@ using KeyTile = CopiedTile<BLOCK_N>;
 using ValueTile = ValueTileOf<FP8>::Type;
 constexpr unsigned CONSUMER_ROWS_BYTES = 64 * ROW_BYTES;  // a consumer's rows of a box of Q
 
-// A position in a ring: the stage, and the parity of the phase in which its tile is filled.
-struct RingPosition {
-    int stage = 0;
-    unsigned parity = 0;
-
-    template <int STAGES_OF_RING>
-    __device__ __forceinline__ void advance() {
-        if constexpr (STAGES_OF_RING == 1) {
-            parity ^= 1;
-        } else if (++stage == STAGES_OF_RING) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-};
+using tma::RingPosition;
 
 // The manifest names the barriers of each ring. Their addresses are computed from that of the first one, so that the
 // compiler keeps only one base address.

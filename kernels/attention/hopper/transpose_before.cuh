@@ -19,21 +19,21 @@ __device__ __forceinline__ char* transposed_tile(const Arguments& args, int batc
 
 template <int KEYS>  // = BLOCK_N; a parameter, so that other candidates do not compile it
 __device__ __forceinline__ void transpose_box(const Arguments& args, const TensorMap& v_map) {
-    constexpr int COLUMNS = HEAD_DIM < BOX_COLUMNS ? HEAD_DIM : BOX_COLUMNS;  // of the box
-    constexpr unsigned PART_BYTES = COLUMNS * TransposedTile::ROW;                // of a matrix
+    constexpr int COLUMNS = HEAD_DIM < KeyTile::BOX_COLUMNS ? HEAD_DIM : KeyTile::BOX_COLUMNS;  // of the box
+    constexpr unsigned PART_BYTES = COLUMNS * TransposedTile::ROW;                              // of a matrix
     static_assert(HEAD_DIM % COLUMNS == 0, "all boxes have as many columns");
     constexpr int GROUPS = (COLUMNS / 16 + 3) / 4;  // of 16 columns, for each warp
     constexpr int STEPS = Transposer::STEPS;
     __shared__ __align__(1024) unsigned char memory[KEYS * ROW_BYTES];
     __shared__ __align__(8) unsigned long long full_memory;
     const unsigned tile = ptx::shared_address(memory), full = ptx::shared_address(&full_memory);
-    const int box = blockIdx.y % BOXES, kv_head = blockIdx.y / BOXES, warp = threadIdx.x / 32;
+    const int box = blockIdx.y % KeyTile::BOXES, kv_head = blockIdx.y / KeyTile::BOXES, warp = threadIdx.x / 32;
 
     if (threadIdx.x == 0) {
         ptx::mbarrier_init(full, 1);
         tma::fence_barrier_init();
         tma::arrive_and_expect(full, KeyTile::BOX_BYTES);
-        tma::load(tile, v_map, box * BOX_COLUMNS, blockIdx.x * KEYS, kv_head, blockIdx.z, full);
+        tma::load(tile, v_map, box * KeyTile::BOX_COLUMNS, blockIdx.x * KEYS, kv_head, blockIdx.z, full);
     }
     __syncthreads();  // every thread sees the barrier
     ptx::mbarrier_wait(full, 0);

@@ -5,16 +5,6 @@
 
 namespace flash {
 
-// Two fp32 numbers as a register of two neighbours in a fragment.
-__device__ unsigned pack(float low, float high, const __half*) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return reinterpret_cast<const unsigned&>(pair);
-}
-__device__ unsigned pack(float low, float high, const __nv_bfloat16*) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return reinterpret_cast<const unsigned&>(pair);
-}
-
 struct RowState {
     const float scale;            // raw scores to base-2 exponents
     float output[STRIPS][OUTPUT_BLOCKS][4];

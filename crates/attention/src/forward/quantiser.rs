@@ -215,7 +215,8 @@ impl Dispatch for Quantise {
 
     /// All problems are of one kind: a setting that is allowed for a type and a block is as good there as for others.
     fn similarity(&self, problem: &QuantiserProblem) -> Similarity {
-        Similarity { kind: String::new(), related: Vec::new(), size: problem.shape.elements() as f64 }
+        let size = problem.shape.elements() as f64;
+        Similarity { kind: String::new(), related: Vec::new(), regime: 0, size }
     }
 
     fn candidate(
@@ -310,10 +311,10 @@ mod tests {
         let name = "batch1-heads8-seq512-head_dim64-fp16";
         let problem = QuantiserProblem::from_name(name).expect("a problem");
         for (ring, two_pass, expected) in [
-            (measured(9.0), modelled(1.0), "ring"),
-            (modelled(1.0), measured(9.0), "two-pass"),
-            (measured(9.0), measured(1.0), "two-pass"),
-            (modelled(1.0), modelled(9.0), "ring"),
+            (measured(9.0), modelled(3.0), "ring"),
+            (modelled(3.0), measured(9.0), "two-pass"),
+            (measured(9.0), measured(3.0), "two-pass"),
+            (modelled(3.0), modelled(9.0), "ring"),
         ] {
             let catalog = with_picks(ring, two_pass, name);
             assert_eq!(chosen_of(&catalog, "h200", problem), expected, "{ring:?} {two_pass:?}");

@@ -11,7 +11,7 @@ use op::{Class, values};
 use random::Random;
 
 use super::Input;
-use crate::problem::{Dtype, Problem};
+use crate::problem::Problem;
 
 /// Standard deviation of the noise of queries and keys. Most signs of a query are those of the direction, and the scores
 /// of equal keys differ by a fraction of a bit.
@@ -80,8 +80,7 @@ impl HeadRoles {
             Class::Drift => HeadRoles { scores: drift(keys, random), dominant: Vec::new(), value: plain },
             Class::Spikes => HeadRoles { scores: spikes(keys, random), dominant: Vec::new(), value: plain },
             _ => {
-                let most = if problem.dtype == Dtype::E4m3 { MOST_DOMINANT_OF_FP8 } else { keys };
-                let dominant = dominant_keys(keys, most, random);
+                let dominant = dominant_keys(keys, random);
                 // Mostly light: 8 to 17 bits below the dominant keys.
                 let bits = 17.0 - 9.0 * random.uniform().powi(2);
                 let mut scores = vec![-bits * std::f64::consts::LN_2; keys];
@@ -102,13 +101,9 @@ fn pick<'t, T>(random: &mut Random, from: &'t [T]) -> &'t T {
     &from[random.integer(0, from.len() as i64) as usize]
 }
 
-/// With FP8 weights, `hopper` loses the light keys of a tile beside many dominant ones, because it compares sums of weights
-/// and not the largest one (see the book's page on tolerances).
-const MOST_DOMINANT_OF_FP8: usize = 4;
-
 /// The dominant keys: one, a few, or a whole tile, at the start, in the middle, at the end, or scattered.
-fn dominant_keys(keys: usize, most: usize, random: &mut Random) -> Vec<usize> {
-    let count = (*pick(random, &[1, 1, 2, 4, 16, 64, 128])).min((keys / 4).max(1)).min(most);
+fn dominant_keys(keys: usize, random: &mut Random) -> Vec<usize> {
+    let count = (*pick(random, &[1, 1, 2, 4, 16, 64, 128])).min((keys / 4).max(1));
     let room = (keys - count) as i64 + 1;
     match random.integer(0, 5) {
         0 | 1 => (0..count).collect(),

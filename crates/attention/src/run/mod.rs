@@ -59,8 +59,8 @@ pub struct Run {
     pub output: Tensor,
     /// `[batch, heads, seq_q]`, if it was requested.
     pub lse: Option<Vec<f32>>,
-    /// The virtual GPU's findings. `None` on a device without checks; this does not mean "nothing found".
-    pub report: Option<vgpu::LaunchReport>,
+    /// The virtual GPU's findings in each launch. Empty on a device without checks; this does not mean "nothing found".
+    pub reports: Vec<vgpu::LaunchReport>,
     /// Writes outside every buffer, on devices that do not detect them themselves ([`CheckDevice::guard_bytes`]).
     pub stray_writes: Vec<StrayWrite>,
     /// Inputs that the kernel changed.
@@ -84,11 +84,10 @@ pub fn run(
     let layout = inputs.q.layout;
     let parameters =
         |addresses: &Addresses| vec![parameters(problem, layout, addresses); kernel.family.entries().count()];
-    let LaunchObservation { outputs, mut reports, stray_writes, changed_inputs, changed_state } =
+    let LaunchObservation { outputs, reports, stray_writes, changed_inputs, changed_state } =
         kernel.observe(device, &sizes(problem), &arrangement, &parameters)?;
     let (output, lse) = answer(problem, layout, outputs);
-    let report = reports.pop();
-    Ok(Run { output, lse, report, stray_writes, changed_inputs, changed_state })
+    Ok(Run { output, lse, reports, stray_writes, changed_inputs, changed_state })
 }
 
 /// The buffers of an attention kernel: the tensors, the FP8 scales, and the poisoned outputs.

@@ -78,8 +78,9 @@ impl fmt::Display for Complaints {
 
 /// Compares a run with the reference and collects the virtual GPU's findings.
 pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run: &Run) -> Complaints {
-    let report = run.report.as_ref().expect("the virtual GPU reports");
-    let serious = report.findings.iter().filter(|finding| finding.severity != vgpu::Severity::Note);
+    assert!(!run.reports.is_empty(), "the virtual GPU reports");
+    let findings = run.reports.iter().flat_map(|report| &report.findings);
+    let serious = findings.filter(|finding| finding.severity != vgpu::Severity::Note);
     let reference = oracle::attention(problem, &inputs.decode(), Rows::all(problem));
     let weights = kernel.family.weights(problem.dtype.name());
     let mut tolerance = Tolerance::new(problem.dtype, weights).with_output_of(problem);

@@ -95,6 +95,57 @@ fn a_problems_own_pick_is_preferred_then_the_nearest_by_ratio() {
 }
 
 #[test]
+fn a_pick_of_the_same_regime_is_preferred_to_a_nearer_one() {
+    let catalog = with(vec![
+        pick("NVIDIA L4", "b1h8s512d64-fp16", measured(9.0), NARROW),
+        pick("NVIDIA L4", "b1h8sq1sk64d64-fp16", measured(9.0), USUAL),
+        pick("NVIDIA L4", "b99h8sq1sk64d64-fp16", measured(9.0), WIDE),
+    ]);
+    let (mma, l4) = (catalog.family("mma").unwrap(), virtual_gpu("l4"));
+    for (name, keys) in [
+        // Few queries: of few heads, of some (like the others with few queries) and of many, whatever the number of keys.
+        ("b2h8sq1sk131072d64-fp16", "64"),
+        ("b1h8sq64sk1024d64-fp16", "64"),
+        ("b1h160kv16sq4sk64d64-fp16", "64"),
+        ("b5h8sq1sk64d64-fp16", "64"),
+        ("b1h132sq2sk40d64-fp16", "128"),
+        // Many queries, or as few keys.
+        ("b1h8sq65sk4096d64-fp16", "32"),
+        ("b1h8sq64sk1023d64-fp16", "32"),
+        ("b1h1s1d64-fp16", "32"),
+    ] {
+        assert_eq!(block_n(mma, &l4, name).as_deref(), Ok(keys), "{name}");
+    }
+    // With picks for many queries only, they are better than none.
+    let catalog = with(vec![pick("NVIDIA L4", "b1h8s512d64-fp16", measured(9.0), NARROW)]);
+    assert_eq!(block_n(catalog.family("mma").unwrap(), &l4, "b1h8sq1sk512d64-fp16").as_deref(), Ok("32"));
+}
+
+#[test]
+fn few_queries_get_the_family_for_few_queries_on_an_h200() {
+    let catalog = Catalog::load(None).unwrap();
+    for (name, expected) in [
+        ("b1h32kv8sq1sk8192d128-bf16", "hopper-decode"),
+        ("b64h32kv8sq1sk4096d128-fp16", "hopper-decode"),
+        ("b3h16kv2sq16sk777d64-causal-fp16", "hopper-decode"),
+        ("b2h8sq3sk100d80-causal-tl-bf16", "hopper-decode"),
+        ("b20h12kv4sq1sk5000d96-fp16", "hopper-decode"),
+        ("b1h1sq1sk100d256-fp16", "hopper-decode"),
+        ("b1h32kv8sq1sk8192d128-e4m3", "hopper"),
+        ("b1h8sq65sk8192d128-bf16", "hopper"),
+        ("b1h8s512d64-fp16", "hopper"),
+    ] {
+        let choice = dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name));
+        assert_eq!(choice.unwrap().0.name, expected, "{name}");
+    }
+    // Another GPU has no kernel of it.
+    let (family, _) =
+        dispatch::choose(&Attention, &catalog, &virtual_gpu("l4"), &problem("b1h32kv8sq1sk8192d128-bf16"))
+            .unwrap();
+    assert_eq!(family.name, "mma");
+}
+
+#[test]
 fn a_pick_is_used_only_for_its_own_kind_and_gpu() {
     let catalog = with(vec![
         pick("virtual l4", "b1h8s512d64-fp16", modelled(9.0), NARROW),
@@ -265,7 +316,7 @@ fn every_supported_problem_has_a_choice_on_every_gpu() {
 #[test]
 fn without_picks_the_choice_is_a_preset_of_a_preferred_family() {
     let folder = tempfile::tempdir().unwrap();
-    for family in ["hopper", "mma", "wmma"] {
+    for family in ["hopper", "hopper-decode", "mma", "wmma"] {
         put(folder.path(), family, Vec::new());
     }
     let catalog = Catalog::load(Some(folder.path())).unwrap();

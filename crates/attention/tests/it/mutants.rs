@@ -49,6 +49,7 @@ const HOPPER_FP8: Place = Place {
     problem: "b1h1sq16sk520d128-e4m3",
     ..HOPPER
 };
+const HOPPER_FP8_LAZY: Place = Place { preset: "fp8-d128", knobs: &[("RUNNING_MAX", "lazy")], ..HOPPER_FP8 };
 const MMA: Place =
     Place { family: "mma", preset: "d64", knobs: &[], problem: "b1h1sq16sk260d64-fp16", chip: "l4" };
 const MMA_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..MMA };
@@ -106,15 +107,15 @@ const MUTANTS: &[Mutant] = &[
         name: "hopper: running maxima lag 20 bits",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "return exponent > running_max[row] + (WEIGHT_SHIFT + knob::RESCALE_THRESHOLD);",
-        wrong: "return exponent > running_max[row] + (WEIGHT_SHIFT + 20.0f);",
+        right: "return exponent > running_max[row] + LARGEST_EXPONENT;",
+        wrong: "return exponent > running_max[row] + 20.0f;",
     },
     Mutant {
         name: "hopper: each lane has its own maximum",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "const float exponent = group_max<4>(largest[row]) * scale;",
-        wrong: "const float exponent = largest[row] * scale;",
+        right: "most[row] = group_max<4>(largest[row]) * scale;",
+        wrong: "most[row] = largest[row] * scale;",
     },
     Mutant {
         name: "hopper: light weights are lost",
@@ -148,20 +149,20 @@ const MUTANTS: &[Mutant] = &[
         name: "hopper, lazy maximum: weights that are too large stay",
         place: HOPPER_LAZY,
         file: "hopper/stream.cuh",
-        right: "        rows.lower_weights();\n",
+        right: "        rows.fit_weights();\n",
         wrong: "",
     },
     Mutant {
         name: "hopper, lazy maximum: the sum of a step is not lowered with its weights",
         place: HOPPER_LAZY,
-        file: "hopper/rows.cuh",
+        file: "hopper/rows_16bit.cuh",
         right: "            step_sum[row] *= factor[row];\n",
         wrong: "",
     },
     Mutant {
         name: "hopper, lazy maximum: the output is not lowered with the weights",
         place: HOPPER_LAZY,
-        file: "hopper/rows.cuh",
+        file: "hopper/rows_16bit.cuh",
         right: "        multiply_output(factor);\n",
         wrong: "",
     },
@@ -171,6 +172,41 @@ const MUTANTS: &[Mutant] = &[
         file: "hopper/rows_fp8.cuh",
         right: "return e4m3::encode4(p[0], p[1], p[4], p[5]);",
         wrong: "const auto k = [](float x) { return x < 1.0f ? 0.0f : x; };\n        return e4m3::encode4(k(p[0]), k(p[1]), k(p[4]), k(p[5]));",
+    },
+    Mutant {
+        name: "hopper, FP8: rows with light weights do not get the full range",
+        place: HOPPER_FP8,
+        file: "hopper/rows.cuh",
+        right: "changes |= !ranges.full(row) && is_light(smallest[row] * scale, running_max[row]);",
+        wrong: "",
+    },
+    Mutant {
+        name: "hopper, FP8: each lane looks for its own light weights",
+        place: HOPPER_FP8,
+        file: "hopper/rows.cuh",
+        right: "-group_max<4>(-smallest[row]) * scale",
+        wrong: "smallest[row] * scale",
+    },
+    Mutant {
+        name: "hopper, FP8, lazy maximum: light weights are not noticed",
+        place: HOPPER_FP8_LAZY,
+        file: "hopper/rows_fp8.cuh",
+        right: "fits &= rounded[i] + ranges.light_offset[i % 2];",
+        wrong: "",
+    },
+    Mutant {
+        name: "hopper, FP8, lazy maximum: weights of 448 are not noticed",
+        place: HOPPER_FP8_LAZY,
+        file: "hopper/rows_fp8.cuh",
+        right: "unsigned fits = ~(rounded[i] + FIND_LARGEST);",
+        wrong: "unsigned fits = HIGHEST_BITS;",
+    },
+    Mutant {
+        name: "hopper, FP8, lazy maximum: the sum of a step is not rescaled with its weights",
+        place: HOPPER_FP8_LAZY,
+        file: "hopper/rows_fp8.cuh",
+        right: "        step_sum[0] *= rescale_factor[0];\n",
+        wrong: "",
     },
     Mutant {
         name: "mma: the sums are not rescaled when an origin rises",
@@ -332,8 +368,14 @@ fn check_classes(place: &Place, change: Option<&Mutant>, classes: &[&str], searc
     let chip = Chip::by_name(place.chip).expect("a chip of the table");
     let stop = AtomicBool::new(false);
     let make = |_| Ok(Box::new(device(chip.id)) as Box<dyn CheckDevice>);
-    let environment =
-        CheckEnvironment { compiler: compiler(), device: &make, threads: 1, searched: &|_| (), stop: &stop };
+    let environment = CheckEnvironment {
+        compiler: compiler(),
+        device: &make,
+        threads: 1,
+        searched: &|_| (),
+        failures: check::FailurePolicy::default(),
+        stop: &stop,
+    };
     let mut results: Vec<CaseResult> = Vec::new();
     for class in classes {
         let subject = CheckSubject { family, preset: Some(place.preset.to_owned()), knobs: knobs.clone() };

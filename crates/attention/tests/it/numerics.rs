@@ -41,9 +41,10 @@ fn launch(setting: Setting, problem: &Problem, inputs: &Encoded) -> Run {
     let kernel =
         Kernel::build(&mut device, compiler(), hopper(), candidate, Target::Sm90a).expect("a kernel");
     let run = run::run(&kernel, &mut device, problem, inputs, true).expect("a run");
-    let report = run.report.as_ref().expect("the virtual GPU reports");
+    assert!(!run.reports.is_empty(), "the virtual GPU reports");
     let serious = |finding: &&vgpu::Finding| finding.severity != vgpu::Severity::Note;
-    assert_eq!(report.findings.iter().find(serious), None, "{setting:?} {problem}");
+    let mut findings = run.reports.iter().flat_map(|report| &report.findings);
+    assert_eq!(findings.find(serious), None, "{setting:?} {problem}");
     run
 }
 
@@ -54,6 +55,14 @@ fn inputs(
     logit: impl Fn(usize) -> f64,
     value: impl Fn(usize, &mut Random) -> f32,
 ) -> Encoded {
+    unrounded(problem, logit, value).encode(problem.dtype, Layout::Bhsd)
+}
+
+fn unrounded(
+    problem: &Problem,
+    logit: impl Fn(usize) -> f64,
+    value: impl Fn(usize, &mut Random) -> f32,
+) -> Inputs {
     let (width, mut random) = (problem.head_dim, Random::new(7));
     let (queries, keys) = (problem.query_shape(), problem.key_shape());
     let mut tensors =
@@ -71,7 +80,7 @@ fn inputs(
         row.fill_with(|| value(key % problem.seq_k, &mut random));
     }
     let [q, k, v] = tensors;
-    Inputs { q, k, v }.encode(problem.dtype, Layout::Bhsd)
+    Inputs { q, k, v }
 }
 
 /// The relative L2 error of the worst row, and the largest error of a log-sum-exp relative to it.
@@ -221,46 +230,105 @@ const FP8: [(&str, &str); 8] = [
     ("b16h8s1024d256-e4m3", "b1h1sq16sk700d256-e4m3"),
 ];
 
-/// Runs all FP8 picks with `heavy` dominant keys, in the middle and in the last tile. All others have 2^-bits of
-/// their weight.
-fn expect_fp8_sinks_right(heavy: usize, bits: f64, value: impl Fn(bool, usize, &mut Random) -> f32) {
-    for (pick, name) in FP8 {
-        let problem = problem(name);
-        for first in [problem.seq_k / 2 + 3, problem.seq_k - 20 - heavy] {
-            let is_heavy = |key: usize| (first..first + heavy).contains(&key);
-            let logit = |key| if is_heavy(key) { 0.0 } else { -bits * std::f64::consts::LN_2 };
-            let encoded = inputs(&problem, logit, |key, random| value(is_heavy(key), key, random));
-            let what = format!("{heavy} keys from {first}, others 2^-{bits}");
-            expect_as_right_as_flash(Setting::Pick(pick), &problem, &encoded, &what);
+/// Which keys of a problem are dominant.
+#[derive(Clone, Copy, Debug)]
+enum Heavy {
+    /// This many side by side, in the middle.
+    InTheMiddle(usize),
+    /// This many side by side, in the last tile, which is the first that the kernel computes.
+    InTheLastTile(usize),
+    /// One in this many, so that every tile has some.
+    OneIn(usize),
+}
+
+impl Heavy {
+    fn contains(self, key: usize, keys: usize) -> bool {
+        let among = |first: usize, count: usize| (first..first + count).contains(&key);
+        match self {
+            Heavy::InTheMiddle(count) => among(keys / 2 + 3, count),
+            Heavy::InTheLastTile(count) => among(keys - 20 - count, count),
+            Heavy::OneIn(distance) => key % distance == distance / 2,
         }
     }
 }
 
+/// Inputs whose light keys have 2^-bits of the weight of a dominant one.
+fn sinks(
+    problem: &Problem,
+    heavy: Heavy,
+    bits: f64,
+    value: impl Fn(bool, usize, &mut Random) -> f32,
+) -> Inputs {
+    let is_heavy = |key| heavy.contains(key, problem.seq_k);
+    let logit = |key| if is_heavy(key) { 0.0 } else { -bits * std::f64::consts::LN_2 };
+    unrounded(problem, logit, |key, random| value(is_heavy(key), key, random))
+}
+
+/// Runs all FP8 picks with such inputs.
+fn expect_fp8_sinks_right(heavy: Heavy, bits: f64, value: impl Fn(bool, usize, &mut Random) -> f32 + Copy) {
+    for (pick, name) in FP8 {
+        let problem = problem(name);
+        let what = format!("{heavy:?}, others 2^-{bits}");
+        let encoded = sinks(&problem, heavy, bits, value).encode(problem.dtype, Layout::Bhsd);
+        expect_as_right_as_flash(Setting::Pick(pick), &problem, &encoded, &what);
+    }
+}
+
+/// Positive values of light keys; dominant keys have none.
+fn of_light_keys(is_heavy: bool, _: usize, random: &mut Random) -> f32 {
+    if is_heavy { 0.0 } else { random.normal().abs() as f32 }
+}
+
 #[test]
 fn light_fp8_keys_beside_a_sink_are_right() {
-    let positive =
-        |heavy: bool, _: usize, random: &mut Random| if heavy { 0.0 } else { random.normal().abs() as f32 };
-    expect_fp8_sinks_right(1, 16.0, positive);
-    expect_fp8_sinks_right(4, 14.0, positive);
+    expect_fp8_sinks_right(Heavy::InTheMiddle(1), 16.0, of_light_keys);
+    expect_fp8_sinks_right(Heavy::InTheLastTile(4), 14.0, of_light_keys);
+}
+
+#[test]
+fn light_fp8_keys_beside_many_dominant_ones_are_right() {
+    expect_fp8_sinks_right(Heavy::InTheMiddle(64), 14.0, of_light_keys);
+    expect_fp8_sinks_right(Heavy::OneIn(8), 13.0, of_light_keys);
+}
+
+#[test]
+fn light_fp8_keys_beside_cancelling_ones_are_right() {
+    expect_fp8_sinks_right(Heavy::OneIn(16), 12.0, |is_heavy, key, random| match (is_heavy, key / 16 % 2) {
+        (false, _) => random.normal().abs() as f32,
+        (_, 0) => 1.0,
+        _ => -1.0,
+    });
 }
 
 #[test]
 fn light_fp8_keys_count_beside_the_value_of_a_sink() {
-    expect_fp8_sinks_right(
-        1,
-        12.5,
-        |heavy, _, random| if heavy { 1.0 } else { random.normal().abs() as f32 },
-    );
+    expect_fp8_sinks_right(Heavy::InTheLastTile(1), 12.5, |is_heavy, _, random| {
+        if is_heavy { 1.0 } else { random.normal().abs() as f32 }
+    });
 }
 
 // One large value decides the scale of all others, which have the smallest code. fp16 sums must still have them.
 #[test]
 fn small_values_are_not_lost_in_fp16_sums() {
-    expect_fp8_sinks_right(1, 10.0, |heavy, key, _| match (heavy, key) {
+    expect_fp8_sinks_right(Heavy::InTheMiddle(1), 10.0, |is_heavy, key, _| match (is_heavy, key) {
         (true, _) => 0.0,
         (_, 0) => 448.0,
         _ => 2.0_f32.powi(-9),
     });
+}
+
+// Every third row has no sink: all its weights are about equal. A warp has rows of both kinds.
+#[test]
+fn rows_with_and_without_a_sink_in_one_warp_are_right() {
+    for (pick, name) in FP8 {
+        let problem = problem(name);
+        let mut inputs = sinks(&problem, Heavy::OneIn(64), 14.0, of_light_keys);
+        for row in inputs.q.data.chunks_exact_mut(problem.head_dim).step_by(3) {
+            row[0] = 0.0;
+        }
+        let encoded = inputs.encode(problem.dtype, Layout::Bhsd);
+        expect_as_right_as_flash(Setting::Pick(pick), &problem, &encoded, "one row in three without a sink");
+    }
 }
 
 // Exponents of 2 below -1e30, which only bf16 can have. All keys have the same score, a power of two: a multiply-add then

@@ -40,8 +40,14 @@ fn every_kernel_is_compiled_once_and_results_are_in_plan_order() {
 
     let stop = AtomicBool::new(false);
     let make = |_| Ok(Box::new(device("l4")) as Box<dyn CheckDevice>);
-    let bench =
-        CheckEnvironment { compiler: compiler(), device: &make, threads: 3, searched: &|_| (), stop: &stop };
+    let bench = CheckEnvironment {
+        compiler: compiler(),
+        device: &make,
+        threads: 3,
+        searched: &|_| (),
+        failures: check::FailurePolicy::default(),
+        stop: &stop,
+    };
     let compiled = AtomicUsize::new(0);
     let count = || {
         compiled.fetch_add(1, Ordering::Relaxed);

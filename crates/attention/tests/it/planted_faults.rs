@@ -118,7 +118,7 @@ const HOPPER_LAZY: Fault = Fault { knobs: &[("RUNNING_MAX", "lazy")], class: "la
 const HOPPER_FP8_LAZY: Fault = Fault {
     preset: "fp8-d128",
     problem: "b1h1sq100sk1200d128-e4m3",
-    knobs: &[("RUNNING_MAX", "lazy"), ("SKIP_RESIDUAL_EVERY", "3"), ("PING_PONG", "false")],
+    knobs: &[("RUNNING_MAX", "lazy"), ("PING_PONG", "false")],
     class: "outliers",
     ..HOPPER
 };
@@ -139,7 +139,111 @@ const HOPPER_TRANSPOSED_BEFORE: Fault = Fault {
     ..HOPPER_FP8
 };
 
+/// With blocks that have parts of several heads, whole heads, and a causal mask.
+const DECODE: Fault = Fault {
+    family: "hopper-decode",
+    file: "hopper-decode/kernel.cu",
+    preset: "d64",
+    knobs: &[("BLOCKS", "3")],
+    problem: "b2h8kv2sq3sk300d64-causal-fp16",
+    ..WMMA
+};
+const DECODE_CLUSTER: Fault = Fault {
+    file: "hopper-decode/combine.cuh",
+    preset: "cluster",
+    knobs: &[("CLUSTER", "4")],
+    problem: "b1h4kv1sq2sk500d64-bf16",
+    ..DECODE
+};
+
 const FAULTS: &[Fault] = &[
+    Fault {
+        name: "decode: a part of a head is not combined",
+        file: "hopper-decode/combine.cuh",
+        right: "first, last - first + 1, packed % ROWS",
+        wrong: "first, last - first, packed % ROWS",
+        ..DECODE
+    },
+    Fault {
+        name: "decode: the second launch takes all heads for whole",
+        file: "hopper-decode/combine.cuh",
+        right: "    if (first == last) return;",
+        wrong: "    return;",
+        detected: Detected::Found(&[Kind::UnwrittenOutput]),
+        ..DECODE
+    },
+    Fault {
+        name: "decode: partial results are added without regard to their maxima",
+        file: "hopper-decode/combine.cuh",
+        right: "return ptx::exp2_approx(part.x - maximum);",
+        wrong: "return 1.0f;",
+        ..DECODE
+    },
+    Fault {
+        name: "decode: the end of a head is looked for where its beginning is",
+        file: "hopper-decode/combine.cuh",
+        right: "part == 0 ? which_of_first : 0",
+        wrong: "0",
+        ..DECODE
+    },
+    Fault {
+        name: "decode: one key more than there are",
+        right: "visible[i] = attention::visible_keys(args, row.query) - first_key",
+        wrong: "visible[i] = attention::visible_keys(args, row.query) + 1 - first_key",
+        ..DECODE
+    },
+    Fault {
+        name: "decode: packed rows are taken in the order of the heads",
+        file: "hopper-decode/work.cuh",
+        right: "head(kv_head * work.group + row % work.group), query(row / work.group)",
+        wrong: "head(kv_head * work.group + row / (work.rows / work.group)), query(row % (work.rows / work.group) / 2)",
+        ..DECODE
+    },
+    Fault {
+        name: "decode: the tensor cores read queries whose writes are not fenced",
+        right: "    tma::fence_shared_writes();\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::ProxyFence]),
+        ..DECODE
+    },
+    Fault {
+        name: "decode: a tile of values is overwritten while the tensor cores read it",
+        right: "copy(values, v, v_map, value_tile(v.stage), values_full(v.stage), values_free(v.stage));",
+        wrong: "copy(values, v, v_map, value_tile(v.stage), values_full(v.stage), keys_free(v.stage));",
+        knobs: &[("BLOCKS", "3"), ("STAGES", "2"), ("JITTER", "true")],
+        detected: Detected::Found(&[Kind::Race]),
+        ..DECODE
+    },
+    Fault {
+        name: "decode: output and sums are not rescaled when a score exceeds the maximum",
+        file: "hopper-decode/rows.cuh",
+        right: "            factor[row] = ptx::exp2_approx(running_max[row] - to);",
+        wrong: "            factor[row] = 1.0f;",
+        class: "large",
+        ..DECODE
+    },
+    Fault {
+        name: "decode: blocks of a cluster combine before all results are there",
+        file: "hopper-decode/kernel.cu",
+        right: "            cluster::sync();\n            combine_cluster",
+        wrong: "            consumers_sync();\n            combine_cluster",
+        detected: Detected::Found(&[Kind::Race, Kind::Uninitialised]),
+        ..DECODE_CLUSTER
+    },
+    Fault {
+        name: "decode: a block of a cluster ends while others read its result",
+        file: "hopper-decode/kernel.cu",
+        right: "            cluster::sync();  // every block has read\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::Race, Kind::OutOfBounds]),
+        ..DECODE_CLUSTER
+    },
+    Fault {
+        name: "decode: a cluster leaves out its last block",
+        right: "block < BLOCKS_OF_UNIT; ++block) {\n            const float factor",
+        wrong: "block < BLOCKS_OF_UNIT - 1; ++block) {\n            const float factor",
+        ..DECODE_CLUSTER
+    },
     Fault {
         name: "hopper, FP8, V transposed before: a copy reads a tile whose writes are not fenced",
         right: "    tma::fence_shared_writes();\n",
@@ -408,49 +512,42 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, lazy maximum: the output is not rescaled when scores are computed again",
         file: "hopper/rows.cuh",
-        right: "multiply_output(rescale_factor);\n    }\n    // Raises the running maxima of",
-        wrong: "}\n    // Raises the running maxima of",
+        right: "move_running_max_for_scores(largest, smallest);\n        multiply_output(rescale_factor);",
+        wrong: "move_running_max_for_scores(largest, smallest);",
         ..HOPPER_LAZY
     },
     Fault {
         name: "hopper, FP8, lazy maximum: weights above the largest number are not lowered",
-        file: "hopper/candidate.cuh",
-        right: "LARGEST_SUM = FP8 ? 448.0f",
-        wrong: "LARGEST_SUM = FP8 ? 1e9f",
+        file: "hopper/rows_fp8.cuh",
+        right: "unsigned fits = ~(rounded[i] + FIND_LARGEST);",
+        wrong: "unsigned fits = HIGHEST_BITS;",
         ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, lazy maximum: the output is not lowered with the weights",
-        file: "hopper/rows.cuh",
-        right: "scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
-        wrong: "scores[i] *= factor[i / 2 % 2];",
+        name: "hopper, FP8, lazy maximum: the output is not rescaled with the weights",
+        file: "hopper/rows_fp8.cuh",
+        right: "scores[i] *= rescale_factor[i / 2 % 2];\n        multiply_output(rescale_factor);",
+        wrong: "scores[i] *= rescale_factor[i / 2 % 2];",
         ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, lazy maximum: the sums are not lowered with the weights",
-        file: "hopper/rows.cuh",
-        right: "sum[i] *= factor[i / SUMS_OF_ROW];\n#pragma unroll\n        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
-        wrong: "{}\n#pragma unroll\n        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] *= factor[i / 2 % 2];\n        multiply_output(factor);",
+        name: "hopper, FP8, lazy maximum: the sum of a step is not rescaled with its weights",
+        file: "hopper/rows_fp8.cuh",
+        right: "        step_sum[0] *= rescale_factor[0];\n",
+        wrong: "",
         ..HOPPER_FP8_LAZY
     },
     Fault {
-        name: "hopper, FP8, lazy maximum: a warp continues with other products than its warpgroup",
-        right: "            lower_weights(step);\n            ++step;",
-        wrong: "            lower_weights(step);\n            ++step;\n            first = step;",
-        detected: Detected::Found(&[Kind::DivergentWarpOp]),
-        ..HOPPER_FP8_LAZY
-    },
-    Fault {
-        name: "hopper, FP8, lazy maximum: weights are lowered while the tensor cores add to the output",
-        right: "if (too_large) __prof_trigger(0);",
-        wrong: "if (too_large) return false;",
+        name: "hopper, FP8, lazy maximum: weights are rescaled while the tensor cores add to the output",
+        right: "if (misfit) __prof_trigger(0);",
+        wrong: "if (misfit) return false;",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..HOPPER_FP8_LAZY
     },
     Fault {
         name: "hopper, FP8, lazy maximum: warps of a warpgroup wait for products at different places",
-        right: "if (too_large) __prof_trigger(0);",
-        wrong: "if (too_large) {\n                output_done();\n                return false;\n            }",
+        right: "if (misfit) __prof_trigger(0);",
+        wrong: "if (misfit) {\n                output_done();\n                return false;\n            }",
         detected: Detected::Found(&[Kind::DivergentWarpOp]),
         ..HOPPER_FP8_LAZY
     },
@@ -911,8 +1008,14 @@ fn undetected(fault: &Fault) -> Option<String> {
     let plan = CheckPlan { device: Device::Virtual { chip }, groups };
     let stop = AtomicBool::new(false);
     let make = |_| Ok(Box::new(device(chip.id)) as Box<dyn CheckDevice>);
-    let bench =
-        CheckEnvironment { compiler: compiler(), device: &make, threads: 1, searched: &|_| (), stop: &stop };
+    let bench = CheckEnvironment {
+        compiler: compiler(),
+        device: &make,
+        threads: 1,
+        searched: &|_| (),
+        failures: check::FailurePolicy::default(),
+        stop: &stop,
+    };
     let verdicts = check::run(&Attention, &plan, &bench, &|_| ()).expect("a thread");
     let [verdict] = verdicts.as_slice() else { panic!("{}: {} verdicts", fault.name, verdicts.len()) };
     (!fault.detected.by(verdict)).then(|| format!("{}: {:?}", fault.name, verdict.outcome))

@@ -114,6 +114,11 @@ impl VirtualDevice {
     pub fn set_outputs(&mut self, outputs: &[Buffer]) {
         self.options.outputs = outputs.iter().map(|buffer| vgpu::Buffer(buffer.address)).collect();
     }
+
+    /// Declares other buffers that are read after the launch: the kernel must not store undefined values there.
+    pub fn set_kept(&mut self, kept: &[Buffer]) {
+        self.options.kept = kept.iter().map(|buffer| vgpu::Buffer(buffer.address)).collect();
+    }
 }
 
 /// Loads PTX. A kernel is usually loaded for several problems, each time on a new device, so the last texts are not

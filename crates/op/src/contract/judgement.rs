@@ -90,6 +90,10 @@ pub struct ExtraTolerance {
     pub name: String,
     /// What is allowed and why, for every verdict.
     pub note: String,
+    /// Whether launches on the same inputs may give different bits, because the order of atomic additions differs. Each
+    /// of them must be within the tolerance.
+    #[serde(default)]
+    pub is_unordered: bool,
 }
 
 /// The tolerances of an op.

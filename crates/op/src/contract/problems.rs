@@ -33,6 +33,9 @@ pub struct Similarity {
     pub kind: String,
     /// Kinds whose settings are a sensible default where this kind has none, the best first.
     pub related: Vec<String>,
+    /// What the time depends on: problems of another regime need other settings, whatever their kind and size. Regimes
+    /// with nearer numbers are more alike.
+    pub regime: u32,
     /// The amount of work, on any scale: sizes are compared by their ratio.
     pub size: f64,
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys;
 use vgpu::TensorMap;
-use vgpu::tensor_map::{Element, Fill, Swizzle};
+use vgpu::tensor_map::{Element, Fill, Promotion, Swizzle};
 
 use super::status::check;
 use crate::accelerator::{AcceleratorError, invalid_map};
@@ -12,6 +12,7 @@ use crate::accelerator::{AcceleratorError, invalid_map};
 pub fn encode(map: &TensorMap) -> Result<Vec<u8>, AcceleratorError> {
     use sys::CUtensorMapDataType_enum as Type;
     use sys::CUtensorMapFloatOOBfill_enum as OutOfRange;
+    use sys::CUtensorMapL2promotion_enum as Promoted;
     use sys::CUtensorMapSwizzle_enum as Pattern;
     // The driver's refusal does not say which rule was broken.
     map.check().map_err(|error| invalid_map(&error))?;
@@ -39,7 +40,12 @@ pub fn encode(map: &TensorMap) -> Result<Vec<u8>, AcceleratorError> {
     };
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
     let interleave = sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE;
-    let promotion = sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+    let promotion = match map.promotion {
+        Promotion::None => Promoted::CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        Promotion::B64 => Promoted::CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+        Promotion::B128 => Promoted::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        Promotion::B256 => Promoted::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+    };
     if let Some(im2col) = &map.im2col {
         // SAFETY: as below. The corners have two elements less than the rank says.
         let outcome = unsafe {

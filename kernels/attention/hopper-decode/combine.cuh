@@ -1,0 +1,222 @@
+// Partial results, and how they become the output.
+//
+// The partial result of some of a row's keys is the weighted sum of their values (fp32, not divided), the running maximum
+// and the sum of the weights. Partial results are added in the order of the keys, so equal inputs give equal bits:
+//
+//   maximum = max_i maximum_i     factor_i = 2^(maximum_i - maximum)
+//   output  = sum_i factor_i output_i / sum_i factor_i sum_i
+//
+// Equal shares: a block has at most two units that it does not have alone, its first and its last. It writes them to the
+// workspace, and a second launch combines them. Clusters: a block leaves its result in shared memory, and each block of the
+// cluster combines some of the columns, which it reads from the others' shared memory.
+#pragma once
+
+#include "common/cluster.cuh"
+#include "hopper-decode/rows.cuh"
+
+namespace decode {
+
+// The statistics of a row: its running maximum, and the sum of its weights.
+using Statistics = float2;
+
+// Where a block writes the partial result of one unit.
+struct Partial {
+    float* outputs;          // [rows][HEAD_DIM]
+    Statistics* statistics;  // [rows]
+
+    // Writes the rows that exist.
+    __device__ __forceinline__ void store(const Rows& rows, int existing) const {
+        rows.each_pair([&](int of_lane, int column, float first, float second) {
+            const int row = own_row(of_lane);
+            if (row < existing) *reinterpret_cast<float2*>(outputs + row * HEAD_DIM + column) = make_float2(first, second);
+        });
+#pragma unroll
+        for (int of_lane = 0; of_lane < ROWS_OF_LANE; ++of_lane) {
+            const int row = own_row(of_lane);
+            if (lane() % 4 == 0 && row < existing)
+                statistics[row] = make_float2(rows.running_max[of_lane], rows.sum[of_lane]);
+        }
+    }
+};
+
+// Equal shares: the memory of a partial result. A block has two: 0 for the unit that it begins with, 1 for its last.
+__device__ __forceinline__ Partial partial_in_workspace(const Arguments& args, const Work& work, int block, int which) {
+    const int slots = 2 * work.blocks, rows = min(work.rows, ROWS);
+    const long long first = static_cast<long long>(2 * block + which) * rows;
+    float* const outputs = static_cast<float*>(args.workspace);
+    Statistics* const statistics = reinterpret_cast<Statistics*>(outputs + static_cast<long long>(slots) * rows * HEAD_DIM);
+    return {outputs + first * HEAD_DIM, statistics + first};
+}
+
+// Writes the log-sum-exp of a row, if it is wanted.
+__device__ __forceinline__ void store_log_sum_exp(const Arguments& args, int batch, const PackedRow& row, float maximum,
+                                                  float sum) {
+    if (args.lse != nullptr) args.lse[attention::row_index(args, batch, row.head, row.query)] = log_sum_exp(maximum, sum);
+}
+
+__device__ __forceinline__ Element* output_row(const Arguments& args, int batch, const PackedRow& row) {
+    return attention::head_start(static_cast<Element*>(args.o), args.o_strides, batch, row.head) +
+           static_cast<unsigned long long>(row.query) * args.o_strides.sequence;
+}
+
+// Writes the output of rows of which this block has all keys.
+__device__ __forceinline__ void store_whole(const Arguments& args, const Work& work, const Unit& unit, const Rows& rows) {
+    Element* out[ROWS_OF_LANE];
+    float factor[ROWS_OF_LANE];
+#pragma unroll
+    for (int of_lane = 0; of_lane < ROWS_OF_LANE; ++of_lane) {
+        const int packed = unit.first_row + own_row(of_lane);
+        const PackedRow row(work, unit.kv_head, packed);
+        out[of_lane] = packed < work.rows ? output_row(args, unit.batch, row) : nullptr;
+        factor[of_lane] = normaliser(rows.sum[of_lane], 1.0f);
+        if (lane() % 4 == 0 && packed < work.rows)
+            store_log_sum_exp(args, unit.batch, row, rows.running_max[of_lane], rows.sum[of_lane]);
+    }
+    rows.each_pair([&](int of_lane, int column, float first, float second) {
+        const float by = factor[of_lane];
+        if (out[of_lane] != nullptr)
+            *reinterpret_cast<unsigned*>(out[of_lane] + column) = pack(first * by, second * by);
+    });
+}
+
+// Four columns of a row, added up from partial results.
+struct Combined {
+    float maximum = NOTHING_SEEN;
+    float sum = 0.0f;  // of the weights, with regard to `maximum`
+    float columns[4] = {};
+
+    // Makes room for results with this maximum.
+    __device__ __forceinline__ void raise(float to) {
+        to = fmaxf(maximum, to);
+        const float factor = ptx::exp2_approx(maximum - to);
+        maximum = to;
+        sum *= factor;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) columns[i] *= factor;
+    }
+    // What a partial result must be multiplied by, whose maximum is at most `maximum`.
+    __device__ __forceinline__ float factor_of(const Statistics& part) const { return ptx::exp2_approx(part.x - maximum); }
+    __device__ __forceinline__ void add(float factor, const float4& part) {
+        columns[0] += factor * part.x;
+        columns[1] += factor * part.y;
+        columns[2] += factor * part.z;
+        columns[3] += factor * part.w;
+    }
+    // Writes them; the thread with the first columns also writes the log-sum-exp.
+    __device__ __forceinline__ void store(const Arguments& args, int batch, const PackedRow& row, int column) const {
+        const float by = normaliser(sum, 1.0f);
+        const unsigned words[2] = {pack(columns[0] * by, columns[1] * by), pack(columns[2] * by, columns[3] * by)};
+        ptx::store8(output_row(args, batch, row) + column, words);
+        if (column == 0) store_log_sum_exp(args, batch, row, maximum, sum);
+    }
+};
+
+constexpr int QUADS = HEAD_DIM / 4;  // of columns in a row
+
+// ---- equal shares: the second launch ----
+
+constexpr int COMBINING_THREADS = 128;
+constexpr int COMBINED_ROWS = COMBINING_THREADS / 32;  // of a block: a warp has one row
+
+// The partial results of one row. The blocks `first` to `first + parts - 1` have its keys.
+struct SharedRow {
+    const Arguments& args;
+    const Work& work;
+    int first;
+    int parts;
+    int row;                 // of the row block
+    int which_of_first;      // 1 if the first block began with an earlier unit; for the others this unit is the first
+
+    __device__ __forceinline__ Partial partial(int part) const {
+        return partial_in_workspace(args, work, first + part, part == 0 ? which_of_first : 0);
+    }
+    __device__ __forceinline__ Statistics statistics(int part) const { return partial(part).statistics[row]; }
+    __device__ __forceinline__ float4 quad(int part, int quad) const {
+        return *reinterpret_cast<const float4*>(partial(part).outputs + row * HEAD_DIM + 4 * quad);
+    }
+    // The lane's four columns. All lanes call; the statistics of 32 parts are loaded at a time, one by each lane.
+    __device__ __forceinline__ Combined combine(int of_quad) const {
+        Combined combined;
+        for (int begin = 0; begin < parts; begin += 32) {
+            const int count = min(parts - begin, 32);
+            const Statistics own = lane() < count ? statistics(begin + lane()) : make_float2(NOTHING_SEEN, 0.0f);
+            combined.raise(group_max<32>(own.x));
+            const float own_factor = combined.factor_of(own);
+            combined.sum += group_sum<32>(own_factor * own.y);
+#pragma unroll 8
+            for (int i = 0; i < count; ++i) {
+                const float factor = __shfl_sync(0xffffffffu, own_factor, i);
+                combined.add(factor, quad(begin + i, of_quad));
+            }
+        }
+        return combined;
+    }
+};
+
+// A warp combines the row with this number among all rows of all heads, if several blocks have parts of it.
+__device__ __forceinline__ void combine_row(const Arguments& args, const Work& work, long long number) {
+    const long long head = divided(number, work.rows);
+    const int packed = static_cast<int>(number - head * work.rows);
+    const long long first_tile = (head * work.row_blocks + packed / ROWS) * work.tiles;
+    const int first = work.block_of(first_tile), last = work.block_of(first_tile + work.tiles - 1);
+    if (first == last) return;  // that block has written the output
+    const int which_of_first = work.share_begin(first) < first_tile ? 1 : 0;
+    const SharedRow row{args, work, first, last - first + 1, packed % ROWS, which_of_first};
+    const int batch = static_cast<int>(divided(head, args.kv_heads));
+    const int kv_head = static_cast<int>(head - static_cast<long long>(batch) * args.kv_heads);
+    constexpr int ROUNDS = (QUADS + 31) / 32;
+#pragma unroll
+    for (int round = 0; round < ROUNDS; ++round) {
+        const int quad = 32 * round + lane();
+        const Combined combined = row.combine(min(quad, QUADS - 1));
+        if (quad < QUADS) combined.store(args, batch, PackedRow(work, kv_head, packed), 4 * quad);
+    }
+}
+
+// The second launch. Its grid is limited, because few of many rows have several parts.
+__device__ __forceinline__ void combine_shares(const Arguments& args) {
+    const Work work(args, BLOCKS);
+    const long long rows = static_cast<long long>(args.batch) * args.heads * args.seq_q;
+    const long long step = static_cast<long long>(gridDim.x) * COMBINED_ROWS;
+    for (long long row = static_cast<long long>(blockIdx.x) * COMBINED_ROWS + warp(); row < rows; row += step)
+        combine_row(args, work, row);
+}
+
+// ---- clusters ----
+
+// The partial result of this block, in shared memory.
+__device__ __forceinline__ Partial partial_in_shared() {
+    return {reinterpret_cast<float*>(shared_memory + smem::partial_outputs::offset),
+            reinterpret_cast<Statistics*>(shared_memory + smem::partial_statistics::offset)};
+}
+
+// Combines this block's part of the columns. All blocks of the cluster call it after their partial results are complete.
+__device__ __forceinline__ void combine_cluster(const Arguments& args, const Work& work, const Unit& unit, int existing) {
+    const int rank = blockIdx.x % BLOCKS_OF_UNIT;
+    const int quads = existing * QUADS, share = (quads + BLOCKS_OF_UNIT - 1) / BLOCKS_OF_UNIT;
+    const Partial own = partial_in_shared();
+    for (int i = rank * share + threadIdx.x; i < min(quads, (rank + 1) * share); i += CONSUMERS) {
+        const int row = i / QUADS, quad = i % QUADS;
+        const unsigned statistics = ptx::shared_address(own.statistics + row);
+        const unsigned outputs = ptx::shared_address(own.outputs + row * HEAD_DIM + 4 * quad);
+        Statistics parts[BLOCKS_OF_UNIT];
+        float4 columns[BLOCKS_OF_UNIT];
+#pragma unroll
+        for (int block = 0; block < BLOCKS_OF_UNIT; ++block) {
+            parts[block] = cluster::load8(cluster::address(statistics, block));
+            columns[block] = cluster::load16(cluster::address(outputs, block));
+        }
+        Combined combined;
+#pragma unroll
+        for (int block = 0; block < BLOCKS_OF_UNIT; ++block) combined.maximum = fmaxf(combined.maximum, parts[block].x);
+#pragma unroll
+        for (int block = 0; block < BLOCKS_OF_UNIT; ++block) {
+            const float factor = combined.factor_of(parts[block]);
+            combined.sum += factor * parts[block].y;
+            combined.add(factor, columns[block]);
+        }
+        combined.store(args, unit.batch, PackedRow(work, unit.kv_head, unit.first_row + row), 4 * quad);
+    }
+}
+
+}  // namespace decode
