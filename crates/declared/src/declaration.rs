@@ -156,6 +156,8 @@ pub(crate) struct Argument {
     pub classes: Option<Vec<Class>>,
     /// The value of a scalar.
     pub value: ScalarValue,
+    /// Whether an output is zero before every launch, for kernels that add to it.
+    pub zeroed: bool,
     /// The contents of an input, if they come from a file.
     pub contents: Option<FileArray>,
     /// The expected values of an output, if they come from a file.
@@ -182,17 +184,13 @@ pub(crate) struct GivenTolerance {
     pub rtol: Option<f64>,
     pub atol: Option<f64>,
     pub l2: Option<f64>,
+    /// Whether only the limits of elements hold, as for `--rtol` and `--atol` of the command line.
+    pub elements_only: bool,
 }
 
 /// The type with a name: `fp16` or `f16`, `bf16`, `i32`.
 pub(crate) fn dtype(name: &str) -> Option<Dtype> {
-    let short = match name {
-        "fp16" => "f16",
-        "fp32" => "f32",
-        "fp64" => "f64",
-        other => other,
-    };
-    Dtype::ALL.into_iter().find(|known| known.name() == short)
+    name.parse().ok()
 }
 
 impl Declaration {

@@ -1,6 +1,7 @@
 //! The type of a declared op: its files, its declaration, and the Python process of its reference.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use family::{Family, ManifestError, ManifestErrors, OpFiles, Value};
 use launch::Dtype;
@@ -49,6 +50,10 @@ impl std::fmt::Debug for FamilyReference {
 #[derive(Clone, Debug)]
 pub struct DeclaredReference {
     pub(crate) outputs: Vec<OutputReference>,
+    /// The seed of the compared rows.
+    pub(crate) sample: u64,
+    /// [`DeclaredOp::conditioning`], which is computed when an answer needs it.
+    pub(crate) conditioning: Arc<OnceLock<Vec<Vec<f64>>>>,
 }
 
 impl DeclaredReference {
@@ -109,7 +114,7 @@ impl DeclaredOp {
         if tiles.len() > MOST_TILES {
             tiles = vec![tiles[0], tiles[tiles.len() / 2], tiles[tiles.len() - 1]];
         }
-        let python = Python::default();
+        let python = Python::new(files.folder.as_deref());
         let files = files.clone();
         Ok(DeclaredOp { files, declaration, python, tiles, family_reference: None, reference_code })
     }
@@ -128,8 +133,12 @@ impl DeclaredOp {
         let arrays = Arrays { inputs: read("--input", inputs)?, expected: read("--expect", expected)? };
         for (output, _) in expected {
             let tolerance = self.declaration.tolerances.entry(output.clone()).or_default();
-            *tolerance =
-                GivenTolerance { rtol: rtol.or(tolerance.rtol), atol: atol.or(tolerance.atol), ..*tolerance };
+            *tolerance = GivenTolerance {
+                rtol: rtol.or(tolerance.rtol),
+                atol: atol.or(tolerance.atol),
+                elements_only: rtol.is_some() || atol.is_some(),
+                ..*tolerance
+            };
         }
         self.declaration.set_arrays(arrays)
     }

@@ -115,6 +115,15 @@ impl<'a, 't> Fields<'a, 't> {
         self.text(field)
     }
 
+    /// The field as true or false.
+    pub fn truth(&self, field: &'static str) -> Option<bool> {
+        let truth = self.item(field)?.get_ref().as_bool();
+        if truth.is_none() {
+            self.mistake(field, "must be true or false");
+        }
+        truth
+    }
+
     /// The field as an integer.
     pub fn integer(&self, field: &'static str) -> Option<i64> {
         let item = self.item(field)?;

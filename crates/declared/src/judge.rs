@@ -20,6 +20,9 @@ pub(crate) struct OutputReference {
     /// The right numbers of the compared rows, before rounding to the output's type.
     pub values: Vec<f64>,
     pub tolerance: Tolerance,
+    /// The absolute error that is allowed for each compared element in addition ([`crate::conditioning`]). Empty for
+    /// none.
+    pub allowed: Vec<f64>,
     /// The word that fills the output before the launch. `None` for an argument that is also read.
     pub blank: Option<u32>,
 }
@@ -112,17 +115,19 @@ impl Tolerance {
         Tolerance { rtol, atol, l2, row: 2.0 * l2, row_atol: atol / 64.0 }
     }
 
-    /// Replaces what the op's author gives. The author's own `atol` holds for the elements of every row.
-    fn with(self, given: GivenTolerance) -> Self {
+    /// Replaces what the op's author gives. The author's own `atol` holds for the elements of every row. If only the
+    /// limits of elements hold, the other limits are what they imply.
+    fn with(self, given: GivenTolerance, values: &[f64]) -> Self {
         let rtol = given.rtol.unwrap_or(self.rtol);
-        let l2 = given.l2.unwrap_or(self.l2);
-        Tolerance {
-            rtol,
-            atol: given.atol.unwrap_or(self.atol),
-            l2,
-            row: rtol.max(2.0 * l2),
-            row_atol: given.atol.unwrap_or(self.row_atol),
+        let atol = given.atol.unwrap_or(self.atol);
+        let mut l2 = given.l2.unwrap_or(self.l2);
+        let mut row_atol = given.atol.unwrap_or(self.row_atol);
+        if given.elements_only {
+            let typical = root_mean_square(values.iter().filter(|value| value.is_finite()));
+            l2 = l2.max(if typical > 0.0 { rtol + atol / typical } else { rtol });
+            row_atol = atol;
         }
+        Tolerance { rtol, atol, l2, row: rtol.max(2.0 * l2), row_atol }
     }
 }
 
@@ -159,11 +164,16 @@ impl Declaration {
         problem: &DeclaredProblem,
         values: &[f64],
     ) -> Tolerance {
-        let mut derived = Tolerance::derived(dtype, self.reduction(problem), values);
+        self.tolerance_of(output, dtype, self.reduction(problem), values)
+    }
+
+    /// The tolerance of an output whose longest sum has `reduction` terms.
+    pub fn tolerance_of(&self, output: &str, dtype: Dtype, reduction: f64, values: &[f64]) -> Tolerance {
+        let mut derived = Tolerance::derived(dtype, reduction, values);
         if self.reference == ReferenceSource::Files {
             derived = derived.limited_by_typical_value(values);
         }
-        derived.with(self.tolerances.get(output).copied().unwrap_or_default())
+        derived.with(self.tolerances.get(output).copied().unwrap_or_default(), values)
     }
 }
 
@@ -189,6 +199,7 @@ pub(crate) struct OutputErrors {
     share: f64,
     squares: f64,
     reference_squares: f64,
+    allowed_squares: f64,
     rows: RowErrors,
     pub compared: usize,
 }
@@ -208,6 +219,7 @@ struct RowSquares {
     elements: usize,
     squares: f64,
     reference_squares: f64,
+    allowed_squares: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -220,7 +232,7 @@ struct RowLimit {
 const SHORTEST_ROW: usize = 16;
 
 impl RowErrors {
-    fn add(&mut self, row: usize, error: f64, right: f64, output: &OutputReference) {
+    fn add(&mut self, row: usize, error: f64, (right, allowed): (f64, f64), output: &OutputReference) {
         if row != self.current.row {
             self.finish(output);
             self.current = RowSquares { row, ..RowSquares::default() };
@@ -228,16 +240,17 @@ impl RowErrors {
         self.current.elements += 1;
         self.current.squares += error * error;
         self.current.reference_squares += right * right;
+        self.current.allowed_squares += allowed * allowed;
     }
 
     fn finish(&mut self, output: &OutputReference) {
-        let RowSquares { elements, squares, reference_squares, .. } = self.current;
+        let RowSquares { elements, squares, reference_squares, allowed_squares, .. } = self.current;
         if output.row_count <= 1 || elements < SHORTEST_ROW {
             return;
         }
         let Tolerance { row, row_atol, .. } = output.tolerance;
         let floor = (row_atol + smallest(output.dtype)) * (elements as f64).sqrt();
-        let allowed = row * reference_squares.sqrt() + floor;
+        let allowed = row * reference_squares.sqrt() + floor + allowed_squares.sqrt();
         let share = share_of(squares.sqrt(), allowed);
         self.wrong += usize::from(share > 1.0);
         if self.worst.is_none_or(|(_, worst)| share > worst.share) {
@@ -271,8 +284,19 @@ impl OutputReference {
         self.values.iter().enumerate().map(move |(index, value)| (place(index), *value))
     }
 
+    /// The output with this tolerance, and with what kernels in fp32 cannot avoid: the `errors` of the reference in fp32,
+    /// multiplied by what sums of `reduction` terms and the largest of many errors need.
+    pub fn conditioned(&self, tolerance: Tolerance, errors: &[f64], reduction: f64) -> OutputReference {
+        const LARGEST: f64 = 8.0;
+        // fp32 rounds more than fp64 does; integers are equal or not.
+        let is_rounded = self.dtype.is_float() && self.dtype != Dtype::F64;
+        let errors = if is_rounded { errors } else { &[] };
+        let allowed = errors.iter().map(|error| LARGEST * reduction.sqrt() * error).collect();
+        OutputReference { tolerance, allowed, ..self.clone() }
+    }
+
     /// Whether a number is right. An infinity or a NaN must be the same: no distance to it is meaningful.
-    fn is_right(&self, number: f64, right: f64) -> bool {
+    fn is_right(&self, number: f64, (right, allowed): (f64, f64)) -> bool {
         let Tolerance { rtol, atol, .. } = self.tolerance;
         let largest = largest(self.dtype);
         if right.is_nan() {
@@ -283,7 +307,7 @@ impl OutputReference {
             let saturates = self.dtype == Dtype::E4m3 && number == largest.copysign(right);
             return number == right || saturates;
         }
-        let bound = atol + rtol * right.abs();
+        let bound = atol + rtol * right.abs() + allowed;
         // A number beyond the type's range becomes infinite, or saturates.
         let overflows = right.abs() + bound >= largest;
         let saturated =
@@ -291,22 +315,24 @@ impl OutputReference {
         bound.is_finite() && ((number - right).abs() <= bound || saturated)
     }
 
-    /// Calls `visit` with the index, the right number, the answer and the state of every compared element.
-    pub fn visit(&self, answer: &[u8], mut visit: impl FnMut(usize, f64, f64, Element)) {
+    /// Calls `visit` with the index, the right number, what is allowed in addition, the answer and the state of every
+    /// compared element.
+    pub fn visit(&self, answer: &[u8], mut visit: impl FnMut(usize, (f64, f64), f64, Element)) {
         let width = self.dtype.bytes();
-        for (index, right) in self.compared() {
+        for (position, (index, right)) in self.compared().enumerate() {
+            let right = (right, self.allowed.get(position).copied().unwrap_or(0.0));
             let Some(bytes) = answer.get(index * width..(index + 1) * width) else { continue };
             let number = self.dtype.float(bytes);
             let is_blank = self.blank.is_some_and(|word| {
                 let word = word.to_le_bytes();
                 bytes.iter().enumerate().all(|(at, byte)| *byte == word[(index * width + at) % 4])
             });
-            let is_right = !(is_blank && right.is_nan()) && self.is_right(number, right);
+            let is_right = !(is_blank && right.0.is_nan()) && self.is_right(number, right);
             let element = if is_right {
                 Element::Right
             } else if is_blank {
                 Element::Unwritten
-            } else if !number.is_finite() && right.is_finite() {
+            } else if !number.is_finite() && right.0.is_finite() {
                 Element::NotFinite
             } else {
                 Element::Wrong
@@ -324,7 +350,7 @@ impl OutputReference {
         let largest = largest(self.dtype).min(1e150);
         let row_length = (self.dims.iter().product::<usize>() / self.row_count.max(1)).max(1);
         let Tolerance { rtol, atol, .. } = self.tolerance;
-        self.visit(answer, |index, right, number, element| {
+        self.visit(answer, |index, (right, allowed), number, element| {
             errors.compared += 1;
             match element {
                 Element::Right => {}
@@ -349,8 +375,9 @@ impl OutputReference {
                 let error = (number - right).abs();
                 errors.squares += error * error;
                 errors.reference_squares += right * right;
-                errors.rows.add(index / row_length, error, right, self);
-                errors.share = errors.share.max(share_of(error, atol + rtol * right.abs()));
+                errors.allowed_squares += allowed * allowed;
+                errors.rows.add(index / row_length, error, (right, allowed), self);
+                errors.share = errors.share.max(share_of(error, atol + rtol * right.abs() + allowed));
                 if errors.worst.is_none_or(|(_, _, _, worst)| error > worst) {
                     errors.worst = Some((index, number, right, error));
                 }
@@ -444,7 +471,7 @@ impl OutputErrors {
     /// The largest L2 norm of the error. Numbers below the type's normal range have larger relative errors.
     fn allowed(&self, output: &OutputReference) -> f64 {
         let floor = smallest(output.dtype) * (self.compared as f64).sqrt();
-        output.tolerance.l2 * self.reference_squares.sqrt() + floor
+        output.tolerance.l2 * self.reference_squares.sqrt() + floor + self.allowed_squares.sqrt()
     }
 
     fn relative_l2(&self) -> f64 {
@@ -505,7 +532,7 @@ fn complain(output: &OutputReference, errors: &OutputErrors, complaints: &mut Ve
     let error = errors.relative_l2();
     // A reference of zeros has no relative error.
     if errors.reference_squares > 0.0 && errors.squares.sqrt() > errors.allowed(output) {
-        let limit = tolerance.l2;
+        let limit = errors.allowed(output) / errors.reference_squares.sqrt();
         add("relative-l2", format!("{name}: the relative L2 error is {error:.2e}; {limit:.1e} is allowed"));
     }
 }
@@ -523,6 +550,7 @@ mod tests {
             rows: None,
             values: values.to_vec(),
             tolerance,
+            allowed: Vec::new(),
             blank: Some(0x7fc0_beef),
         }
     }

@@ -43,6 +43,7 @@
 
 mod answer_cache;
 mod arrays;
+mod conditioning;
 mod declaration;
 mod declared_op;
 mod error_map;

@@ -1,5 +1,7 @@
 //! Implements the parts of an [`op::Op`] for ops that are declared by files.
 
+use std::sync::Arc;
+
 use family::{Candidate, Family, SettingError, Sizes};
 use launch::Dtype;
 use op::{
@@ -15,7 +17,7 @@ use crate::inputs::DeclaredInputs;
 use crate::judge::{self, OutputReference};
 use crate::peers;
 use crate::problem::DeclaredProblem;
-use crate::python::require_numpy;
+use crate::rows::Precision;
 
 impl OpProblems for DeclaredOp {
     type Problem = DeclaredProblem;
@@ -71,7 +73,11 @@ impl OpProblems for DeclaredOp {
             })
         });
         let names: Vec<String> = names.collect();
-        if names.is_empty() { self.edge_problems().into_iter().take(1).collect() } else { names }
+        if !names.is_empty() {
+            return names;
+        }
+        let declared = declaration.defaults().map(|problem| problem.to_string());
+        declared.or_else(|| self.edge_problems().into_iter().next()).into_iter().collect()
     }
 
     fn small_problem(&self) -> String {
@@ -138,12 +144,12 @@ impl OpProblems for DeclaredOp {
         let work = self.work(problem);
         let size = work.flops.max(work.bytes as f64);
         if self.declaration.independent.is_empty() {
-            return Similarity { kind: labels, related: Vec::new(), size };
+            return Similarity { kind: labels, related: Vec::new(), regime: 0, size };
         }
         let octave = (size / self.declaration.rows(problem) as f64).max(1.0).log2().round() as i32;
         let kind = |octave: i32| format!("{labels}-row2^{octave}");
         let related = (1..=OCTAVES).flat_map(|step| [kind(octave - step), kind(octave + step)]);
-        Similarity { kind: kind(octave), related: related.collect(), size }
+        Similarity { kind: kind(octave), related: related.collect(), regime: 0, size }
     }
 }
 
@@ -230,6 +236,7 @@ impl OpInputs for DeclaredOp {
             } else {
                 let bytes = declaration.bytes(argument, problem).unwrap_or(0) as usize;
                 let initial = given.map(|tensor| tensor.bytes.clone());
+                let initial = initial.or_else(|| argument.zeroed.then(|| Arc::new(vec![0; bytes])));
                 let sign_bits = 8 * dtype.bytes() as u32;
                 arrangement.outputs.push(Output { name, bytes, blank: blank(dtype), sign_bits, initial });
             }
@@ -264,6 +271,19 @@ impl OpInputs for DeclaredOp {
         };
         family.parameters().map(|launch| launch.iter().map(parameter).collect()).collect()
     }
+}
+
+/// Whether the code adds floating-point numbers atomically, or has a loop that could.
+fn adds_atomically(ptx: &str) -> bool {
+    let code = ptx.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let mut words = code.flat_map(str::split_whitespace);
+    words.any(|word| {
+        let mut parts = word.trim_end_matches(';').split('.');
+        let is_atomic = matches!(parts.next(), Some("atom" | "red"));
+        let parts: Vec<&str> = parts.collect();
+        let adds = parts.contains(&"add") && parts.iter().any(|part| part.starts_with(['f', 'b']));
+        is_atomic && (adds || parts.contains(&"cas"))
+    })
 }
 
 /// The shape for tensor maps: at most five dimensions, with rows of a multiple of 16 bytes.
@@ -308,13 +328,14 @@ impl OpReference for DeclaredOp {
         inputs: &DeclaredInputs,
         sample: u64,
     ) -> Result<DeclaredReference, Refusal> {
-        let values = self.reference_values(problem, inputs, sample)?;
+        let values = self.reference_values(problem, inputs, sample, Precision::Double)?;
         let declaration = &self.declaration;
         let mut outputs = Vec::new();
         for (argument, values) in declaration.outputs().zip(values.outputs) {
             let dtype = declaration.dtype(argument.dtype, problem);
             let dims = declaration.shape(argument, problem)?;
-            let blank = (argument.kind == Kind::Out).then(|| blank(dtype));
+            // A zeroed output has no element that was not written.
+            let blank = (argument.kind == Kind::Out && !argument.zeroed).then(|| blank(dtype));
             outputs.push(OutputReference {
                 name: argument.name.clone(),
                 dtype,
@@ -327,15 +348,16 @@ impl OpReference for DeclaredOp {
                 rows: values.rows,
                 tolerance: declaration.tolerance(&argument.name, dtype, problem, &values.numbers),
                 values: values.numbers,
+                allowed: Vec::new(),
                 blank,
             });
         }
-        Ok(DeclaredReference { outputs })
+        Ok(DeclaredReference { outputs, sample, conditioning: Arc::default() })
     }
 
     fn require_reference(&self) -> Result<(), Refusal> {
         match self.declaration.reference {
-            ReferenceSource::Python(_) => require_numpy(),
+            ReferenceSource::Python(_) => self.python.require_numpy(),
             _ => Ok(()),
         }
     }
@@ -367,21 +389,53 @@ impl OpReference for DeclaredOp {
 impl OpJudgement for DeclaredOp {
     fn extra_tolerance(
         &self,
-        _family: &Family,
+        family: &Family,
         _problem: &DeclaredProblem,
-        _ptx: &str,
+        ptx: &str,
     ) -> Option<ExtraTolerance> {
-        None
+        (!family.deterministic && adds_atomically(ptx)).then(|| ExtraTolerance {
+            name: "unordered".to_owned(),
+            note:
+                "declared as not deterministic: launches on the same inputs may differ within the tolerance"
+                    .to_owned(),
+            is_unordered: true,
+        })
     }
 
     fn judge(
         &self,
         _extra: Option<&ExtraTolerance>,
-        _inputs: &DeclaredInputs,
+        inputs: &DeclaredInputs,
         reference: &DeclaredReference,
         outputs: &[Vec<u8>],
     ) -> Judgement {
-        judge::judge(&reference.outputs, outputs)
+        let judgement = judge::judge(&reference.outputs, outputs);
+        if judgement.complaints.is_empty() || !judgement.share.is_finite() {
+            return judgement;
+        }
+        let errors = reference.conditioning.get_or_init(|| self.conditioning(inputs, reference));
+        let problem = &inputs.problem;
+        let reduction = self.declaration.reduction(problem);
+        let with = |reduction: f64| {
+            let widened = reference.outputs.iter().enumerate().map(|(index, output)| {
+                let tolerance =
+                    self.declaration.tolerance_of(&output.name, output.dtype, reduction, &output.values);
+                let errors = errors.get(index).map(Vec::as_slice).unwrap_or_default();
+                output.conditioned(tolerance, errors, reduction)
+            });
+            judge::judge(&widened.collect::<Vec<_>>(), outputs)
+        };
+        let mut judgement = with(reduction);
+        if let Some(last) = judgement.complaints.last_mut()
+            && self.declaration.reduction.is_none()
+            && let Some(fitting) = inputs.possible_reductions().find(|&it| with(it).complaints.is_empty())
+        {
+            last.message += &format!(
+                "; it would be right for a sum of {fitting} terms: if the kernel adds that many, declare the length of \
+                 its longest sum (`reduction` in [tolerance])"
+            );
+        }
+        judgement
     }
 
     fn ignored_input(
@@ -425,10 +479,10 @@ impl OpPeers for DeclaredOp {
     fn judge_peer(
         &self,
         _name: &str,
-        _inputs: &DeclaredInputs,
+        inputs: &DeclaredInputs,
         reference: &DeclaredReference,
         outputs: Vec<Vec<u8>>,
     ) -> Judgement {
-        judge::judge(&reference.outputs, &outputs)
+        self.judge(None, inputs, reference, &outputs)
     }
 }

@@ -422,6 +422,10 @@ fn argument(
     if is_integer && range.is_none() && contents.is_none() && kind.is_some_and(Kind::is_read) {
         table.mistake("range", "is missing: integer inputs need a range, as in [0, 100]");
     }
+    let zeroed = table.truth("zeroed").unwrap_or(false);
+    if zeroed && kind != Some(Kind::Out) {
+        table.mistake("zeroed", "only an output (kind = \"out\") can be zero before a launch");
+    }
     let scale = table.number("scale").unwrap_or(1.0);
     let classes = classes(mistakes, table, "classes");
     let value = value?;
@@ -434,6 +438,7 @@ fn argument(
         range,
         classes,
         value,
+        zeroed,
         contents,
         expected,
     })
@@ -569,7 +574,8 @@ fn tolerances(
             }
             Some(number)
         };
-        let given = GivenTolerance { rtol: limit("rtol"), atol: limit("atol"), l2: limit("l2") };
+        let (rtol, atol, l2) = (limit("rtol"), limit("atol"), limit("l2"));
+        let given = GivenTolerance { rtol, atol, l2, elements_only: false };
         table.finish();
         tolerances.insert(name, given);
     }

@@ -24,6 +24,13 @@ const MOST_ELEMENTS: f64 = 8e6;
 /// Fewest rows that are compared.
 const FEWEST_ROWS: usize = 16;
 
+/// The precision in which a Python reference computes: numpy keeps that of its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    Double,
+    Single,
+}
+
 /// The right numbers of all outputs.
 pub(crate) struct ReferenceValues {
     pub outputs: Vec<OutputValues>,
@@ -42,9 +49,10 @@ impl DeclaredOp {
         problem: &DeclaredProblem,
         inputs: &DeclaredInputs,
         sample: u64,
+        precision: Precision,
     ) -> Result<ReferenceValues, Refusal> {
         let Some(rows) = self.sampled_rows(problem, sample) else {
-            let outputs = self.evaluate(problem, &inputs.tensors)?;
+            let outputs = self.evaluate(problem, &inputs.tensors, precision)?;
             let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: None });
             return Ok(ReferenceValues { outputs: outputs.collect() });
         };
@@ -63,7 +71,7 @@ impl DeclaredOp {
                 },
             )
             .collect();
-        let outputs = self.evaluate(&part, &tensors)?;
+        let outputs = self.evaluate(&part, &tensors, precision)?;
         let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: Some(rows.clone()) });
         Ok(ReferenceValues { outputs: outputs.collect() })
     }
@@ -107,10 +115,15 @@ impl DeclaredOp {
     }
 
     /// Calls the reference on a whole problem.
-    fn evaluate(&self, problem: &DeclaredProblem, tensors: &[InputTensor]) -> Result<Vec<Vec<f64>>, Refusal> {
+    fn evaluate(
+        &self,
+        problem: &DeclaredProblem,
+        tensors: &[InputTensor],
+        precision: Precision,
+    ) -> Result<Vec<Vec<f64>>, Refusal> {
         match &self.declaration.reference {
             ReferenceSource::Files => self.declaration.expected_values(problem),
-            ReferenceSource::Python(function) => self.call_python(function, problem, tensors),
+            ReferenceSource::Python(function) => self.call_python(function, problem, tensors, precision),
             ReferenceSource::Family(family) => {
                 let class = op::Class::Normal;
                 let inputs = DeclaredInputs { problem: problem.clone(), class, tensors: tensors.to_vec() };
@@ -126,16 +139,21 @@ impl DeclaredOp {
         function: &Function,
         problem: &DeclaredProblem,
         tensors: &[InputTensor],
+        precision: Precision,
     ) -> Result<Vec<Vec<f64>>, Refusal> {
         let declaration = &self.declaration;
         let script = self.files.scripts.iter().find(|(name, _)| *name == function.file);
         let script = script.map_or("", |(_, text)| text.as_str());
         let folder = self.files.folder.as_ref().map(|folder| folder.display().to_string());
         let file = self.script_path(&function.file);
-        let contents: Vec<Vec<u8>> = tensors.iter().map(InputTensor::for_numpy).collect();
+        let contents: Vec<Vec<u8>> = tensors.iter().map(|tensor| tensor.for_numpy(precision)).collect();
         let arguments = tensors.iter().map(|tensor| Array {
             name: &tensor.name,
-            dtype: if tensor.dtype.is_float() { "<f8" } else { "<i8" },
+            dtype: match (tensor.dtype.is_float(), precision) {
+                (true, Precision::Double) => "<f8",
+                (true, Precision::Single) => "<f4",
+                (false, _) => "<i8",
+            },
             shape: tensor.dims.clone(),
         });
         let mut outputs = Vec::new();
@@ -236,10 +254,16 @@ impl InputTensor {
         InputTensor { name: self.name.clone(), dtype: self.dtype, dims, bytes: Arc::new(bytes) }
     }
 
-    /// The numbers as float64, or int64 for integers.
-    fn for_numpy(&self) -> Vec<u8> {
+    /// The numbers in this precision, or as int64 if they are integers.
+    fn for_numpy(&self, precision: Precision) -> Vec<u8> {
         if self.dtype.is_float() {
-            return self.dtype.floats(&self.bytes).iter().flat_map(|number| number.to_le_bytes()).collect();
+            let numbers = self.dtype.floats(&self.bytes);
+            return match precision {
+                Precision::Double => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
+                Precision::Single => {
+                    numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect()
+                }
+            };
         }
         let width = self.dtype.bytes();
         let is_signed = matches!(self.dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64);

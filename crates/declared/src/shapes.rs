@@ -76,6 +76,14 @@ impl Declaration {
         self.bounded(DeclaredProblem { sizes: sizes.collect(), axes: axes.collect() }, FUZZED_WORK)
     }
 
+    /// The problem of which every size has its default; `None` if one has none.
+    pub fn defaults(&self) -> Option<DeclaredProblem> {
+        let sizes = self.sizes.iter().map(|size| Some((size.name.clone(), size.default?)));
+        let axes = self.axes.iter().map(|axis| (axis.name.clone(), axis.values[0].clone()));
+        let problem = DeclaredProblem { sizes: sizes.collect::<Option<_>>()?, axes: axes.collect() };
+        self.check_bytes(&problem).is_ok().then_some(problem)
+    }
+
     /// Every combination of the values of the axes.
     fn all_axes(&self) -> Vec<Vec<(String, family::Value)>> {
         let mut all = vec![Vec::new()];

@@ -7,7 +7,9 @@ use serde::Serialize;
 use crate::Value;
 use crate::expression::{EvalError, Expression, Scope};
 use crate::layout::{BufferRequest, Layout};
-use crate::manifest::{BufferRule, Constraint, Family, LaunchRule, SWIZZLES, TensorMapRule, list};
+use crate::manifest::{
+    BufferRule, Constraint, Family, LaunchRule, PROMOTIONS, SWIZZLES, TensorMapRule, list,
+};
 use crate::suggest::nearest;
 
 /// A complete setting of a family. It can only be created if its names and values are valid and its constraints hold.
@@ -48,6 +50,8 @@ pub struct TensorBox {
     pub extents: Vec<u32>,
     /// Bytes within which a copy permutes the 16-byte chunks of a row: 0, 32, 64 or 128.
     pub swizzle_bytes: u32,
+    /// Bytes of L2 that a copy reads at once: 0 (what it needs), 64, 128 or 256.
+    pub promotion_bytes: u32,
 }
 
 /// Largest number of blocks in a cluster, on any GPU.
@@ -285,14 +289,19 @@ impl Family {
             u32::try_from(extent).map_err(|_| SettingError::Overflow { family: self.name.clone() })
         };
         let tensor_box = |rule: &TensorMapRule| {
-            let swizzle_bytes = extent(&rule.swizzle_bytes)?;
-            if !SWIZZLES.contains(&u64::from(swizzle_bytes)) {
-                let expression = rule.swizzle_bytes.text().to_owned();
-                let reason = format!("a swizzle of {swizzle_bytes} bytes does not exist");
-                return Err(self.failed(EvalError { expression, reason }));
-            }
-            let extents = rule.extents.iter().map(extent).collect::<Result<_, _>>()?;
-            Ok(TensorBox { tensor: rule.tensor.clone(), extents, swizzle_bytes })
+            let width = |what: &str, rule: &Expression, known: [u64; 4]| {
+                let bytes = extent(rule)?;
+                let reason = || format!("a {what} of {bytes} bytes does not exist");
+                let unknown =
+                    || self.failed(EvalError { expression: rule.text().to_owned(), reason: reason() });
+                known.contains(&u64::from(bytes)).then_some(bytes).ok_or_else(unknown)
+            };
+            Ok(TensorBox {
+                tensor: rule.tensor.clone(),
+                extents: rule.extents.iter().map(extent).collect::<Result<_, _>>()?,
+                swizzle_bytes: width("swizzle", &rule.swizzle_bytes, SWIZZLES)?,
+                promotion_bytes: width("promotion", &rule.promotion_bytes, PROMOTIONS)?,
+            })
         };
         self.tensor_maps.iter().map(tensor_box).collect()
     }

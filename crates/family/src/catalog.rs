@@ -1,6 +1,6 @@
 //! All ops and families: those embedded in the program, and those in a folder that the user names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ mod embedded {
 pub struct Catalog {
     entries: Vec<Entry>,
     ops: BTreeMap<String, OpFiles>,
+    given_ops: BTreeSet<String>,
 }
 
 /// The .npy files that the command line names for the arguments of an op.
@@ -168,6 +169,7 @@ impl Catalog {
         };
         let mut families: BTreeMap<(String, String), Entry> = BTreeMap::new();
         let mut ops = own.ops();
+        let mut given_ops = BTreeSet::new();
         if let Some(folder) = folder {
             let theirs = if folder.is_file() { Tree::single_file(folder)? } else { Tree::read(folder)? };
             if theirs.families().next().is_none() {
@@ -178,11 +180,12 @@ impl Catalog {
                 families.insert((op, name), entry);
             }
             ops.extend(theirs.ops());
+            given_ops.extend(theirs.kernels().map(|(op, _)| op));
         }
         for (op, name) in own.families() {
             families.entry((op.clone(), name.clone())).or_insert_with(|| entry(op, name, &[&own]));
         }
-        Ok(Catalog { entries: families.into_values().collect(), ops })
+        Ok(Catalog { entries: families.into_values().collect(), ops, given_ops })
     }
 
     /// The families of files in memory, given by their path below a `kernels/` folder. `label` is the folder's name
@@ -192,7 +195,7 @@ impl Catalog {
         let mut families: Vec<(String, String)> = tree.families().collect();
         families.dedup();
         let entries = families.into_iter().map(|(op, name)| entry(op, name, &[&tree])).collect();
-        Catalog { entries, ops: tree.ops() }
+        Catalog { entries, ops: tree.ops(), given_ops: BTreeSet::new() }
     }
 
     /// Adds arrays to the op of a single file.
@@ -212,6 +215,11 @@ impl Catalog {
         self.ops.values()
     }
 
+    /// The ops of which the user's folder has kernels, not only tuned tables. They are the default of a command.
+    pub fn given_ops(&self) -> &BTreeSet<String> {
+        &self.given_ops
+    }
+
     /// All families, sorted by op and name.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -229,8 +237,13 @@ impl Catalog {
         let matching = if users.len() == 1 { users } else { matching };
         match matching.as_slice() {
             [] => {
-                let known: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
-                let near = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+                let known: Vec<String> = self.entries.iter().map(full).collect();
+                // A name without its op is compared with names without theirs.
+                let part = |entry: &Entry| {
+                    if name.contains('/') { full(entry) } else { entry.name.clone() }
+                };
+                let parts: Vec<String> = self.entries.iter().map(part).collect();
+                let near = nearest(name, parts.iter().map(String::as_str)).map(str::to_owned);
                 Err(CatalogError::UnknownFamily { name: name.to_owned(), known, nearest: near })
             }
             [one] => one.family.as_ref().map_err(|error| CatalogError::Manifest(error.clone())),
@@ -348,10 +361,20 @@ impl Tree {
 
     /// The op and family of every manifest and every tuned table. A folder may replace only the tuned table.
     fn families(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.with_file(&["kernel.toml", tuned_table::FILE])
+    }
+
+    /// The op and family of every manifest.
+    fn kernels(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.with_file(&["kernel.toml"])
+    }
+
+    /// The op and family of every file with one of these names.
+    fn with_file<'t>(&'t self, names: &'t [&str]) -> impl Iterator<Item = (String, String)> + 't {
         self.files.keys().filter_map(|path| {
             let mut parts = path.split('/');
             let (op, name, file) = (parts.next()?, parts.next()?, parts.next()?);
-            let is_one = ["kernel.toml", tuned_table::FILE].contains(&file) && parts.next().is_none();
+            let is_one = names.contains(&file) && parts.next().is_none();
             is_one.then(|| (op.to_owned(), name.to_owned()))
         })
     }

@@ -28,6 +28,9 @@ pub struct Family {
     pub description: String,
     /// Written to be obvious, not fast. It is the baseline of its op on any machine.
     pub plain: bool,
+    /// Whether the same inputs must give the same bits. A kernel that adds floating-point numbers atomically cannot
+    /// promise it.
+    pub deterministic: bool,
     /// The kernel's function name. Of several launches, this one is profiled and its resources are listed.
     pub entry: String,
     /// The targets that the source can be compiled for.
@@ -213,10 +216,14 @@ pub(crate) struct TensorMapRule {
     /// Extents of a box, innermost first.
     pub extents: Vec<Expression>,
     pub swizzle_bytes: Expression,
+    pub promotion_bytes: Expression,
 }
 
 /// The widths within which a tensor copy can permute chunks, in bytes; 0 means no permutation.
 pub(crate) const SWIZZLES: [u64; 4] = [0, 32, 64, 128];
+
+/// How much of L2 a tensor copy can read at once, in bytes; 0 means what it needs.
+pub(crate) const PROMOTIONS: [u64; 4] = [0, 64, 128, 256];
 
 /// Size in bytes of an element type that manifests may name.
 pub(crate) fn element_bytes(element: &str) -> Option<u64> {
@@ -269,6 +276,8 @@ struct FamilyTable {
     description: String,
     #[serde(default)]
     plain: bool,
+    #[serde(default = "yes")]
+    deterministic: bool,
     entry: Spanned<String>,
     targets: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
@@ -357,6 +366,8 @@ struct TensorMapTable {
     extents: Spanned<Vec<Spanned<String>>>,
     /// 0 (none), 32, 64 or 128 bytes, as a number or an expression.
     swizzle: Spanned<NumberOrText>,
+    /// 0 (what a copy needs), 64, 128 or 256 bytes (the default), as a number or an expression.
+    promotion: Option<Spanned<NumberOrText>>,
 }
 
 #[derive(Deserialize)]
@@ -437,6 +448,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestErrors> {
         name: place.name,
         description: file.family.description,
         plain: file.family.plain,
+        deterministic: file.family.deterministic,
         entry,
         targets,
         axes,
@@ -786,16 +798,10 @@ impl Reader<'_> {
         let mut rules = Vec::new();
         for table in tables {
             let field = format!("tensor_maps.{}", table.tensor);
-            let text = match table.swizzle.get_ref() {
-                NumberOrText::Number(bytes) if !SWIZZLES.contains(bytes) => {
-                    let message = format!("{bytes} is not one of 0, 32, 64, 128");
-                    return Err(self.error(table.swizzle.span(), &format!("{field}.swizzle"), message));
-                }
-                NumberOrText::Number(bytes) => bytes.to_string(),
-                NumberOrText::Text(text) => text.clone(),
-            };
-            let text = Spanned::new(table.swizzle.span(), text);
-            let swizzle_bytes = self.expression(&text, &format!("{field}.swizzle"), names)?;
+            let swizzle_bytes = self.width(&table.swizzle, &format!("{field}.swizzle"), SWIZZLES, names)?;
+            let usual = Spanned::new(0..0, NumberOrText::Number(256));
+            let promotion = table.promotion.as_ref().unwrap_or(&usual);
+            let promotion_bytes = self.width(promotion, &format!("{field}.promotion"), PROMOTIONS, names)?;
             let field = format!("{field}.box");
             if !(1..=5).contains(&table.extents.get_ref().len()) {
                 let message = "must have one to five extents".to_owned();
@@ -807,9 +813,29 @@ impl Reader<'_> {
                 tensor: table.tensor.clone(),
                 extents: extents.collect::<Result<_, _>>()?,
                 swizzle_bytes,
+                promotion_bytes,
             });
         }
         Ok(rules)
+    }
+
+    /// Parses a number of bytes that must be one of four, or an expression.
+    fn width(
+        &self,
+        value: &Spanned<NumberOrText>,
+        field: &str,
+        known: [u64; 4],
+        names: &[String],
+    ) -> Result<Expression, ManifestError> {
+        let text = match value.get_ref() {
+            NumberOrText::Number(bytes) if !known.contains(bytes) => {
+                let known = known.map(|bytes| bytes.to_string()).join(", ");
+                return Err(self.error(value.span(), field, format!("{bytes} is not one of {known}")));
+            }
+            NumberOrText::Number(bytes) => bytes.to_string(),
+            NumberOrText::Text(text) => text.clone(),
+        };
+        self.expression(&Spanned::new(value.span(), text), field, names)
     }
 
     /// Parses an expression that may use only `names`.

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! `x = "in fp32[n] = x.npy"` takes the contents of an input from a file, and `y = "out fp32[n] = y.npy"` the expected
-//! contents of an output, which replace the reference. The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in memory.
-//! Lines with `--flags` belong to `sanitize`.
+//! contents of an output, which replace the reference. `y = "out fp32[n] = 0"` is an output that is zero before every
+//! launch. The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in
+//! memory. Lines with `--flags` belong to `sanitize`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,8 +27,11 @@ const MARK: &str = "// warpsmith:";
 const MOST_HEADERS: usize = 200;
 /// The targets of a family that names none.
 const TARGETS: &str = "[\"sm_80\", \"sm_86\", \"sm_89\", \"sm_90\", \"sm_90a\"]";
+/// A field of the `[family]` table of `kernel.toml`.
+const DETERMINISTIC: &str = "deterministic";
 /// Fields that `kernel.toml` has; all others belong to `op.toml`.
-const KERNEL_FIELDS: [&str; 10] = [
+const KERNEL_FIELDS: [&str; 11] = [
+    DETERMINISTIC,
     "knobs",
     "constraints",
     "size_constraints",
@@ -196,13 +200,17 @@ impl Header {
                     "[[arguments]]\nname = {name:?}\nkind = \"scalar\"\ndtype = {dtype:?}\nvalue = {value}"
                 )
             }
-            Argument::Tensor { kind, dtype, shape, file } => {
+            Argument::Tensor { kind, dtype, shape, contents } => {
                 let is_integer = dtype.starts_with(['i', 'u']) && self.axes().all(|(axis, _)| axis != dtype);
                 let range = if is_integer && *kind != "out" { "\nrange = [0, 100]" } else { "" };
-                let field = if *kind == "out" { "expect" } else { "file" };
-                let file = file.as_ref().map(|file| format!("\n{field} = {file:?}")).unwrap_or_default();
+                let contents = match contents {
+                    None => String::new(),
+                    Some(Contents::Zeros) => "\nzeroed = true".to_owned(),
+                    Some(Contents::File(file)) if *kind == "out" => format!("\nexpect = {file:?}"),
+                    Some(Contents::File(file)) => format!("\nfile = {file:?}"),
+                };
                 format!(
-                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{range}{file}"
+                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{range}{contents}"
                 )
             }
         }
@@ -222,7 +230,7 @@ impl Header {
             kernel.push(&format!("specialise = {names:?}"), 1);
         }
         for (key, value) in self.table.iter().filter(|(key, _)| KERNEL_FIELDS.contains(&key.as_str())) {
-            if key != "targets" {
+            if !["targets", DETERMINISTIC].contains(&key.as_str()) {
                 kernel.push(&format!("{key} = {value}"), self.line(key));
             }
         }
@@ -233,6 +241,9 @@ impl Header {
         let parameters: Vec<&String> = self.arguments()?.keys().collect();
         kernel.push(&format!("[family]\ndescription = \"a single file\"\nentry = {entry:?}"), line);
         kernel.push(&format!("targets = {targets}"), self.line("targets"));
+        if let Some(value) = self.table.get(DETERMINISTIC) {
+            kernel.push(&format!("{DETERMINISTIC} = {value}"), self.line(DETERMINISTIC));
+        }
         kernel.push(&format!("parameters = {parameters:?}"), self.line("arguments"));
         kernel.push("[supports]", 1);
         for (name, values) in self.axes() {
@@ -284,16 +295,24 @@ impl Header {
     }
 }
 
-/// One argument: `in fp16[rows, cols]`, `in fp16[rows, cols] = x.npy`, `scalar fp32 = 1e-5`, `size`.
+/// One argument: `in fp16[rows, cols]`, `in fp16[rows, cols] = x.npy`, `out fp32[n] = 0`, `scalar fp32 = 1e-5`, `size`.
 enum Argument {
     Size,
-    Tensor { kind: &'static str, dtype: String, shape: Vec<String>, file: Option<String> },
+    Tensor { kind: &'static str, dtype: String, shape: Vec<String>, contents: Option<Contents> },
     Scalar { dtype: String, value: String },
+}
+
+/// What a tensor holds.
+enum Contents {
+    /// An output is zero before every launch.
+    Zeros,
+    /// The contents of an input, or the expected contents of an output.
+    File(String),
 }
 
 impl Argument {
     fn read(text: &str) -> Result<Self, String> {
-        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `inout ...`, `in fp32[n] = x.npy`, `scalar fp32 = 2.0` or `size`";
+        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `out fp32[n] = 0`, `inout ...`, `in fp32[n] = x.npy`, `scalar fp32 = 2.0` or `size`";
         let text = text.trim();
         if text == "size" {
             return Ok(Argument::Size);
@@ -308,20 +327,23 @@ impl Argument {
             let value = if is_number { value.to_owned() } else { format!("{value:?}") };
             return Ok(Argument::Scalar { dtype: dtype.trim().to_owned(), value });
         }
-        let (rest, file) = match rest.rsplit_once(']') {
+        let (rest, contents) = match rest.rsplit_once(']') {
             Some((before, after)) if !after.trim().is_empty() => {
                 let file = after.trim().strip_prefix('=').ok_or(help)?.trim();
-                if Path::new(file).extension().is_none_or(|extension| extension != "npy") {
+                if kind == "out" && file == "0" {
+                    (format!("{before}]"), Some(Contents::Zeros))
+                } else if Path::new(file).extension().is_none_or(|extension| extension != "npy") {
                     return Err(format!("`{file}` is not an .npy file"));
+                } else {
+                    (format!("{before}]"), Some(Contents::File(file.to_owned())))
                 }
-                (format!("{before}]"), Some(file.to_owned()))
             }
             _ => (rest.to_owned(), None),
         };
         let (dtype, shape) =
             rest.trim().strip_suffix(']').and_then(|rest| rest.split_once('[')).ok_or(help)?;
         let shape = split_extents(shape);
-        Ok(Argument::Tensor { kind, dtype: dtype.trim().to_owned(), shape, file })
+        Ok(Argument::Tensor { kind, dtype: dtype.trim().to_owned(), shape, contents })
     }
 }
 

@@ -80,7 +80,14 @@ pub struct JudgedTrial {
     pub wrong: Option<usize>,
     /// Number of launches that were judged.
     pub launches: usize,
+    /// Whether every launch is right or exceeds only limits of errors, by little.
+    pub is_near: bool,
+    /// Largest ratio of an error to its limit.
+    pub share: f64,
 }
+
+/// An error above this multiple of its limit is not near the limit.
+const NEAR_SHARE: f64 = 1.5;
 
 /// Compares every launch with the reference for its inputs. `references` holds the inputs of the trial, in the order of
 /// [`TrialStep::inputs`], each with its reference. `extra_tolerance` is what
@@ -99,17 +106,26 @@ pub fn judge<O: Op + ?Sized>(
         let mut found = launch.complaints.clone();
         found.extend(judgement.complaints.iter().cloned());
         let first = step.same_as.and_then(|before| launches.get(before));
+        let is_near = launch.complaints.is_empty() && judgement.share <= NEAR_SHARE;
         // A wrong answer is not also reported as non-deterministic.
-        if let Some(first) = first.filter(|first| found.is_empty() && first.outputs != launch.outputs) {
+        if let Some(first) = first.filter(|first| found.is_empty() && first.outputs != launch.outputs)
+            && !extra_tolerance.is_some_and(|extra| extra.is_unordered)
+        {
             found.push(nondeterminism_complaint(&first.outputs, &launch.outputs));
         }
         let is_wrong = !judgement.complaints.is_empty();
+        let share = judgement.share;
+        let is_near = is_near && if is_wrong { share > 1.0 } else { found.is_empty() };
         let whole = judged.get_or_insert_with(|| JudgedTrial {
             judgement: judgement.clone(),
             complaints: Vec::new(),
             wrong: None,
             launches: 0,
+            is_near: true,
+            share: 0.0,
         });
+        whole.is_near &= is_near;
+        whole.share = whole.share.max(share);
         if is_worse(&judgement, &whole.judgement) {
             whole.judgement = judgement;
         }

@@ -183,7 +183,13 @@ impl FromStr for Dtype {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Dtype::ALL.into_iter().find(|dtype| dtype.name() == text);
+        let name = match text {
+            "fp64" => "f64",
+            "fp32" => "f32",
+            "fp16" => "f16",
+            other => other,
+        };
+        let found = Dtype::ALL.into_iter().find(|dtype| dtype.name() == name);
         found.ok_or_else(|| {
             let names: Vec<&str> = Dtype::ALL.iter().map(|dtype| dtype.name()).collect();
             format!("`{text}` is not a type; expected one of {}", names.join(", "))

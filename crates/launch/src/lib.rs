@@ -10,6 +10,7 @@ mod init;
 mod literal;
 pub mod npy;
 mod placed;
+mod signature;
 mod texture;
 
 pub use argument::{Argument, ArgumentError, Role};
@@ -17,6 +18,7 @@ pub use call::Call;
 pub use dtype::Dtype;
 pub use init::Init;
 pub use placed::{Placed, PlacedBuffer};
+pub use signature::{SourceParameter, source_parameters};
 pub use texture::{Contents, TextureArgument};
 
 use std::str::FromStr;

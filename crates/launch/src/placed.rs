@@ -106,6 +106,11 @@ impl Placed {
     pub fn outputs(&self) -> Vec<Buffer> {
         self.buffers.iter().filter(|placed| placed.is_output).map(|placed| placed.buffer).collect()
     }
+
+    /// The buffers that are not outputs.
+    pub fn others(&self) -> Vec<Buffer> {
+        self.buffers.iter().filter(|placed| !placed.is_output).map(|placed| placed.buffer).collect()
+    }
 }
 
 /// Creates a texture object with its texels. Returns the parameter.

@@ -44,9 +44,16 @@ impl RunState {
             }
             !drop
         });
+        let mut forged = Vec::new();
         self.trials.retain(|number, trial| {
-            let TrialResult::Timed { problems, .. } = &trial.result else { return true };
+            let TrialResult::Timed { problems, score, .. } = &trial.result else { return true };
             let record = format!("trial {number} ({})", trial.candidate);
+            // A resumed search compares times and speedups when it measures again, and derives the score from them.
+            let mean = stats::geometric_mean(problems.iter().map(|it| it.speedup));
+            if mean.is_none_or(|mean| (score / mean - 1.0).abs() > 1e-6) {
+                forged.push(format!("ignoring {record}: its score is not the mean of its speedups"));
+                return false;
+            }
             !problems.iter().any(|it| {
                 is_implausible(&record, &it.problem, it.time, None)
                     || is_implausible(&record, &it.problem, it.baseline, None)
@@ -63,6 +70,7 @@ impl RunState {
             !time.is_some_and(|time| is_implausible(&record, &of.problem, time, None))
         });
         self.warnings.extend(warnings);
+        self.warnings.extend(forged);
     }
 
     /// The name of the GPU, which begins with `virtual` if either the device or the GPU is virtual.
@@ -77,7 +85,7 @@ impl RunState {
 mod tests {
     use super::*;
     use crate::testing::{bench_log, search_log, state_from};
-    use crate::{Event, Fact, MeasuredMicros};
+    use crate::{Event, Fact, MeasuredMicros, ProblemTime};
 
     /// The state of a log whose manifest names another GPU and whose times are changed.
     fn state_on(gpu: &str, mut events: Vec<Event>, change: impl Fn(&mut Event)) -> RunState {
@@ -120,15 +128,19 @@ mod tests {
     fn a_forged_trial_is_ignored() {
         let honest = state_on("virtual l4", search_log(), |_| ());
         let last = *honest.trials.keys().last().unwrap();
-        let forged = state_on("virtual l4", search_log(), |event| {
-            if let Event::Tried { trial } = event
-                && trial.number == last
-                && let TrialResult::Timed { problems, .. } = &mut trial.result
-            {
-                problems[0].time = Time::Measured(MeasuredMicros(0.001));
-            }
-        });
-        assert!(!forged.trials.contains_key(&last));
-        assert!(forged.warnings.iter().any(|it| it.contains(&format!("trial {last}"))));
+        let forgeries: [fn(&mut f64, &mut ProblemTime); 2] =
+            [|_, problem| problem.time = Time::Measured(MeasuredMicros(0.001)), |score, _| *score = 50.0];
+        for forge in forgeries {
+            let forged = state_on("virtual l4", search_log(), |event| {
+                if let Event::Tried { trial } = event
+                    && trial.number == last
+                    && let TrialResult::Timed { problems, score, .. } = &mut trial.result
+                {
+                    forge(score, &mut problems[0]);
+                }
+            });
+            assert!(!forged.trials.contains_key(&last) && forged.trials.len() + 1 == honest.trials.len());
+            assert!(forged.warnings.iter().any(|it| it.contains(&format!("trial {last}"))));
+        }
     }
 }

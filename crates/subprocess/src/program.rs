@@ -193,7 +193,7 @@ mod tests {
     fn a_confined_program_cannot_leave_a_process_behind() {
         let mut command = Command::new("sh");
         command.args(["-c", "setsid sh -c 'echo $$; exec sleep 300' & sleep 0.3"]);
-        assert!(crate::sandbox::confine(&mut command, false).is_active());
+        let _folder = crate::sandbox::confine(&mut command, crate::sandbox::ScriptPolicy::default()).unwrap();
         let finished = run(&mut command, Vec::new(), LIMITS, || true).unwrap();
         let id = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
         assert!(!id.is_empty(), "{finished:?}");

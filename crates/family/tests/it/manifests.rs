@@ -187,8 +187,10 @@ fn tensor_maps_have_boxes_that_depend_on_knobs() {
         let candidate = family.candidate(Some(preset), &[], &[]).unwrap();
         family.tensor_boxes(&candidate).unwrap()
     };
-    let expected =
-        |rows: u32| vec![TensorBox { tensor: "x".to_owned(), extents: vec![64, rows], swizzle_bytes: 128 }];
+    let expected = |rows: u32| {
+        let (tensor, extents) = ("x".to_owned(), vec![64, rows]);
+        vec![TensorBox { tensor, extents, swizzle_bytes: 128, promotion_bytes: 256 }]
+    };
     assert_eq!(boxes("small"), expected(64));
     assert_eq!(boxes("large"), expected(256));
 }
@@ -208,6 +210,24 @@ fn a_swizzle_may_be_an_expression_of_knobs() {
     assert_eq!(swizzle("BLOCK > 64 ? 128 : 64"), [Ok(64), Ok(128)]);
     let [_, refused] = swizzle("BLOCK");
     assert!(refused.unwrap_err().contains("a swizzle of 256 bytes does not exist"));
+}
+
+#[test]
+fn a_promotion_may_be_a_number_or_an_expression_of_knobs() {
+    let promotion = |value: &str| {
+        let (_folder, catalog) = catalog(&format!("{MANIFEST}{TENSOR_MAP}promotion = {value}\n"));
+        let family = catalog.family("scale").unwrap();
+        let boxes = family.tensor_boxes(&family.candidate(Some("small"), &[], &[]).unwrap());
+        boxes.map(|boxes| boxes[0].promotion_bytes).map_err(|error| error.to_string())
+    };
+    assert_eq!(promotion("128"), Ok(128));
+    assert_eq!(promotion(r#""BLOCK > 64 ? 128 : 0""#), Ok(0));
+    assert!(promotion(r#""BLOCK / 2""#).unwrap_err().contains("a promotion of 32 bytes does not exist"));
+    let error = error_of(|manifest| format!("{manifest}{TENSOR_MAP}promotion = 32\n"));
+    assert_eq!(
+        (error.field.as_str(), error.message.as_str()),
+        ("tensor_maps.x.promotion", "32 is not one of 0, 64, 128, 256")
+    );
 }
 
 #[test]

@@ -682,7 +682,8 @@ impl<O: Op + ?Sized> Bench<'_, O> {
         let judgement = self.op.judge_peer(name, inputs, reference, outputs);
         complaints.extend(judgement.complaints.iter().cloned());
         let wrong = (!judgement.complaints.is_empty()).then_some(0);
-        Ok(JudgedTrial { judgement, complaints, wrong, launches: 1 })
+        let share = judgement.share;
+        Ok(JudgedTrial { judgement, complaints, wrong, launches: 1, is_near: false, share })
     }
 
     /// Records the modelled time of a kernel whose answer was correct.

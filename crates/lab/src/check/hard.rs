@@ -158,7 +158,7 @@ impl<O: Op + ?Sized> CaseTrial<'_, O> {
         let findings = observed.iter().flat_map(|launch| trial::launch_complaints(launch).1).collect();
         let launches: Vec<TrialLaunch> = observed.into_iter().map(TrialLaunch::new).collect();
         let judged = trial::judge(op, extra, &steps, &[(inputs, &reference)], &launches);
-        let JudgedTrial { mut judgement, complaints, wrong, launches: count } =
+        let JudgedTrial { mut judgement, complaints, wrong, launches: count, .. } =
             judged.ok_or_else(|| Broken::new(&"the kernel was not launched"))?;
         if !complaints.is_empty() && judgement.share <= 1.0 {
             judgement.share = f64::INFINITY; // a finding, or a write outside the buffers
@@ -166,6 +166,8 @@ impl<O: Op + ?Sized> CaseTrial<'_, O> {
         let picture = wrong.and_then(|index| {
             op.picture(&kernel.candidate, extra, inputs, &reference, &launches[index].outputs)
         });
-        Ok(CaseAnswer { complaints, judgement, launches: count, findings, notes: Vec::new(), picture })
+        let (is_near, share) = (false, judgement.share);
+        let notes = Vec::new();
+        Ok(CaseAnswer { complaints, judgement, launches: count, findings, notes, picture, is_near, share })
     }
 }

@@ -4,11 +4,12 @@
 //! runs every case on every subject that supports it. It returns one [`CaseResult`] for each, in an order that does not
 //! depend on the number of threads.
 
+mod cause;
 mod hard;
 mod one;
 mod plan;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -21,6 +22,8 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use cause::FailureCounts;
+pub use cause::{FailureGroup, SharedFinding, group_failures};
 pub use hard::SearchRecord;
 pub use op::{Complaint, Judgement};
 pub use plan::{Case, CheckGroup, CheckPlan, CheckSubject, Depth, PlanSize, cut_to_size};
@@ -39,8 +42,21 @@ pub struct CheckEnvironment<'a> {
     pub threads: usize,
     /// Called after each step of a search with the largest ratio of an error to its limit so far.
     pub searched: &'a (dyn Fn(f64) + Sync),
+    /// What happens after failures.
+    pub failures: FailurePolicy,
     /// Set by the caller to stop after the cases in progress. A case that was aborted for this reason has no result.
     pub stop: &'a AtomicBool,
+}
+
+/// What happens after failures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FailurePolicy {
+    /// The number of failures of one kernel with the same cause after which its other cases are not run; `None` for no
+    /// limit.
+    pub most: Option<usize>,
+    /// Whether a case that exceeds a limit by little is repeated on other inputs. For inputs from a secret seed, which
+    /// are others in every check.
+    pub draw_again: bool,
 }
 
 impl fmt::Debug for CheckEnvironment<'_> {
@@ -170,7 +186,8 @@ pub enum CheckError {
     Refused(#[from] Refusal),
 }
 
-/// Checks everything in the plan. `done` is called after each result, from several threads.
+/// Checks everything in the plan, except the rest of the cases of a kernel that has failed often enough
+/// ([`FailurePolicy`]). `done` is called after each result, from several threads.
 pub fn run<O: Op + ?Sized>(
     op: &O,
     plan: &CheckPlan<'_, O::Problem>,
@@ -182,6 +199,9 @@ pub fn run<O: Op + ?Sized>(
     let stopped = || environment.stop.load(Ordering::Relaxed) || refused.get().is_some();
     // The kernels that did not end, each with a problem.
     let endless: Mutex<HashMap<String, String>> = Mutex::default();
+    // The kernels that have failed often enough.
+    let failed: Mutex<(FailureCounts, HashSet<String>)> = Mutex::default();
+    let has_failed = |label: &String| failed.lock().is_ok_and(|failed| failed.1.contains(label));
     let per_case = |(group, case): (&CheckGroup<'_, O::Problem>, &Case<O::Problem>)| -> Vec<CaseResult> {
         let subjects = if stopped() { Vec::new() } else { group.subjects_of(op, case, &plan.device) };
         if subjects.is_empty() {
@@ -189,13 +209,22 @@ pub fn run<O: Op + ?Sized>(
         }
         let trial = one::CaseTrial::new(op, case, environment, plan.device.target());
         let check = |(subject, candidate): (&CheckSubject<'_>, Candidate)| {
-            let label = candidate.label(subject.family);
+            let label = format!("{} {}", subject.family.full_name(), candidate.label(subject.family));
+            if has_failed(&label) {
+                return None;
+            }
             let known = endless.lock().ok().and_then(|endless| endless.get(&label).cloned());
             let result = (!stopped()).then(|| trial.check(subject, &candidate, known))?;
             if result.findings.iter().any(|finding| finding.kind == vgpu::Kind::Runaway)
                 && let Ok(mut endless) = endless.lock()
             {
-                endless.entry(label).or_insert_with(|| result.problem.clone());
+                endless.entry(label.clone()).or_insert_with(|| result.problem.clone());
+            }
+            if !result.passed()
+                && let Ok(mut failed) = failed.lock()
+                && environment.failures.most.is_some_and(|most| failed.0.add(&result) >= most)
+            {
+                failed.1.insert(label);
             }
             if let Some(refusal) = trial.refusal() {
                 refused.get_or_init(|| refusal.clone());

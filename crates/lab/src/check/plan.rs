@@ -126,6 +126,16 @@ pub struct PlanSize {
     pub refusals: IndexMap<String, usize>,
 }
 
+impl PlanSize {
+    /// Adds the results of another plan.
+    pub fn add(&mut self, other: PlanSize) {
+        self.verdicts += other.verdicts;
+        for (reason, count) in other.refusals {
+            *self.refusals.entry(reason).or_default() += count;
+        }
+    }
+}
+
 impl CheckSubject<'_> {
     /// Returns the candidate for a problem on a device. Refused if the family or the device does not support it.
     pub fn candidate<O: Op + ?Sized>(

@@ -26,4 +26,6 @@ mod untrusted;
 pub use driver::run;
 pub use error::EvolveError;
 pub use plan::{EvolvePlan, Progress};
-pub use proposer::{Endpoint, ExternalProposer, Information, Prompt, Proposer, ProposerTransport, redact};
+pub use proposer::{
+    Endpoint, ExternalProposer, Information, Prompt, Proposer, ProposerProgram, ProposerTransport, redact,
+};

@@ -339,7 +339,7 @@ fn an_unsupported_problem_is_a_gap_only_if_the_family_holds_the_record() {
 fn a_modelled_time_is_not_compared_with_the_record() {
     let modelled = Modelled {
         gpu: "h200".to_owned(),
-        time_us: times::ModelledMicros(1.0),
+        time_us: times::ModelledMicros(10.0),
         limiter: None,
         work: None,
         model: Some(1),

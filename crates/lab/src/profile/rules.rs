@@ -22,9 +22,10 @@ const SHARED_WAITS: [&str; 2] = ["short_scoreboard", "mio_throttle"];
 
 type Rule = fn(&Metrics) -> Option<Diagnosis>;
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     compute_bound,
     memory_bound,
+    unit_bound,
     latency_bound,
     tensor_cores_idle,
     spilling,
@@ -39,10 +40,14 @@ const RULES: [Rule; 13] = [
 ];
 
 /// Applies all rules and returns the diagnoses, the largest possible gain first. Idle tensor cores are a problem only
-/// of an op that has matrix products.
-pub fn diagnose(metrics: &Metrics, has_matrix_products: bool) -> Vec<Diagnosis> {
+/// of an op that has matrix products, and a lever that is a knob is advice only for a kernel that has the knob.
+pub fn diagnose(metrics: &Metrics, has_matrix_products: bool, knobs: &[&str]) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = RULES.iter().filter_map(|rule| rule(metrics)).collect();
     found.retain(|diagnosis| has_matrix_products || diagnosis.rule != TENSOR_CORES_IDLE);
+    for diagnosis in &mut found {
+        let has_knob = |(knob, _): &(String, Direction)| knobs.contains(&knob.as_str());
+        diagnosis.levers.retain(|lever| lever.steps.is_empty() || lever.steps.iter().any(has_knob));
+    }
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     found
 }
@@ -88,6 +93,8 @@ fn pipes(metrics: &Metrics) -> Option<(f64, f64)> {
 }
 
 fn pipe_evidence(tensor: f64, dram: f64) -> String {
+    // Adding 0 removes the sign of a negative zero.
+    let (tensor, dram) = (tensor + 0.0, dram + 0.0);
     format!("tensor pipe active {tensor:.1}%, DRAM {dram:.1}%")
 }
 
@@ -128,18 +135,53 @@ fn memory_bound(metrics: &Metrics) -> Option<Diagnosis> {
             CLASS_WEIGHT * dram / 100.0,
             format!("DRAM {dram:.1}%"),
             &[
-                lever("larger tile: fewer reads of K and V", &[("BLOCK_M", Up)]),
+                lever("larger tile: the operands are read fewer times", &[("BLOCK_M", Up)]),
                 lever("order of the work for L2 hits", &[]),
+                lever("fusion with the kernel before or after, which saves a pass over memory", &[]),
                 lever("narrower inputs", &[]),
             ],
         )
     })
 }
 
+/// From this share of the time, a unit limits the kernel: it is not waiting for latency.
+const BUSY_PERCENT: f64 = 60.0;
+
+/// The resource of the model that limits the kernel, if it is a unit that is busy for most of the time. Tensor cores and
+/// DRAM have rules of their own.
+fn busiest_unit(metrics: &Metrics) -> Option<&(String, f64)> {
+    let has_rule = |name: &str| ["tensor cores", "DRAM bandwidth", "latency"].contains(&name);
+    metrics.resources.first().filter(|(name, percent)| !has_rule(name) && *percent >= BUSY_PERCENT)
+}
+
+fn unit_bound(metrics: &Metrics) -> Option<Diagnosis> {
+    let (unit, percent) = busiest_unit(metrics)?;
+    let levers: &[Lever] = &match unit.as_str() {
+        "load/store units" => [
+            lever("wider loads and stores: 16 bytes per thread", &[]),
+            lever("operands kept in registers for several uses", &[]),
+        ],
+        "shared memory" => [
+            lever("wider accesses to shared memory, or ldmatrix", &[]),
+            lever("larger tile of each thread: more uses of each loaded value", &[]),
+        ],
+        "L2 bandwidth" => [
+            lever("tiles in shared memory, shared by more threads", &[]),
+            lever("larger tile: the operands are read fewer times", &[("BLOCK_M", Up), ("BLOCK_N", Up)]),
+        ],
+        _ => [
+            lever("fewer instructions: unrolled loops, indices computed once", &[]),
+            lever("wider types where the accuracy allows, such as half2", &[]),
+        ],
+    };
+    let evidence = format!("{unit} busy for {percent:.0}% of the time");
+    Some(diagnosis("unit-bound", CLASS_WEIGHT * percent / 100.0, evidence, levers))
+}
+
 fn latency_bound(metrics: &Metrics) -> Option<Diagnosis> {
     let (tensor, dram) = pipes(metrics)?;
     let busiest = metrics.sm_busy_percent.known().copied().unwrap_or(0.0).max(tensor).max(dram);
-    (tensor < 40.0 && dram < 40.0).then(|| {
+    (tensor < 40.0 && dram < 40.0 && busiest_unit(metrics).is_none()).then(|| {
         let mut evidence = pipe_evidence(tensor, dram);
         if let Some((reason, percent)) = metrics.stalls.iter().find(|(name, _)| name != "selected") {
             evidence += &format!("; {percent:.0}% of warps' time in {reason}");
@@ -152,6 +194,7 @@ fn latency_bound(metrics: &Metrics) -> Option<Diagnosis> {
                 lever("cp.async depth (STAGES)", &[("STAGES", Up)]),
                 lever("producer warps", &[("PRODUCER_WARPS", Up)]),
                 lever("more warps or blocks per multiprocessor", &[("NUM_WARPS", Up), ("BLOCK_M", Down)]),
+                lever("more independent loads of each thread before their first use", &[]),
             ],
         )
     })
@@ -174,7 +217,7 @@ fn tensor_cores_idle(metrics: &Metrics) -> Option<Diagnosis> {
             weight,
             evidence,
             &[
-                lever("both products on the tensor cores", &[]),
+                lever("the products on the tensor cores", &[]),
                 lever("larger tile", &[("BLOCK_M", Up), ("BLOCK_N", Up)]),
                 lever("cp.async depth", &[("STAGES", Up)]),
             ],
@@ -362,7 +405,7 @@ fn idle_multiprocessors(metrics: &Metrics) -> Option<Diagnosis> {
             format!("{} on {}", count(blocks as usize, "block"), count(sms as usize, "multiprocessor")),
             &[
                 lever("smaller tile (BLOCK_M): more blocks", &[("BLOCK_M", Down)]),
-                lever("keys split among blocks", &[]),
+                lever("the work of a block split among several", &[]),
             ],
         )
     })
@@ -388,8 +431,31 @@ mod tests {
         }
     }
 
+    const KNOBS: [&str; 3] = ["BLOCK_M", "STAGES", "NUM_WARPS"];
+
+    #[test]
+    fn a_busy_unit_is_no_latency_and_advice_names_only_knobs_of_the_kernel() {
+        let busy = |unit: &str, percent: f64| Metrics {
+            resources: vec![(unit.to_owned(), percent), ("latency".to_owned(), 20.0)],
+            ..metrics(-0.0, 5.0)
+        };
+        let of = |metrics: &Metrics| diagnose(metrics, false, &[]);
+        for unit in ["load/store units", "shared memory", "L2 bandwidth", "integer pipe"] {
+            let found = of(&busy(unit, 87.0));
+            assert_eq!(found.iter().map(|it| it.rule.as_str()).collect::<Vec<_>>(), ["unit-bound"], "{unit}");
+            assert_eq!(found[0].evidence, format!("{unit} busy for 87% of the time"));
+        }
+        let waiting = of(&busy("load/store units", 30.0));
+        assert_eq!(waiting[0].rule, "latency-bound");
+        assert!(waiting[0].evidence.starts_with("tensor pipe active 0.0%"), "{waiting:?}");
+        let changes = |found: &[Diagnosis]| found.iter().flat_map(|it| it.levers.clone()).collect::<Vec<_>>();
+        assert!(changes(&waiting).iter().all(|it| it.steps.is_empty()), "{waiting:?}");
+        let with_knob = diagnose(&busy("load/store units", 30.0), false, &["STAGES"]);
+        assert!(changes(&with_knob).iter().any(|it| it.change.contains("STAGES")));
+    }
+
     fn rules(metrics: &Metrics) -> Vec<String> {
-        diagnose(metrics, true).into_iter().map(|found| found.rule).collect()
+        diagnose(metrics, true, &KNOBS).into_iter().map(|found| found.rule).collect()
     }
 
     #[test]
@@ -410,7 +476,7 @@ mod tests {
         }
         let both = rules(&metrics(5.0, 5.0));
         assert!(both.contains(&"latency-bound".to_owned()) && both.contains(&"tensor cores idle".to_owned()));
-        let without_products = diagnose(&metrics(5.0, 5.0), false);
+        let without_products = diagnose(&metrics(5.0, 5.0), false, &KNOBS);
         assert!(without_products.iter().all(|found| found.rule == "latency-bound"), "{without_products:?}");
     }
 
@@ -455,7 +521,7 @@ mod tests {
             ("small blocks", Metrics { threads_per_block: Fact::Known(64), ..healthy.clone() }),
             ("idle multiprocessors", Metrics { blocks: Fact::Known(64), ..healthy.clone() }),
         ] {
-            let found = diagnose(&unhealthy, true);
+            let found = diagnose(&unhealthy, true, &KNOBS);
             assert_eq!(found.len(), 1, "{rule}: {found:?}");
             assert_eq!(found[0].rule, rule);
             assert!(!found[0].levers.is_empty() && !found[0].evidence.is_empty());

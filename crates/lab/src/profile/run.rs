@@ -292,7 +292,7 @@ impl<O: Op + ?Sized> ProfileRun<'_, O> {
         self.run.record(&Event::Checked { of: job.of.clone(), check: counted.check.clone() })?;
         let seen = counted.seen?;
         let of = if times.is_some() { job.problem } else { &part.problem };
-        Ok((self.profile(self.plan.device.to_string(), notes, seen, of), part))
+        Ok((self.profile(self.plan.device.to_string(), notes, seen, (of, job.family)), part))
     }
 
     /// Builds a kernel, runs it on a part of its problem, compares its answer with the reference and counts.
@@ -511,7 +511,7 @@ impl<O: Op + ?Sized> ProfileRun<'_, O> {
             }
         };
         let seen = Seen { metrics, hot_lines };
-        Ok(self.profile(format!("ncu {}", ncu.version), notes, seen, job.problem))
+        Ok(self.profile(format!("ncu {}", ncu.version), notes, seen, (job.problem, job.family)))
     }
 
     fn build(&self, job: &Job<'_, O>, problem: &O::Problem) -> WorkerRequest {
@@ -578,7 +578,14 @@ impl<O: Op + ?Sized> ProfileRun<'_, O> {
         Ok(check_record(judged))
     }
 
-    fn profile(&self, source: String, notes: Vec<String>, seen: Seen, problem: &O::Problem) -> Profile {
+    fn profile(
+        &self,
+        source: String,
+        notes: Vec<String>,
+        seen: Seen,
+        (problem, family): (&O::Problem, &Family),
+    ) -> Profile {
+        let knobs: Vec<&str> = family.knobs.iter().map(|knob| knob.name.as_str()).collect();
         let ceilings = self.run.state().ceilings;
         let roofs = roofline::roofs(&self.plan.device, &ceilings, self.op.matrix_type(problem));
         let roofline = roofs
@@ -588,7 +595,7 @@ impl<O: Op + ?Sized> ProfileRun<'_, O> {
             source,
             notes,
             roofline,
-            diagnoses: rules::diagnose(&seen.metrics, self.op.matrix_type(problem).is_some()),
+            diagnoses: rules::diagnose(&seen.metrics, self.op.matrix_type(problem).is_some(), &knobs),
             metrics: seen.metrics,
             hot_lines: seen.hot_lines,
         }

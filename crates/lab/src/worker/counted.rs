@@ -91,10 +91,18 @@ impl CountedLaunch<'_> {
             let micros = modelled.resources.iter().find(|(known, _)| *known == resource);
             (100.0 * average * micros.map_or(0.0, |(_, micros)| micros.0) / modelled.time.0).min(100.0)
         };
-        let resources = modelled.resources.iter().map(|(resource, micros)| {
-            (resource.name().to_owned(), (100.0 * micros.0 / modelled.time.0).min(100.0))
-        });
         let dram = counters.dram_footprint as f64 / (self.chip.memory.gbs * 1e3);
+        let percent = |micros: f64| (100.0 * micros / modelled.time.0).min(100.0);
+        // The model leaves DRAM out for data that fit the L2, the metric does not.
+        let mut resources: Vec<(String, f64)> = modelled
+            .resources
+            .iter()
+            .map(|(resource, micros)| match resource {
+                Resource::Dram => (resource.name().to_owned(), percent(dram)),
+                _ => (resource.name().to_owned(), percent(micros.0)),
+            })
+            .collect();
+        resources.sort_by(|a, b| b.1.total_cmp(&a.1));
         let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
         let lacks = |what: &str| format!("the launch has no {what}");
         let occupancy = self.occupancy();
@@ -106,7 +114,7 @@ impl CountedLaunch<'_> {
         Metrics {
             time: Some(Time::Modelled(modelled.time)),
             tensor_active_percent: Fact::Known(of(Resource::Tensor)),
-            dram_percent: Fact::Known((100.0 * dram / modelled.time.0).min(100.0)),
+            dram_percent: Fact::Known(percent(dram)),
             sm_busy_percent: Fact::Known(PIPES.into_iter().map(of).fold(0.0, f64::max)),
             warps_active_percent: resident
                 .map(|warps| share(warps) * busy_sms / f64::from(self.chip.sms) * working / modelled.time.0)
@@ -138,7 +146,7 @@ impl CountedLaunch<'_> {
             blocks: Fact::Known(self.blocks),
             threads_per_block: Fact::Known(self.threads_per_block),
             sms: Fact::Known(self.chip.sms),
-            resources: resources.collect(),
+            resources,
             stalls: stalls(&counters.waits, &modelled),
         }
     }

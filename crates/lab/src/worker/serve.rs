@@ -221,6 +221,7 @@ impl<O: Op + ?Sized> WorkerContext<'_, O> {
             .map_err(|error| CandidateFailure::build(&error))?;
         let notes = kernel_notes(&built.build.ptx, &family.entry);
         let extra_tolerance = op.extra_tolerance(family, &problem, &built.build.ptx);
+        let is_unordered = extra_tolerance.as_ref().is_some_and(|extra| extra.is_unordered);
         let (hash, build) = (built.build.hash.clone(), build_record(family, &candidate, &built)?);
         send_reply(&WorkerReply::Built(BuildReply { hash, build, notes, extra_tolerance }));
 
@@ -258,6 +259,7 @@ impl<O: Op + ?Sized> WorkerContext<'_, O> {
                     input_sets: &input_sets,
                     first,
                     seed,
+                    is_unordered,
                 };
                 timing.answer(device)
             }
@@ -325,6 +327,8 @@ struct TimedKernel<'a, O: Op + ?Sized> {
     first: &'a LaunchObservation,
     /// Seed of the launches' environments.
     seed: u64,
+    /// Whether launches on the same inputs may differ.
+    is_unordered: bool,
 }
 
 impl<O: Op + ?Sized> TimedKernel<'_, O> {
@@ -399,7 +403,8 @@ impl<O: Op + ?Sized> TimedKernel<'_, O> {
             let reason = format!("[{}] during timing: {}", complaint.kind, complaint.message);
             return Err(CandidateFailure::new(FailureKind::WrongAnswer, reason));
         }
-        if repeats.fresh_ns.is_some() && !prepared.is_in_place() && last.outputs != self.first.outputs {
+        let is_repeated = !prepared.is_in_place() && !self.is_unordered;
+        if repeats.fresh_ns.is_some() && is_repeated && last.outputs != self.first.outputs {
             return Err(CandidateFailure::new(
                 FailureKind::WrongAnswer,
                 "[non-deterministic] during timing on fresh inputs, the kernel gave a different answer than before",

@@ -40,7 +40,8 @@ pub fn github(report: &CiReport) -> String {
                 annotate(finding.level, &title, finding.location.as_ref(), &finding.message);
             }
         }
-        if case.findings.is_empty() && case.status != CiStatus::Passed {
+        let is_told = !case.findings.is_empty() || case.same_cause_as.is_some();
+        if !is_told && case.status != CiStatus::Passed {
             annotate(Level::Error, &case.name, None, &format!("{}: {}", case.status.name(), case.detail));
         }
         for notice in &case.notices {

@@ -25,8 +25,12 @@ pub fn summary(report: &CiReport) -> String {
         report.count(CiStatus::Incomplete)
     );
     let mut lines = Vec::new();
-    for case in cases {
-        let (status, name) = (case.status.name(), markdown_code(&case.name));
+    for case in cases.iter().filter(|case| case.same_cause_as.is_none()) {
+        let (status, mut name) = (case.status.name(), markdown_code(&case.name));
+        let others = report.others_like(case);
+        if others > 0 {
+            let _ = write!(name, " and {}", count(others, "more result"));
+        }
         for finding in &case.findings {
             let place = finding.location.as_ref().map(place_text).unwrap_or_default();
             let (rule, message) = (finding.rule.id, markdown_code(&finding.message));

@@ -60,6 +60,8 @@ pub struct CiCase {
     pub findings: Vec<CiFinding>,
     /// Remarks that do not make the result fail.
     pub notices: Vec<CiNotice>,
+    /// The name of the result that tells the cause, if an earlier or later result fails for the same one.
+    pub same_cause_as: Option<String>,
 }
 
 /// The verdict of a result.
@@ -174,12 +176,27 @@ impl CiReport {
 impl CiCase {
     /// A result without findings.
     pub fn new(name: impl Into<String>, status: CiStatus, detail: impl Into<String>) -> Self {
-        CiCase { name: name.into(), status, detail: detail.into(), findings: Vec::new(), notices: Vec::new() }
+        CiCase {
+            name: name.into(),
+            status,
+            detail: detail.into(),
+            findings: Vec::new(),
+            notices: Vec::new(),
+            same_cause_as: None,
+        }
     }
 
-    /// The messages of all findings.
-    fn messages(&self) -> Vec<&str> {
-        self.findings.iter().map(|finding| finding.message.as_str()).collect()
+    /// The messages of all findings, or the result that has them.
+    fn messages(&self) -> Vec<String> {
+        let same = self.same_cause_as.iter().map(|other| format!("the same cause as {other}"));
+        self.findings.iter().map(|finding| finding.message.clone()).chain(same).collect()
+    }
+}
+
+impl CiReport {
+    /// The number of other results that fail for the same cause as this one.
+    fn others_like(&self, case: &CiCase) -> usize {
+        self.cases.iter().filter(|other| other.same_cause_as.as_ref() == Some(&case.name)).count()
     }
 }
 

@@ -117,6 +117,30 @@ impl Roofline {
     pub fn roof_tflops(&self) -> f64 {
         self.peak_tflops.min(self.flops_per_byte * self.peak_gb_per_s / 1000.0)
     }
+
+    /// The rate of the kernel beside the lower roof, in the unit of that roof.
+    pub fn text(&self) -> String {
+        let Roofline { flops_per_byte, tflops, peak_tflops, peak_gb_per_s, peaks } = self;
+        let intensity = digits(*flops_per_byte);
+        let share = 100.0 * tflops / self.roof_tflops().max(f64::MIN_POSITIVE);
+        let roof = if self.roof_tflops() < *peak_tflops {
+            let rate = 1000.0 * tflops / flops_per_byte.max(f64::MIN_POSITIVE);
+            format!("{} of {} GB/s", digits(rate), digits(*peak_gb_per_s))
+        } else {
+            format!("{} of {} TFLOP/s", digits(*tflops), digits(*peak_tflops))
+        };
+        format!("{roof} ({share:.1}%, {peaks}) at {intensity} FLOP per byte")
+    }
+}
+
+/// A number with three significant digits, or with all digits before the point.
+fn digits(number: f64) -> String {
+    match number.abs() {
+        size if size >= 100.0 => format!("{number:.0}"),
+        size if size >= 10.0 => format!("{number:.1}"),
+        size if size >= 1.0 || size == 0.0 => format!("{number:.2}"),
+        _ => format!("{number:.1e}"),
+    }
 }
 
 /// One limit of a kernel, with the advice for it.

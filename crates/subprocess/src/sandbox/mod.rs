@@ -21,6 +21,7 @@ use std::process::Command;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use seccompiler::apply_filter;
+use tempfile::TempDir;
 
 /// The environment variable that turns the sandbox off when it is `off`.
 pub const VARIABLE: &str = "WARPSMITH_SANDBOX";
@@ -101,28 +102,51 @@ impl fmt::Display for Report {
     }
 }
 
-/// Restricts a script of the user that a command will start: a reference or a proposer. It cannot read the memory of this
-/// process, leave its process group, or use the network unless `network` is set. Its access to files is not
-/// restricted: what an interpreter reads differs between machines.
-pub fn confine(command: &mut Command, network: bool) -> Part {
+/// What a script of the user may use: a reference or a proposer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptPolicy {
+    /// Files and folders to read, in addition to those of the system. The user's home folder and the folders that
+    /// contain it are left out.
+    pub read: Vec<PathBuf>,
+    /// Folders to read and write, in addition to the private temporary folder.
+    pub write: Vec<PathBuf>,
+    /// Whether it may use the network.
+    pub network: bool,
+}
+
+/// The private temporary folder of a confined script. It is deleted when this value is dropped.
+#[derive(Debug)]
+pub struct PrivateFolder(TempDir);
+
+/// Restricts a script of the user that a command will start: a reference or a proposer. It can read and write only what
+/// the policy allows, cannot read the memory of this process or leave its process group, and has no network unless the
+/// policy allows it. It may start programs. Returns its temporary folder, which must exist as long as the script runs.
+/// Parts that the system lacks are left out ([`probe`] lists them).
+pub fn confine(command: &mut Command, mut policy: ScriptPolicy) -> io::Result<PrivateFolder> {
+    let folder = PrivateFolder(tempfile::Builder::new().prefix("warpsmith-script-").tempdir()?);
+    command.env("TMPDIR", folder.0.path());
     if is_off() {
-        return turned_off().seccomp;
+        return Ok(folder);
     }
+    policy.write.push(folder.0.path().to_owned());
     // Other processes of the user can then not open the memory of this one. Only a core file is lost.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let active = probe().seccomp;
-    let filters = match syscalls::of_script(network) {
-        Ok(filters) if active.is_active() => filters,
-        Ok(_) => return active,
-        Err(error) => return Part::Missing(error.to_string()),
-    };
+    let mut rules = Some(files::of_script(&policy).map_err(io::Error::other)?);
+    // A system without seccomp has been reported by a warning.
+    let filters =
+        if probe().seccomp.is_active() { syscalls::of_script(policy.network) } else { Ok(Vec::new()) };
+    let filters = filters.map_err(io::Error::other)?;
     // SAFETY: between fork and exec this makes system calls only. It allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
+            // The child has its own copy of the rules, so each child takes them once.
+            if rules.take().is_some_and(|rules| rules.restrict_self().is_err()) {
+                return Err(io::Error::last_os_error());
+            }
             filters.iter().try_for_each(|filter| apply_filter(filter).map_err(|_| io::Error::last_os_error()))
         });
     }
-    active
+    Ok(folder)
 }
 
 /// Whether the user turned the sandbox off.
@@ -252,19 +276,82 @@ mod tests {
         });
     }
 
+    /// The result of a confined Python script, which prints the name of each refused attempt.
+    fn script(text: &str, policy: ScriptPolicy) -> String {
+        let installed = crate::python::Installation::of(&crate::python::interpreter().unwrap()).unwrap();
+        let mut command = Command::new(installed.executable);
+        command.args(["-c", text]).stdin(std::process::Stdio::null());
+        let read = policy.read.iter().cloned().chain(installed.folders).collect();
+        let _folder = confine(&mut command, ScriptPolicy { read, ..policy }).unwrap();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     #[test]
     fn a_script_has_no_network_and_can_start_programs() {
-        let shell = |network: bool| {
-            let script = "import socket, subprocess\nsubprocess.run(['true'], check=True)\nsocket.socket()";
-            let mut command = Command::new("python3");
-            assert!(confine(command.args(["-c", script]), network).is_active());
-            let output = command.output().unwrap();
-            (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
-        };
-        let (success, stderr) = shell(false);
-        assert!(!success && stderr.contains("PermissionError"), "{stderr}");
-        let (success, stderr) = shell(true);
-        assert!(success, "{stderr}");
+        let text = "import socket, subprocess\nsubprocess.run(['true'], check=True)\n\
+                    try:\n    socket.socket()\nexcept PermissionError:\n    print('refused')";
+        assert_eq!(script(text, ScriptPolicy::default()), "refused\n");
+        assert_eq!(script(text, ScriptPolicy { network: true, ..ScriptPolicy::default() }), "");
+    }
+
+    #[test]
+    fn a_script_uses_only_its_folders_and_not_our_memory() {
+        if !probe().landlock.is_active() {
+            println!("skipped: no Landlock");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+        for folder in [&own, &other] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("file"), "text").unwrap();
+        }
+        let home = std::env::home_dir().unwrap();
+        let private = tempfile::NamedTempFile::new_in(&home).unwrap();
+        let text = format!(
+            "import os, tempfile\n\
+             def refused(path, mode):\n\
+             \x20   try:\n\
+             \x20       with open(path, mode) as file: 'r' in mode and file.read(1)\n\
+             \x20   except PermissionError:\n\
+             \x20       return True\n\
+             own, other, private = {:?}, {:?}, {:?}\n\
+             assert not refused(own + '/file', 'r') and refused(own + '/file', 'w'), 'own'\n\
+             assert refused(other + '/file', 'r') and refused(other + '/new', 'w'), 'other'\n\
+             assert refused(private, 'r') and refused(private, 'w'), 'private'\n\
+             assert refused('/proc/%d/mem' % os.getppid(), 'rb'), 'memory'\n\
+             assert refused('/dev/shm/warpsmith-test', 'w'), 'shared memory'\n\
+             with tempfile.TemporaryFile() as file: file.write(b'x')\n\
+             print('done')",
+            own.display(),
+            other.display(),
+            private.path().display(),
+        );
+        // A folder that contains the home folder allows nothing.
+        let read = vec![own, home.clone(), home.parent().unwrap().to_owned()];
+        assert_eq!(script(&text, ScriptPolicy { read, ..ScriptPolicy::default() }), "done\n");
+    }
+
+    #[test]
+    fn a_script_in_a_virtual_environment_finds_its_packages() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = folder.path().join("environment");
+        let interpreter = crate::python::interpreter().unwrap();
+        let made = Command::new(interpreter).args(["-m", "venv", "--without-pip"]).arg(&environment).status();
+        assert!(made.unwrap().success());
+        let installed = crate::python::Installation::of(&environment.join("bin/python3")).unwrap();
+        let packages = installed.folders.iter().find(|path| path.ends_with("site-packages")).unwrap();
+        assert!(packages.starts_with(&environment), "{installed:?}");
+        fs::write(packages.join("only_here.py"), "VALUE = 7").unwrap();
+        let mut command = Command::new(installed.executable);
+        command.args(["-c", "import only_here, decimal; print(only_here.VALUE)"]);
+        let _folder =
+            confine(&mut command, ScriptPolicy { read: installed.folders, ..ScriptPolicy::default() })
+                .unwrap();
+        let output = command.output().unwrap();
+        assert_eq!(output.stdout, b"7\n", "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(super) mod prompt;
 pub mod redact;
 pub(super) mod screen;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -41,15 +41,21 @@ pub struct ExternalProposer {
 /// How an external proposer is reached.
 #[derive(Clone, Debug)]
 pub enum ProposerTransport {
-    /// A command line for `sh -c`. It reads the prompt from stdin and writes the answer to stdout.
-    Command {
-        /// The command line.
-        line: String,
-        /// Whether it may use the network.
-        network: bool,
-    },
+    /// A program.
+    Command(ProposerProgram),
     /// A chat endpoint.
     Endpoint(Endpoint),
+}
+
+/// A program that reads the prompt from stdin and writes the answer to stdout.
+#[derive(Clone, Debug)]
+pub struct ProposerProgram {
+    /// The command line for `sh -c`.
+    pub line: String,
+    /// Whether it may use the network.
+    pub network: bool,
+    /// Folders that it may read and write, in addition to reading those of the files on its command line.
+    pub folders: Vec<PathBuf>,
 }
 
 /// What a proposer is told.
@@ -89,7 +95,7 @@ impl ExternalProposer {
     /// The proposer's name in the log.
     pub(super) fn name(&self) -> &'static str {
         match self.transport {
-            ProposerTransport::Command { .. } => "command",
+            ProposerTransport::Command(_) => "command",
             ProposerTransport::Endpoint(_) => "endpoint",
         }
     }
@@ -97,7 +103,7 @@ impl ExternalProposer {
     /// Checks that the proposer can be reached. This runs before anything is timed.
     pub(super) fn check_available(&self) -> Result<(), ProposerError> {
         match &self.transport {
-            ProposerTransport::Command { .. } => Ok(()),
+            ProposerTransport::Command(_) => Ok(()),
             ProposerTransport::Endpoint(_) => endpoint::check_curl(),
         }
     }
@@ -110,9 +116,7 @@ impl ExternalProposer {
         stop: &AtomicBool,
     ) -> Result<String, ProposerError> {
         match &self.transport {
-            ProposerTransport::Command { line, network } => {
-                command::ask((line, *network), prompt, self.limit, stop)
-            }
+            ProposerTransport::Command(program) => command::ask(program, prompt, self.limit, stop),
             ProposerTransport::Endpoint(endpoint) => endpoint.ask(prompt, folder, self.limit, stop),
         }
     }
