@@ -12,9 +12,9 @@ import pytest
 CORPUS = Path(__file__).resolve().parents[2] / "corpus" / "ptx"
 sys.path.insert(0, str(CORPUS))
 
-# PyTorch is too large for the environment of the tests. Where it is installed, `pytest tests/test_torch.py` runs these
-# tests; some of them need a GPU.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["test_torch.py"]
+# PyTorch is too large for the environment of the tests. Where it is installed, `pytest tests/test_torch.py
+# tests/test_virtual_cuda.py` runs these tests; some of the first need a GPU.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["test_torch.py", "test_virtual_cuda.py"]
 
 # Triton asks for a choice. Fused products are what its users have today.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")

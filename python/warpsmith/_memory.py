@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import struct
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,9 @@ def memory_of(value: Any, label: str) -> Memory:
     if hasattr(value, "__array_interface__"):
         return _from_numpy(value, label)
     device = str(getattr(value, "device", "cpu"))
+    virtual = sys.modules.get(f"{__package__}._virtual_cuda")
+    if virtual is not None and virtual.is_on_device(value):
+        device = "cpu"
     if not device.startswith(("cpu", "Device(cpu", "kDLCPU")) and hasattr(value, "data_ptr"):
         raise ValueError(f"{label}: is on the device {device}; the virtual GPU needs memory of the CPU")
     if hasattr(value, "data_ptr"):

@@ -29,6 +29,8 @@ class Session:
         self.device = device
         #: The reports of all launches, in order.
         self.reports: list[Report] = []
+        #: What was left out because the virtual GPU cannot do it, one sentence each.
+        self.skipped: list[str] = []
         self.raise_on_error = raise_on_error
         self.options = options
 

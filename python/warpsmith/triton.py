@@ -18,9 +18,12 @@ import functools
 import math
 import os
 import re
+import struct
+import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +36,7 @@ from ._session import usual_device
 
 try:
     import triton as _triton
+    import triton.testing as _testing
     from triton.runtime.autotuner import Autotuner as _Autotuner
     from triton.runtime.jit import JITFunction as _JITFunction
 except ImportError as error:  # pragma: no cover
@@ -73,7 +77,9 @@ def virtual(
     those of :func:`warpsmith.sanitize`.
 
     Triton has one active driver for the whole process: while the block is active, launches of all threads go to the
-    virtual GPU.
+    virtual GPU. If PyTorch is imported, it has a virtual CUDA device: ``torch.cuda.is_available()`` is true, and
+    ``device="cuda"`` gives tensors in the memory of the CPU. Time is not measured: ``triton.testing.do_bench`` raises an
+    error, and benchmarks of ``triton.testing.perf_report`` are left out with a warning (``session.skipped``).
     """
     if autotune not in ("first", "modelled"):
         raise ValueError(f"autotune: {autotune!r} is neither 'first' nor 'modelled'")
@@ -83,12 +89,16 @@ def virtual(
     options = launch_options(seed, checked, counters, budget, time_limit, threads)
     session = Session(target, device, options, raise_on_error, autotune)
     # Unknown devices are refused here, not at the first launch.
-    driver = _Driver(session, _native.device_properties(device))
-    _enter(driver)
-    try:
+    properties = _native.device_properties(device)
+    driver = _Driver(session, properties)
+    with ExitStack() as stack:
+        if "torch" in sys.modules:
+            from ._virtual_cuda import virtual_cuda
+
+            stack.enter_context(virtual_cuda(target, properties))
+        _enter(driver)
+        stack.callback(_leave, driver)
         yield session
-    finally:
-        _leave(driver)
 
 
 # ---- The driver ----
@@ -114,7 +124,7 @@ class _Driver:
                 "mem_bus_width": 4096,
             },
             # A kernel without a module is not unloaded; the driver could be another one then.
-            load_binary=lambda name, binary, shared_bytes, device: (None, None, 0, 0, 1024),
+            load_binary=lambda name, binary, shared_bytes, device: (None, None, _registers(name, binary), 0, 1024),
             unload_module=lambda module: None,
         )
 
@@ -138,16 +148,19 @@ class _Driver:
     def get_active_torch_device(self) -> Any:
         import torch
 
-        return torch.device("cpu")
+        virtual = sys.modules.get(f"{__package__}._virtual_cuda")
+        return torch.device("cuda", 0) if virtual is not None and virtual.is_active() else torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        raise NotImplementedError("the virtual GPU has no streams or events of PyTorch")
+        import torch
+
+        return torch.cuda
 
     def get_benchmarker(self) -> Any:
-        raise NotImplementedError("the virtual GPU does not measure time")
+        return _no_time
 
     def get_empty_cache_for_benchmark(self) -> Any:
-        raise NotImplementedError("the virtual GPU does not measure time")
+        _no_time()
 
     def clear_cache(self, cache: Any) -> None:
         pass
@@ -161,6 +174,27 @@ class _Driver:
     @staticmethod
     def is_active() -> bool:
         return True
+
+
+def _no_time(*args: Any, **kwargs: Any) -> Any:
+    raise _native.UnsupportedError(
+        "the virtual GPU does not measure time\nhint: `counters=True` of warpsmith.triton.virtual gives modelled times"
+    )
+
+
+def _registers(name: str, binary: Any) -> int:
+    """The registers per thread of a kernel in a cubin: the highest byte of the `info` of its code's section."""
+    if not isinstance(binary, bytes) or binary[:4] != b"\x7fELF":
+        return 32
+    (table,) = struct.unpack_from("<Q", binary, 0x28)
+    size, count, names = struct.unpack_from("<HHH", binary, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", binary, table + index * size) for index in range(count)]
+    start = sections[names][4]
+    for section in sections:
+        label = binary[start + section[0] : binary.index(b"\0", start + section[0])]
+        if label == b".text." + name.encode():
+            return max(section[7] >> 24, 1)
+    return 32
 
 
 class _Launcher:
@@ -351,6 +385,7 @@ _drivers: list[_Driver] = []
 _original: Any = None
 _run = _JITFunction.run
 _autotune = _Autotuner.run
+_benchmark = _testing.Mark.run
 
 
 class _Array:
@@ -431,6 +466,18 @@ def _virtual_autotune(self: Any, *args: Any, **kwargs: Any) -> Any:
     return launch(candidates[-1])
 
 
+def _skipped_benchmark(self: Any, *args: Any, **kwargs: Any) -> Any:
+    driver = _triton.runtime.driver._active
+    if not isinstance(driver, _Driver):
+        return _benchmark(self, *args, **kwargs)
+    benchmarks = self.benchmarks if isinstance(self.benchmarks, (list, tuple)) else [self.benchmarks]
+    for benchmark in benchmarks:
+        text = f"the benchmark {benchmark.plot_name} was left out: the virtual GPU does not measure time"
+        driver.session.skipped.append(text)
+        warnings.warn(text, stacklevel=2)
+    return [] if kwargs.get("return_df") else None
+
+
 def _enter(driver: _Driver) -> None:
     global _original
     config = _triton.runtime.driver
@@ -439,6 +486,7 @@ def _enter(driver: _Driver) -> None:
             _original = config._active
             _JITFunction.run = _virtual_run
             _Autotuner.run = _virtual_autotune
+            _testing.Mark.run = _skipped_benchmark
         _drivers.append(driver)
         config.set_active(driver)
 
@@ -455,3 +503,4 @@ def _leave(driver: _Driver) -> None:
             config._active = _original
             _JITFunction.run = _run
             _Autotuner.run = _autotune
+            _testing.Mark.run = _benchmark

@@ -203,7 +203,7 @@ fn modelled(
     })?;
     let kernel = Kernel::build(&mut device, compiler, family, candidate, target)?;
     let inputs = Inputs::generate(&counted, Class::Normal, 1).encode(counted.dtype, Layout::Bhsd);
-    let report = attention_run::run(&kernel, &mut device, &counted, &inputs, false)?.report;
+    let report = attention_run::run(&kernel, &mut device, &counted, &inputs, false)?.reports.pop();
     let counters = report.and_then(|report| report.counters).ok_or("the run has no counters")?;
     let shape = Shape {
         blocks,

@@ -238,8 +238,8 @@ the right answer in numpy, baselines.py has what people use today, and block/ ha
 manifest. Files that exist are never overwritten.
 
 Examples:
-  warpsmith new rmsnorm
-  warpsmith check rmsnorm --kernels kernels")]
+  warpsmith new my_norm
+  warpsmith check my_norm --kernels kernels")]
     New(NewOptions),
     /// Write attention as a solution of another project's benchmark
     #[command(after_help = "\
@@ -268,8 +268,9 @@ Every output is compared with a float64 reference. Outputs are poisoned before e
 the memory around them is guarded. Inputs must not change, the same inputs must give the same \
 bits, and every input must affect the output.
 
-Without arguments, every preset of every family is checked on the named problems and on edge-case \
-shapes. On the virtual GPU large problems are reduced: fewer heads, then fewer queries, never \
+Without arguments, every preset of every family of attention is checked on the named problems and \
+on edge-case shapes; with --kernels, every family in that folder. Failures with the same cause (a \
+finding at a line, or the same complaint) are shown once. On the virtual GPU large problems are reduced: fewer heads, then fewer queries, never \
 fewer keys.
 
 On a GPU, kernels run in up to four separate processes, so a fault or a hang affects only the \
@@ -352,6 +353,9 @@ document with the task; --information adds the results of earlier candidates. It
   {\"knobs\": {\"STAGES\": 3}, \"why\": \"...\"}           knobs that differ from the baseline
   {\"source\": \"...\", \"knobs\": {...}}                a new kernel source
 --proposer-cmd runs a program with `sh -c` for every answer: document on stdin, answer on stdout. \
+It can read the system's folders, those on PATH and those of the files on its command line, but not \
+your home folder, and it can write only a temporary folder; --proposer-folder and \
+--proposer-network allow more. \
 --endpoint is the base URL of an OpenAI-compatible server, called with curl. Its key is read from \
 the environment variable WARPSMITH_API_KEY and is never written to a file. Every answer counts \
 against the budget, even if it is not a valid candidate. A proposed source may include only \
@@ -787,6 +791,9 @@ pub struct CheckOptions {
     /// Run large problems at full size on the virtual GPU; this can take long
     #[arg(long)]
     pub full_size: bool,
+    /// Leave out the rest of the cases of a kernel that has failed this many times with the same cause; 0 for no limit
+    #[arg(long, value_name = "N", default_value_t = MAX_FAILURES)]
+    pub max_failures: usize,
     /// Write an SVG map of the errors of every wrong output into this folder
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
@@ -801,6 +808,9 @@ pub struct CheckOptions {
     #[command(flatten)]
     pub ci: CiOptions,
 }
+
+/// After this many failures with the same cause, more say nothing new.
+const MAX_FAILURES: usize = 5;
 
 /// Options of `bench`.
 #[derive(Debug, Default, Args)]
@@ -893,6 +903,9 @@ pub struct EvolveOptions {
     /// Let the program of --proposer-cmd use the network
     #[arg(long, requires = "proposer_cmd")]
     pub proposer_network: bool,
+    /// A folder that the program of --proposer-cmd may read and write; may be repeated
+    #[arg(long, value_name = "DIR", requires = "proposer_cmd")]
+    pub proposer_folder: Vec<PathBuf>,
     /// OpenAI-compatible server whose model proposes candidates, instead of a strategy
     #[arg(long, value_name = "URL", group = "proposer", requires = "model", conflicts_with = "strategy")]
     pub endpoint: Option<String>,
@@ -1114,6 +1127,7 @@ pub struct RunsOptions {
 
 /// Options of `sanitize`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SanitizeOptions {
     /// CUDA source file, PTX file, or the name of a family
     #[arg(value_name = "FILE|FAMILY")]
@@ -1154,6 +1168,9 @@ pub struct SanitizeOptions {
     /// Run without checkers, several times faster; a fault still ends the launch
     #[arg(long)]
     pub unchecked: bool,
+    /// Warnings fail the run, as errors do
+    #[arg(long)]
+    pub strict: bool,
     /// Maximum warp instructions before a kernel counts as runaway; the default takes about half a minute
     #[arg(long, value_name = "N", default_value_t = 300_000_000)]
     pub budget: u64,

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             let exit = if error.use_stderr() { Exit::UsageError } else { Exit::Success };
             let mut words = std::env::args_os().take_while(|word| word != "--");
             if error.use_stderr() && words.any(|word| word == "--json") {
-                Printer::new(true).error_document(&usage_error(&error));
+                Printer::new(true).error_document(&usage_error(&error), &[]);
             }
             return print_clap_message(&error, exit).into();
         }

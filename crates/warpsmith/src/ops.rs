@@ -71,8 +71,25 @@ pub fn for_worker(name: &str, catalog: &Catalog) -> Result<Box<AnyOp>, CommandEr
     Ok(op::erase(op))
 }
 
-/// The op of a command: the named one, or that of its families, or attention. A family may be named by its op, which
-/// means all families of the op.
+/// The ops of a command that takes several: those of the folder of `--kernels` if the command names neither an op nor a
+/// family, otherwise its only one.
+pub fn all_of_command(
+    global: &Global,
+    families: &[String],
+    catalog: &Catalog,
+) -> Result<Vec<Box<AnyOp>>, CommandError> {
+    let given = catalog.given_ops();
+    if global.op.is_none() && families.is_empty() && given.len() > 1 {
+        return given
+            .iter()
+            .map(|op| find(op, catalog, |op| family_reference::provide(op, global)))
+            .collect();
+    }
+    Ok(vec![of_command(global, families, catalog)?])
+}
+
+/// The op of a command: the named one, or that of its families, or that of the folder of `--kernels`, or attention. A
+/// family may be named by its op, which means all families of the op.
 pub fn of_command(
     global: &Global,
     families: &[String],
@@ -90,12 +107,36 @@ pub fn of_command(
         }
         found = Some(op);
     }
-    find(found.as_deref().unwrap_or(DEFAULT), catalog, |op| family_reference::provide(op, global))
+    let given: Vec<&String> = catalog.given_ops().iter().collect();
+    let found = match (&found, given.as_slice()) {
+        (Some(found), _) => found,
+        (None, [one]) => one.as_str(),
+        (None, []) => DEFAULT,
+        (None, several) => {
+            let names: Vec<&str> = several.iter().map(|name| name.as_str()).collect();
+            let message = format!("the folder of --kernels has several ops: {}", names.join(", "));
+            return Err(CommandError::usage(message).hint(format!("name one, as in `--op {}`", names[0])));
+        }
+    };
+    find(found, catalog, |op| family_reference::provide(op, global))
 }
 
 /// The family with this name.
 pub fn family<'c>(op: &AnyOp, name: &str, catalog: &'c Catalog) -> Result<&'c Family, CommandError> {
     in_op(name, Some(op.name()), catalog)
+}
+
+/// The families that a command works on if it names none: those in the folder of `--kernels`, or all.
+fn default_families<'c>(op: &AnyOp, catalog: &'c Catalog) -> Result<Vec<&'c Family>, CommandError> {
+    let all = families(op, catalog)?;
+    if !catalog.given_ops().contains(op.name()) {
+        return Ok(all);
+    }
+    let is_given = |family: &&Family| {
+        let entries = catalog.entries().iter();
+        entries.filter(|entry| entry.is_users).any(|it| it.op == family.op && it.name == family.name)
+    };
+    Ok(all.into_iter().filter(is_given).collect())
 }
 
 /// The families of the op, or an error in one of their manifests.
@@ -104,14 +145,14 @@ pub fn families<'c>(op: &AnyOp, catalog: &'c Catalog) -> Result<Vec<&'c Family>,
     own.map(|entry| entry.family.as_ref().map_err(|error| CommandError::usage(error.to_string()))).collect()
 }
 
-/// The families that a command names, each by its own name or all by the op's name. All families if none is named.
+/// The families that a command names, each by its own name or all by the op's name. The default families if none is named.
 pub fn named_families<'c>(
     op: &AnyOp,
     names: &[String],
     catalog: &'c Catalog,
 ) -> Result<Vec<&'c Family>, CommandError> {
     if names.is_empty() {
-        return families(op, catalog);
+        return default_families(op, catalog);
     }
     let mut named: Vec<&Family> = Vec::new();
     for name in names {
@@ -127,10 +168,10 @@ pub fn named_families<'c>(
 
 /// The family that a search uses if none is named.
 pub fn search_family<'c>(op: &AnyOp, catalog: &'c Catalog) -> Result<&'c Family, CommandError> {
-    if let Some(name) = op.default_family() {
+    if let Some(name) = op.default_family().filter(|_| !catalog.given_ops().contains(op.name())) {
         return family(op, name, catalog);
     }
-    let families = families(op, catalog)?;
+    let families = default_families(op, catalog)?;
     let best = families.iter().find(|family| !family.plain).or(families.first());
     best.copied().ok_or_else(|| CommandError::usage(format!("the op {} has no families", op.name())))
 }

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
+use compiler::Diagnostic;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -66,6 +67,9 @@ pub struct ErrorDocument<'a> {
     error: &'a str,
     hint: Option<&'a str>,
     exit_code: u8,
+    /// The errors of the compiler, if a source does not compile.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    diagnostics: &'a [Diagnostic],
 }
 
 /// Writes the output of a command.
@@ -162,16 +166,21 @@ impl Printer {
     }
 
     /// Writes an error as a JSON document to stdout.
-    pub fn error_document(&self, failure: &CommandError) {
+    pub fn error_document(&self, failure: &CommandError, diagnostics: &[Diagnostic]) {
         let CommandError { exit, message, hint } = failure;
-        let document = ErrorDocument { error: message, hint: hint.as_deref(), exit_code: *exit as u8 };
-        self.json("error", &document);
+        let (error, hint, exit_code) = (message.as_str(), hint.as_deref(), *exit as u8);
+        self.json("error", &ErrorDocument { error, hint, exit_code, diagnostics });
     }
 
     /// Writes an error and its hint to stderr; with `--json` also as a document to stdout.
     pub fn failure(&self, failure: &CommandError) {
+        self.failure_of_source(failure, &[]);
+    }
+
+    /// Writes the error of a source that does not compile. The document has the errors of the compiler, too.
+    pub fn failure_of_source(&self, failure: &CommandError, diagnostics: &[Diagnostic]) {
         if self.json {
-            self.error_document(failure);
+            self.error_document(failure, diagnostics);
         }
         self.message(&format!("{}: {}", styled(BAD, "error"), failure.message));
         if let Some(hint) = &failure.hint {

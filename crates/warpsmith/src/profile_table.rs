@@ -46,18 +46,7 @@ fn profile(of: &ResultId, profile: &Profile) -> String {
     lines.extend(profile.notes.iter().map(|note| styled(FAINT, one_line(note))));
     let mut facts = metrics(&profile.metrics);
     if let Some(roofline) = &profile.roofline {
-        let roof = roofline.roof_tflops();
-        let text = format!(
-            "{:.1} TFLOP/s at {:.0} FLOP per byte: {:.1}% of the {:.0} TFLOP/s roof ({:.0} TFLOP/s, {:.0} GB/s, {})",
-            roofline.tflops,
-            roofline.flops_per_byte,
-            100.0 * roofline.tflops / roof,
-            roof,
-            roofline.peak_tflops,
-            roofline.peak_gb_per_s,
-            roofline.peaks
-        );
-        facts.row(["roofline".to_owned(), text]);
+        facts.row(["roofline".to_owned(), roofline.text()]);
     }
     let stalls: Vec<String> = profile
         .metrics

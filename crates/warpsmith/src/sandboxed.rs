@@ -1,4 +1,4 @@
-//! The sandbox of the processes that compile and run kernels (`subprocess::sandbox`).
+//! The sandbox of the processes that compile and run kernels, references and proposers (`subprocess::sandbox`).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ pub fn enter(global: &Global, mut policy: Policy) {
 pub fn warn(printer: &Printer) {
     let report = sandbox::probe();
     if !report.is_complete() {
-        let text = format!("kernels are compiled and run in an incomplete sandbox: {report}");
+        let text = format!("kernels, references and proposers run in an incomplete sandbox: {report}");
         printer.message(&format!("{} {text}", styled(WARN, "warning:")));
     }
 }

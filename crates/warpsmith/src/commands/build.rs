@@ -22,6 +22,7 @@ use crate::snippet;
 use crate::tables::Table;
 
 /// One candidate to build for one target. A candidate that the manifest refuses is a job too: its row shows the reason.
+#[derive(Clone)]
 struct Job<'a> {
     family: &'a Family,
     candidate: Candidate,
@@ -110,7 +111,7 @@ pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result
     let (jobs, broken) = if options.all {
         plan_all(options, &archs, &catalog)?
     } else {
-        (plan_one(options, global, archs, &catalog, printer)?, Vec::new())
+        (plan_named(options, global, &archs, &catalog, printer)?, Vec::new())
     };
 
     let compiler = compiler(global, printer)?;
@@ -152,16 +153,41 @@ pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandE
     Ok(super::lend_compiler::compiler(toolchain)?.warn_with(warn))
 }
 
-/// The jobs for one candidate: the named targets, or the device's target. An invalid candidate is a usage error.
-fn plan_one<'a>(
+/// The jobs for the named family, or for those families of the named op that have the preset.
+fn plan_named<'a>(
     options: &BuildOptions,
     global: &Global,
-    archs: Vec<Target>,
+    archs: &[Target],
     catalog: &'a Catalog,
     printer: &Printer,
 ) -> Result<Vec<Job<'a>>, CommandError> {
-    let name = options.family.as_deref().unwrap_or_default();
-    let family = catalog.family(name)?;
+    let name = options.family.clone().unwrap_or_default();
+    if !ops::names(catalog).contains(&name) {
+        return plan_one(catalog.family(&name)?, options, global, (archs, catalog), printer);
+    }
+    let op = ops::named(&name, catalog)?;
+    let mut families = ops::families(&*op, catalog)?;
+    let target = if archs.is_empty() { vec![super::device(global)?.target()] } else { archs.to_vec() };
+    families.retain(|family| target.iter().all(|target| family.targets.contains(target)));
+    if let Some(preset) = &options.preset {
+        let all = families.clone();
+        families.retain(|family| family.has_preset(preset));
+        if families.is_empty() {
+            return Err(super::workbench::unknown_preset(preset, &all, catalog));
+        }
+    }
+    let jobs = families.iter().map(|family| plan_one(family, options, global, (archs, catalog), printer));
+    Ok(jobs.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// The jobs for one candidate: the named targets, or the device's target. An invalid candidate is a usage error.
+fn plan_one<'a>(
+    family: &'a Family,
+    options: &BuildOptions,
+    global: &Global,
+    (archs, catalog): (&[Target], &Catalog),
+    printer: &Printer,
+) -> Result<Vec<Job<'a>>, CommandError> {
     let device = || super::device(global);
     let preset = options.preset.as_deref();
     let candidate = match &options.problem {
@@ -172,7 +198,7 @@ fn plan_one<'a>(
         }
         None => family.candidate(preset, &options.knobs.set, &options.axis)?,
     };
-    let targets = if archs.is_empty() { vec![device()?.target()] } else { archs };
+    let targets = if archs.is_empty() { vec![device()?.target()] } else { archs.to_vec() };
     targets
         .into_iter()
         .map(|target| {

@@ -1,8 +1,9 @@
 //! `check`: checks that kernels give correct results.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use indicatif::ProgressBar;
 use lab::bench::CHOSEN;
 use lab::check::{
     self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckError, CheckGroup, CheckPlan, CheckSubject,
-    Depth, PlanSize, cut_to_size,
+    Depth, FailurePolicy, PlanSize, cut_to_size,
 };
 use op::{AnyOp, AnyProblem, CheckDevice, Refusal};
 use report::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
@@ -62,33 +63,27 @@ const MAX_LINES: usize = 40;
 pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     ci_output::require_writable(&options.ci)?;
     let catalog = global.catalog()?;
-    let op = &*ops::of_command(global, &options.kernels.families, &catalog)?;
+    let ops = ops::all_of_command(global, &options.kernels.families, &catalog)?;
     let device = super::device(global)?;
     let target = device.target();
-    let (plan, problems) = plan(op, options, global, &catalog, &device)?;
-    look_up_tuned(op, options, &plan, &problems, printer)?;
-    let extent = plan.extent(op);
-    require_supported(op, options, &plan, &extent)?;
-    ops::require_reference(op, printer)?;
+    sandboxed::warn(printer);
+    let mut planned = Vec::new();
+    let mut extent = PlanSize::default();
+    for op in ops {
+        let (plan, problems) = plan(&*op, options, global, &catalog, &device)?;
+        look_up_tuned(&*op, options, &plan, &problems, printer)?;
+        let own = plan.extent(&*op);
+        require_supported(&*op, options, &plan, &own)?;
+        ops::require_reference(&*op, printer)?;
+        extent.add(own);
+        planned.push((op, plan));
+    }
 
     let compiler = super::build::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
-    let checks = if options.sanitize { Checks::All } else { Checks::None };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.jobs.map_or(cores, usize::from);
-    let devices = match &device {
-        Device::Virtual { chip } => Devices::Virtual { chip, checks, limit: options.limit },
-        Device::Cuda { .. } if options.sanitize => {
-            return Err(
-                CommandError::usage("--sanitize needs the virtual GPU").hint("add `--device virtual`")
-            );
-        }
-        Device::Cuda { index, .. } => {
-            let limit = Duration::from_secs_f64(options.limit.unwrap_or(120.0));
-            sandboxed::warn(printer);
-            Devices::Lent(lend_device::pool(*index, limit, threads, &stop)?)
-        }
-    };
+    let devices = devices(&device, options, threads, &stop)?;
     let open_device = |lease| devices.open(lease);
     // A GPU that cannot be opened is reported once, not as a failure of every kernel.
     if let Err(reason) = open_device(Lease::Shared) {
@@ -107,10 +102,14 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         device: &open_device,
         threads,
         searched: &searched,
+        failures: FailurePolicy {
+            most: NonZeroUsize::new(options.max_failures).map(NonZeroUsize::get),
+            draw_again: global.input_seed.is_none(),
+        },
         stop: &stop,
     };
     let started = Instant::now();
-    let requests = plan.requests(op, &compiler);
+    let requests: Vec<_> = planned.iter().flat_map(|(op, plan)| plan.requests(&**op, &compiler)).collect();
     let compiling = progress::counting(requests.len() as u64, "compiling");
     check::compile(&requests, &environment, &|| compiling.inc(1))
         .map_err(|error| CommandError::missing(error.to_string()))?;
@@ -121,7 +120,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         None => progress::counting(verdicts, "checking"),
     });
     let failed = AtomicUsize::new(0);
-    let verdicts = check::run(op, &plan, &environment, &|verdict| {
+    let done = |verdict: &CaseResult| {
         if options.hard.is_some() {
             return; // the steps are counted
         }
@@ -130,18 +129,16 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
             bar.set_message(format!("checking, {failed} failed"));
         }
         bar.inc(1);
-    });
+    };
+    let verdicts = run_plans(&planned, &environment, &done)?;
     bar.finish_and_clear();
-    let verdicts = verdicts.map_err(|error| match error {
-        CheckError::Refused(refusal) => refusal.into(),
-        CheckError::Threads(error) => CommandError::missing(error.to_string()),
-    })?;
 
     let run = Run {
         device: device.to_string(),
         target,
         sanitized: options.sanitize,
-        complete: verdicts.len() == extent.verdicts,
+        complete: verdicts.len() == extent.verdicts || !stop.load(Ordering::Relaxed),
+        skipped: if stop.load(Ordering::Relaxed) { 0 } else { extent.verdicts - verdicts.len() },
         seconds: started.elapsed().as_secs_f64(),
         extent: &extent,
         verdicts: &verdicts,
@@ -162,6 +159,47 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         () if !run.complete => Exit::Incomplete,
         () => Exit::Success,
     })
+}
+
+/// The devices that run the kernels.
+fn devices(
+    device: &Device,
+    options: &CheckOptions,
+    threads: usize,
+    stop: &Arc<AtomicBool>,
+) -> Result<Devices, CommandError> {
+    let checks = if options.sanitize { Checks::All } else { Checks::None };
+    match device {
+        Device::Virtual { chip } => Ok(Devices::Virtual { chip, checks, limit: options.limit }),
+        Device::Cuda { .. } if options.sanitize => {
+            Err(CommandError::usage("--sanitize needs the virtual GPU").hint("add `--device virtual`"))
+        }
+        Device::Cuda { index, .. } => {
+            let limit = Duration::from_secs_f64(options.limit.unwrap_or(120.0));
+            Ok(Devices::Lent(lend_device::pool(*index, limit, threads, stop)?))
+        }
+    }
+}
+
+/// Runs the plans of all ops, one after the other.
+fn run_plans(
+    planned: &[(Box<AnyOp>, CheckPlan<'_, AnyProblem>)],
+    environment: &CheckEnvironment<'_>,
+    done: &(dyn Fn(&CaseResult) + Sync),
+) -> Result<Vec<CaseResult>, CommandError> {
+    let mut verdicts = Vec::new();
+    for (op, plan) in planned {
+        let results = check::run(&**op, plan, environment, done).map_err(|error| match error {
+            CheckError::Refused(refusal) => refusal.into(),
+            CheckError::Threads(error) => CommandError::missing(error.to_string()),
+        })?;
+        // Several ops may have a family of the same name.
+        let name = |family: String| {
+            if planned.len() > 1 { format!("{}/{family}", op.name()) } else { family }
+        };
+        verdicts.extend(results.into_iter().map(|it| CaseResult { family: name(it.family), ..it }));
+    }
+    Ok(verdicts)
 }
 
 /// Shows a step of a search and the largest share of a limit so far.
@@ -434,10 +472,26 @@ fn require_supported(
         if extent.refusals.len() > most {
             reasons.push(format!("and {}", count(extent.refusals.len() - most, "other reason")));
         }
-        return Err(CommandError::usage(reasons.join("; "))
-            .hint("`warpsmith kernels` shows what each family supports"));
+        let hint = setting_hint(op, plan);
+        let usual = "`warpsmith kernels` shows what each family supports".to_owned();
+        return Err(CommandError::usage(reasons.join("; ")).hint(hint.unwrap_or(usual)));
     }
     Ok(())
+}
+
+/// The most useful hint about the settings of a plan that no kernel supports: a knob that was meant, or else the values
+/// that one can have.
+fn setting_hint(op: &AnyOp, plan: &CheckPlan<'_, AnyProblem>) -> Option<String> {
+    let mut hints = Vec::new();
+    for group in &plan.groups {
+        let Some(case) = group.cases.first() else { continue };
+        let refused = |subject: &CheckSubject<'_>| subject.candidate(op, &case.problem, &plan.device).err();
+        hints.extend(group.subjects.iter().filter_map(refused).filter_map(|refusal| refusal.hint));
+    }
+    hints.sort_by_key(|hint| {
+        if hint.starts_with("did you mean") { 0 } else { 1 + usize::from(!hint.contains(" is one of ")) }
+    });
+    hints.into_iter().next()
 }
 
 /// The source of the devices that kernels are checked on.
@@ -470,6 +524,8 @@ pub struct Run<'a> {
     target: Target,
     sanitized: bool,
     complete: bool,
+    /// Runs that were not done, because their kernel had failed --max-failures times with the same cause.
+    skipped: usize,
     seconds: f64,
     #[serde(flatten)]
     extent: &'a PlanSize,
@@ -483,8 +539,15 @@ impl Run<'_> {
             if self.verdicts.len() <= MAX_LINES { lines(self.verdicts) } else { summary(self.verdicts) };
         printer.data(&table);
         let failed: Vec<&CaseResult> = self.verdicts.iter().filter(|verdict| !verdict.passed()).collect();
-        for same in with_same_error(&failed) {
-            printer.verbatim_data(&format!("\n{}", failure(&same, options, global, catalog)));
+        for group in check::group_failures(self.verdicts) {
+            printer.verbatim_data(&format!("\n{}", failure(&group, options, global, catalog)));
+        }
+        if self.skipped > 0 {
+            let (skipped, most) = (count(self.skipped, "run"), options.max_failures);
+            printer.data(&format!(
+                "\nnot done: {skipped} of kernels that had failed {most} times with the same cause; \
+                 --max-failures 0 does all"
+            ));
         }
         let cut = self.verdicts.iter().filter(|verdict| !verdict.cut_from.is_empty()).count();
         if cut > 0 {
@@ -514,7 +577,7 @@ impl Run<'_> {
         let total = self.verdicts.len();
         let (device, seconds) = (&self.device, self.seconds);
         if !self.complete {
-            let missing = self.extent.verdicts - total;
+            let missing = self.extent.verdicts - total - self.skipped;
             printer.data(&styled(
                 BAD,
                 format!("stopped: {missing} of {} runs were not done", self.extent.verdicts),
@@ -532,9 +595,22 @@ impl Run<'_> {
 impl Run<'_> {
     /// The results for CI systems.
     fn ci_report(&self, options: &CheckOptions, global: &Global, catalog: &Catalog) -> CiReport {
-        let mut cases: Vec<CiCase> =
-            self.verdicts.iter().map(|verdict| ci_case(verdict, options, global, catalog)).collect();
-        let missing = self.extent.verdicts - self.verdicts.len();
+        let groups = check::group_failures(self.verdicts);
+        let case = |verdict: &CaseResult| {
+            let of = |group: &&check::FailureGroup<'_>| {
+                group.results.iter().any(|result| std::ptr::eq(*result, verdict))
+            };
+            let example = groups.iter().find(of).map(check::FailureGroup::example);
+            match example.filter(|example| !std::ptr::eq(*example, verdict)) {
+                Some(example) => CiCase {
+                    same_cause_as: Some(ci_name(example, options)),
+                    ..CiCase::new(ci_name(verdict, options), CiStatus::Failed, error_text(verdict))
+                },
+                None => ci_case(verdict, options, global, catalog),
+            }
+        };
+        let mut cases: Vec<CiCase> = self.verdicts.iter().map(case).collect();
+        let missing = self.extent.verdicts - self.verdicts.len() - self.skipped;
         if missing > 0 {
             let detail = format!("the check was stopped; {missing} runs were not done");
             cases.push(CiCase::new("check", CiStatus::Incomplete, detail));
@@ -591,18 +667,28 @@ fn title(verdict: &CaseResult) -> String {
     format!("{family} {kernel} on {problem}, {class}, seed {seed}")
 }
 
-/// One result for CI systems.
-fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalog: &Catalog) -> CiCase {
+/// The name of a result for CI systems.
+fn ci_name(verdict: &CaseResult, options: &CheckOptions) -> String {
     let CaseResult { family, kernel, problem, class, seed, .. } = verdict;
-    let kernel = format!("{family} {kernel}");
     // The seed is random, so it is shown only if it distinguishes cases.
     let seed = if options.seeds > 1 { format!(", seed {seed}") } else { String::new() };
-    let name = format!("{kernel} on {problem}, {class}{seed}");
-    let status = if verdict.passed() { CiStatus::Passed } else { CiStatus::Failed };
-    let detail = verdict.judgement().map_or_else(String::new, |judgement| {
+    format!("{family} {kernel} on {problem}, {class}{seed}")
+}
+
+/// The error of a result in words.
+fn error_text(verdict: &CaseResult) -> String {
+    verdict.judgement().map_or_else(String::new, |judgement| {
         format!("relative error {:.1e} ({:.1e} allowed)", judgement.error, judgement.limit)
-    });
-    let mut case = CiCase::new(&name, status, detail);
+    })
+}
+
+/// One result for CI systems.
+fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalog: &Catalog) -> CiCase {
+    let CaseResult { family, kernel, .. } = verdict;
+    let kernel = format!("{family} {kernel}");
+    let name = ci_name(verdict, options);
+    let status = if verdict.passed() { CiStatus::Passed } else { CiStatus::Failed };
+    let mut case = CiCase::new(&name, status, error_text(verdict));
     let family = catalog.family(family).ok();
     let sources = |name: &str| family.and_then(|family| family.source_text(name)).map(str::to_owned);
     let folder = global.kernels.as_deref();
@@ -697,32 +783,19 @@ fn summary(verdicts: &[CaseResult]) -> String {
     table.text()
 }
 
-/// Groups the failed cases: those that failed to compile with the same errors are one group.
-fn with_same_error<'v>(failed: &[&'v CaseResult]) -> Vec<Vec<&'v CaseResult>> {
-    let mut groups: Vec<Vec<&CaseResult>> = Vec::new();
-    for verdict in failed {
-        let is_same = |group: &&mut Vec<&CaseResult>| match (&group[0].outcome, &verdict.outcome) {
-            (
-                CaseOutcome::Broken { diagnostics: one, .. },
-                CaseOutcome::Broken { diagnostics: other, .. },
-            ) => !one.is_empty() && one == other,
-            _ => false,
-        };
-        match groups.iter_mut().find(is_same) {
-            Some(group) => group.push(verdict),
-            None => groups.push(vec![verdict]),
-        }
-    }
-    groups
-}
-
-/// The details of failed cases with the same error, and the command that repeats the first of them.
-fn failure(same: &[&CaseResult], options: &CheckOptions, global: &Global, catalog: &Catalog) -> String {
+/// The cause of a group of failed results: an example, the findings at different lines, and the command that repeats the
+/// example.
+fn failure(
+    group: &check::FailureGroup<'_>,
+    options: &CheckOptions,
+    global: &Global,
+    catalog: &Catalog,
+) -> String {
     const MAX_FINDINGS: usize = 3;
-    let [verdict, others @ ..] = same else { return String::new() };
+    let verdict = group.example();
     let mut text = format!("{}: {}", styled(BAD, "failed"), styled(STRONG, title(verdict)));
-    if !others.is_empty() {
-        text += &format!(" (and {} with the same error)", count(others.len(), "more run"));
+    if group.results.len() > 1 {
+        text += &format!(" (and {} with the same cause)", count(group.results.len() - 1, "more run"));
     }
     text.push('\n');
     match &verdict.outcome {
@@ -743,12 +816,13 @@ fn failure(same: &[&CaseResult], options: &CheckOptions, global: &Global, catalo
     }
     let family = catalog.family(&verdict.family).ok();
     let sources = |name: &str| family.and_then(|family| family.source_text(name)).map(str::to_owned);
-    for finding in verdict.findings.iter().take(MAX_FINDINGS) {
-        text += &format!("{}\n", findings::render(finding, &sources));
+    let found = group.findings();
+    for shared in found.iter().take(MAX_FINDINGS) {
+        text += &format!("{}\n", findings::render(shared.finding, &sources));
     }
-    if verdict.findings.len() > MAX_FINDINGS {
-        let more = verdict.findings.len() - MAX_FINDINGS;
-        text += &format!("  and {} (--json lists them)\n", count(more, "more finding"));
+    if found.len() > MAX_FINDINGS {
+        let more = count(found.len() - MAX_FINDINGS, "more finding");
+        text += &format!("  and {more} of other kinds or at other lines (--json lists them)\n");
     }
     if let Some(picture) = &verdict.picture {
         for line in picture.text.lines() {

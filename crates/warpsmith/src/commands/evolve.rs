@@ -1,7 +1,7 @@
 //! `evolve`: searches a family's settings for the fastest correct kernel.
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use family::tuned_table::{Pick, Table, is_tuned};
@@ -10,7 +10,7 @@ use gpu::device::Device;
 use indicatif::ProgressBar;
 use lab::evolve::{
     self, Endpoint, EvolveError, EvolvePlan, ExternalProposer, Information, Progress, Proposer,
-    ProposerTransport, picks,
+    ProposerProgram, ProposerTransport, picks,
 };
 use lab::suite;
 use lab::worker::Limits;
@@ -30,6 +30,7 @@ use crate::layout;
 use crate::ops;
 use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
+use crate::quote;
 use crate::tables;
 
 /// The default number of candidates.
@@ -46,6 +47,7 @@ impl ResumableCommand for EvolveOptions {
     fn override_untrusted(&self, logged: &mut Self) -> Result<(), CommandError> {
         workbench::override_flag("--proposer-cmd", self.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
         logged.proposer_network = self.proposer_network;
+        logged.proposer_folder.clone_from(&self.proposer_folder);
         workbench::override_flag("--endpoint", self.endpoint.as_ref(), &mut logged.endpoint)?;
         workbench::override_flag("--model", self.model.as_ref(), &mut logged.model)?;
         workbench::override_flag("--tuned", self.tuned.as_ref(), &mut logged.tuned)
@@ -104,13 +106,18 @@ impl ResumableCommand for EvolveOptions {
 }
 
 /// The flags that `override_untrusted` replaces, for the command line that resumes the run. Secrets of the endpoint are removed.
-fn flags_to_repeat(options: &EvolveOptions) -> Vec<(&'static str, Option<String>)> {
-    vec![
+fn flags_to_repeat(options: &EvolveOptions) -> Vec<String> {
+    let path = |path: &PathBuf| path.display().to_string();
+    let flags = [
         ("--proposer-cmd", options.proposer_cmd.clone()),
         ("--endpoint", options.endpoint.as_deref().map(evolve::redact::address)),
         ("--model", options.model.clone()),
-        ("--tuned", options.tuned.as_ref().map(|path| path.display().to_string())),
-    ]
+        ("--tuned", options.tuned.as_ref().map(path)),
+    ];
+    let folders = options.proposer_folder.iter().map(|folder| ("--proposer-folder", Some(path(folder))));
+    let valued = flags.into_iter().chain(folders);
+    let words = valued.filter_map(|(flag, value)| value.map(|value| quote::flag(flag, value)));
+    words.chain(options.proposer_network.then(|| "--proposer-network".to_owned())).collect()
 }
 
 /// The plan of a search, from its options.
@@ -164,9 +171,11 @@ fn plan<'w>(
 /// The source of candidates: a strategy, a program or an endpoint.
 fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
     let transport = match (&options.proposer_cmd, &options.endpoint) {
-        (Some(line), _) => {
-            ProposerTransport::Command { line: line.clone(), network: options.proposer_network }
-        }
+        (Some(line), _) => ProposerTransport::Command(ProposerProgram {
+            line: line.clone(),
+            network: options.proposer_network,
+            folders: options.proposer_folder.clone(),
+        }),
         (None, Some(url)) => {
             let model = options.model.as_deref().unwrap_or_default();
             let key = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty());

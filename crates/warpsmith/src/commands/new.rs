@@ -39,6 +39,10 @@ pub fn run(options: &NewOptions, global: &Global, printer: &Printer) -> Result<E
         return Err(CommandError::usage(format!("`{name}` cannot be the name of an op"))
             .hint("use lower-case letters, digits and `_`, as in `rms_norm`"));
     }
+    if ops::names(&family::Catalog::load(None)?).contains(name) {
+        let message = format!("`{name}` is an op of Warpsmith; a folder of this name would replace it");
+        return Err(CommandError::usage(message).hint(format!("choose another name, as in `my_{name}`")));
+    }
     let kernels = global.kernels.clone().unwrap_or_else(|| PathBuf::from(FOLDER));
     let folder = kernels.join(name);
     if folder.exists() {

@@ -57,6 +57,7 @@ impl ResumableCommand for ReproOptions {
         let mut plan = bench::BenchPlan { seed: global.seed, ..bench_plan(options, global, &workbench)? };
         let skipped = skip_large_problems(&*workbench.op, &mut plan, workbench.is_virtual());
         let started = workbench.begin(Self::NAME, execution)?;
+        printer.message(&outline(options, &plan, family, workbench.is_virtual()));
         let tell = |text: &str| printer.message(&styled(FAINT, text));
         let session = started.session(&tell);
         let repro = Repro { options, workbench: &workbench, family, strategy: *strategy, session, printer };
@@ -102,6 +103,29 @@ fn bench_plan<'w>(
         ..BenchOptions::default()
     };
     super::bench::plan(&options, global, workbench)
+}
+
+/// What the run will do, and on the virtual GPU how long earlier runs took.
+fn outline(
+    options: &ReproOptions,
+    plan: &bench::BenchPlan<'_, AnyProblem>,
+    family: &Family,
+    is_virtual: bool,
+) -> String {
+    let budget = options.budget.unwrap_or(if options.quick { QUICK_BUDGET } else { BUDGET });
+    let kernels = plan.subjects.len();
+    let problems = plan.problems.len();
+    let duration = if is_virtual { "On two cores it took 3 to 18 minutes. " } else { "" };
+    let shorter =
+        if options.quick || options.budget.is_some() { "" } else { " --quick tries fewer settings." };
+    format!(
+        "repro times {} on {}, tries {} of {}, profiles the best and writes a report. {duration}Ctrl-C stops \
+         it, and it can be resumed.{shorter} `warpsmith --help` lists smaller commands.",
+        count(kernels, "kernel"),
+        count(problems, "problem"),
+        count(budget as usize, "setting"),
+        family.name
+    )
 }
 
 /// Removes the problems that take too long on the virtual GPU, unless all do. Returns a note that names them.

@@ -497,13 +497,8 @@ fn override_arrays(current: &NamedArrays, logged: &mut NamedArrays) -> Result<()
 }
 
 /// A message with the command line that resumes a stopped run. `repeated`: the command's own flags that must be given
-/// again.
-pub fn resume_command(
-    command: &str,
-    folder: &Path,
-    global: &Global,
-    repeated: &[(&str, Option<String>)],
-) -> String {
+/// again, quoted.
+pub fn resume_command(command: &str, folder: &Path, global: &Global, repeated: &[String]) -> String {
     let mut words = vec![format!("warpsmith {command} --resume"), quote::flag("--run-dir", folder)];
     let folders = [("--cuda", &global.cuda), ("--kernels", &global.kernels)];
     // A value from the environment variable need not be repeated.
@@ -511,9 +506,7 @@ pub fn resume_command(
     let folders = folders.iter().filter(|(flag, _)| !is_from_environment(flag));
     words.extend(folders.filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))));
     words.extend(array_flags(&global.arrays));
-    words.extend(
-        repeated.iter().filter_map(|(flag, value)| value.as_ref().map(|value| quote::flag(flag, value))),
-    );
+    words.extend_from_slice(repeated);
     format!("incomplete; resume with: {}", words.join(" "))
 }
 

@@ -23,8 +23,9 @@ use serde_json::Value;
 /// A test and its name.
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     ("presets_of_hopper_are_correct", |folder| check(folder, 2000, &["hopper"])),
+    ("presets_of_hopper_decode_are_correct", |folder| check(folder, 1000, &["hopper-decode"])),
     ("presets_of_mma_are_correct", |folder| check(folder, 1000, &["mma"])),
     ("presets_of_wmma_are_correct", |folder| check(folder, 100, &["wmma"])),
     ("presets_of_reference_are_correct", |folder| check(folder, 100, &["reference"])),

@@ -339,7 +339,9 @@ fn proposal_complaints(name: &str, proposal: &Proposal, problem: &str) -> Vec<St
     fs::write(place.join("secret.txt"), format!("int {SECRET};\n")).unwrap();
     let line = format!("sh '{}'", proposals.join(format!("{name}.sh")).display());
     let mut command = bench.command("evolve", &["base"], &[problem.to_owned()]);
-    command.args(["--budget", "1", "--limit", "10", "--proposer-cmd", &line]).env("CHEATS", folder());
+    command.args(["--budget", "1", "--limit", "10", "--proposer-cmd", &line]);
+    // The answers quote cheats.
+    command.arg("--proposer-folder").arg(folder()).env("CHEATS", folder());
     let outcome = run(&mut command);
     let events = bench.events("evolve");
     let exchange = events.iter().find(|event| event["kind"] == "proposed").map(|it| &it["exchange"]);

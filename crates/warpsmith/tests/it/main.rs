@@ -31,4 +31,5 @@ mod schemas;
 mod structure;
 mod trust;
 mod tuned_preset;
+mod users;
 mod width;

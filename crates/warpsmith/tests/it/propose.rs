@@ -232,7 +232,7 @@ say([
 ][number - 1])
 "#,
     );
-    let mut child = evolve(folder, &["--proposer-cmd", &line, "--budget", "5"])
+    let mut child = evolve(folder, &["--proposer-cmd", &line, "--proposer-folder", ".", "--budget", "5"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -248,7 +248,7 @@ say([
     fs::write(folder.join("go"), "").unwrap();
     let before = events(folder, "tried", "trial");
 
-    let resumed = run(&mut evolve(folder, &["--resume", "--proposer-cmd", &line]));
+    let resumed = run(&mut evolve(folder, &["--resume", "--proposer-cmd", &line, "--proposer-folder", "."]));
     assert_eq!(resumed.code, 0, "{resumed}");
     // Only the request that had no answer when the run was killed is repeated.
     assert_eq!(asked(), "1\n2\n3\n4\n4\n5\n");

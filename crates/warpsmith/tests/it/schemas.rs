@@ -201,7 +201,7 @@ fn every_document_of_the_program_is_as_its_schema_says() {
         ["evolve", "reference", "--problem", "b1h1s16d64-fp16", "--budget", "3", "--information", "full"];
     let mut command = warpsmith();
     command.args(arguments).args(["--device", "virtual:l4", "--run-dir", "runs/g"]).current_dir(at);
-    let ran = run(command.args(["--proposer-cmd", proposer]));
+    let ran = run(command.args(["--proposer-cmd", proposer, "--proposer-folder", "."]));
     let prompts: Vec<PathBuf> = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()).collect();
     let prompts: Vec<&PathBuf> =
         prompts.iter().filter(|path| path.to_string_lossy().contains("/prompt-")).collect();

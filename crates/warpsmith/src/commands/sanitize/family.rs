@@ -17,16 +17,30 @@ use crate::ops;
 use crate::printer::{BAD, GOOD, Printer, styled};
 
 /// Runs one candidate of a family under the checkers and compares its output with the reference.
-pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    refuse_launch_flags(options)?;
+pub fn run(
+    options: &SanitizeOptions,
+    global: &Global,
+    catalog: &Catalog,
+    printer: &Printer,
+) -> Result<Exit, CommandError> {
+    if let Some(flag) = launch_flag(options) {
+        return Err(CommandError::usage(format!("{flag} is for source files, not for families"))
+            .hint("--preset, --set, --problem and --device decide the launch of a family"));
+    }
     ci_output::require_writable(&options.ci)?;
-    let catalog = Catalog::load(global.kernels.as_deref())?;
-    let name = options.file.to_string_lossy().into_owned();
-    let op = &*ops::of_command(global, std::slice::from_ref(&name), &catalog)?;
+    // A file that declares its op has one family.
+    let is_file = family::is_kernel_file(&options.file);
+    let name = if is_file {
+        format!("{}/{}", family::op_of_file(&options.file), family::FILE_FAMILY)
+    } else {
+        options.file.to_string_lossy().into_owned()
+    };
+    let op = &*ops::of_command(global, std::slice::from_ref(&name), catalog)?;
     let family =
-        if name == op.name() { ops::search_family(op, &catalog)? } else { ops::family(op, &name, &catalog)? };
+        if name == op.name() { ops::search_family(op, catalog)? } else { ops::family(op, &name, catalog)? };
     let problem = match &options.problem {
         Some(problem) => ops::problem(op, problem)?,
+        None if is_file => ops::problem(op, &ops::default_problem(op))?,
         None => ops::problem(op, &op.small_problem())?,
     };
     ops::require_reference(op, printer)?;
@@ -98,19 +112,20 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
             format!("output: {}, {}", styled(BAD, "wrong"), judgement.complaints[0].message)
         });
     }
-    let paths = |name: &str| ci_output::family_path(family, global.kernels.as_deref(), name);
+    let folder = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
+    let paths = |name: &str| ci_output::family_path(family, folder, name);
     let mut case = super::output::ci_case(&run, &label, &paths);
     for complaint in &judgement.complaints {
         case.status = CiStatus::Failed;
         case.findings.push(CiFinding::new(&complaint.kind, &label, &complaint.message));
     }
     ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
-    let is_success = report.is_clean() && report.stats.completed && is_correct;
+    let is_success = run.is_clean() && report.stats.completed && is_correct;
     Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
 }
 
-/// Returns an error if a flag that is only for source files is used with a family.
-fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), CommandError> {
+/// The first given flag that describes the launch of a source file.
+pub fn launch_flag(options: &SanitizeOptions) -> Option<&'static str> {
     let launch = &options.launch;
     let given = [
         ("--kernel", launch.kernel.is_some()),
@@ -126,9 +141,5 @@ fn refuse_launch_flags(options: &SanitizeOptions) -> Result<(), CommandError> {
         ("--print", !options.print.is_empty()),
         ("--save", options.save.is_some()),
     ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(CommandError::usage(format!("{flag} is for source files, not for families"))
-            .hint("--preset, --set, --problem and --device decide the launch of a family")),
-        None => Ok(()),
-    }
+    given.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
 }

@@ -13,7 +13,7 @@ use sanitize::{Job, MAX_SOURCE, SanitizeError, Sources};
 use text::count;
 
 use super::contents::{read_back, save};
-use super::launches::{from_options, header, merged};
+use super::launches::{from_options, header, merged, refuse_misfits};
 use super::output::Run;
 use super::{expect, simulated};
 use crate::ci_output;
@@ -48,6 +48,9 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
             other => other?,
         }
     };
+    if !is_ptx {
+        refuse_misfits(&launches, &code.kernels, &text)?;
+    }
     for note in code.notes() {
         printer.message(&format!("note: {note}"));
     }
@@ -88,7 +91,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
     // A launch that did not complete is a problem, even without a finding.
     let is_equal = run.comparisons.iter().all(Comparison::is_equal);
-    let is_success = report.is_clean() && report.stats.completed && is_equal;
+    let is_success = run.is_clean() && report.stats.completed && is_equal;
     Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
 }
 
@@ -117,7 +120,8 @@ fn not_compiled(
     }
     write_diagnostics(&diagnostics, options, printer)?;
     let errors = count(diagnostics.len(), "error");
-    printer.failure(&CommandError::problem(format!("{name} does not compile ({errors})")));
+    let failure = CommandError::problem(format!("{name} does not compile ({errors})"));
+    printer.failure_of_source(&failure, &diagnostics);
     Ok(Exit::ProblemFound)
 }
 

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use clap::Parser as _;
 use gpu::accelerator::Geometry;
-use launch::{Argument, Call};
+use launch::{Argument, Call, Role, SourceParameter, source_parameters};
 use sanitize::launches::{Launch, Launches};
+use text::count;
 
 use crate::cli::{HeaderFlags, LaunchOptions};
 use crate::error::CommandError;
@@ -49,12 +50,69 @@ pub fn merged(flags: &LaunchOptions, header: LaunchOptions) -> Result<LaunchOpti
         grid: flags.grid.or(header.grid),
         block: flags.block.or(header.block),
         shared: flags.shared.or(header.shared),
-        arg: if flags.arg.is_empty() { header.arg } else { with_files(flags.arg.clone(), Path::new(""))? },
+        arg: with_replaced(header.arg, with_files(flags.arg.clone(), Path::new(""))?),
         variable: [header.variable, with_files(flags.variable.clone(), Path::new(""))?].concat(),
         arch: flags.arch.clone().or(header.arch),
         define: [header.define, flags.define.clone()].concat(),
         include: [flags.include.clone(), header.include].concat(),
     })
+}
+
+/// The arguments of the file, of which those on the command line replace the ones with their names. If one of them has no
+/// such name, the arguments on the command line are all.
+fn with_replaced(mut header: Vec<Argument>, flags: Vec<Argument>) -> Vec<Argument> {
+    let position = |flag: &Argument| header.iter().position(|it| it.name.is_some() && it.name == flag.name);
+    let Some(places) = flags.iter().map(position).collect::<Option<Vec<usize>>>() else { return flags };
+    for (place, flag) in places.into_iter().zip(flags) {
+        header[place] = flag;
+    }
+    header
+}
+
+/// Refuses arguments that do not fit the kernels as the source declares them.
+pub fn refuse_misfits(launches: &Launches, kernels: &[String], source: &str) -> Result<(), CommandError> {
+    for (launch, kernel) in launches.launches.iter().zip(kernels) {
+        let name = sanitize::readable(kernel);
+        let Some(parameters) = source_parameters(source, &name) else { continue };
+        let written = || {
+            let all = parameters.iter().map(|it| format!("{} {}", it.text, it.name));
+            format!("the kernel is {name}({})", all.collect::<Vec<_>>().join(", "))
+        };
+        let (given, wanted) = (launch.arguments.len(), parameters.len());
+        if given != wanted {
+            let verb = if given == 1 { "is" } else { "are" };
+            let message = format!(
+                "`{name}` has {}, but {} {verb} given",
+                count(wanted, "parameter"),
+                count(given, "argument")
+            );
+            return Err(CommandError::usage(message).hint(written()));
+        }
+        for (number, (parameter, &index)) in (1..).zip(parameters.iter().zip(&launch.arguments)) {
+            let argument = &launches.arguments[index];
+            let dtype = match &argument.role {
+                Role::Input { dtype, .. }
+                | Role::InOut { dtype, .. }
+                | Role::Out { dtype, .. }
+                | Role::Scratch { dtype, .. } => {
+                    parameter.element.map(|element| (dtype, element, dtype.fits_pointer_to(element)))
+                }
+                Role::Scalar { dtype, .. } => parameter.value.map(|value| (dtype, value, dtype.fits(value))),
+                _ => None,
+            };
+            if let Some((dtype, wanted, false)) = dtype {
+                let label =
+                    argument.name.as_ref().map_or_else(|| format!("{number}"), |name| format!("`{name}`"));
+                let SourceParameter { name, text, .. } = parameter;
+                let message = format!(
+                    "argument {label} has the type {}, but the parameter `{name}` is {text}",
+                    dtype.name()
+                );
+                return Err(CommandError::usage(message).hint(format!("give it the type {}", wanted.name())));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The launches that the options describe.

@@ -87,18 +87,23 @@ pub struct Run<'a> {
 
 /// The result for CI systems. `owner` is the kernel that findings belong to.
 pub fn ci_case(run: &Run<'_>, owner: &str, paths: &ci_output::Paths) -> CiCase {
-    let is_clean = run.report.is_clean() && run.report.stats.completed;
+    let is_clean = run.is_clean() && run.report.stats.completed;
     let status = if is_clean { CiStatus::Passed } else { CiStatus::Failed };
     let mut case = CiCase::new(run.kernel, status, count(run.report.findings.len(), "finding"));
     let findings = run.report.findings.iter();
     case.findings = findings.map(|it| ci_output::finding(it, owner, run.sources, paths)).collect();
-    if !run.report.stats.completed && run.report.is_clean() {
+    if !run.report.stats.completed && run.is_clean() {
         case.findings.push(CiFinding::new("incomplete", owner, "the launch did not complete"));
     }
     case
 }
 
 impl Run<'_> {
+    /// Whether no finding fails the run.
+    pub fn is_clean(&self) -> bool {
+        self.report.is_clean() && (!self.options.strict || self.report.has_only_notes())
+    }
+
     /// The buffers that `--print` names.
     fn printed_buffers(&self) -> Result<Vec<&Contents<'_>>, CommandError> {
         let wanted = &self.options.print;
@@ -122,7 +127,7 @@ impl Run<'_> {
             kernel: self.kernel,
             device: &self.device,
             checked: !self.options.unchecked,
-            clean: self.report.is_clean(),
+            clean: self.is_clean(),
             report: self.report,
             occupancy: self.occupancy.as_ref(),
             modelled: self.modelled.as_ref(),
