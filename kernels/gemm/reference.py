@@ -4,7 +4,10 @@ import numpy as np
 
 
 def gelu(x):
-    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+    # 0.5 x (1 + tanh u), without the cancellation for negative u.
+    u = np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)
+    with np.errstate(over="ignore"):
+        return x / (1.0 + np.exp(-2.0 * u))
 
 
 def gemm(a, b, bias, epilogue):

@@ -56,9 +56,11 @@ fn unit_roundoff(dtype: Dtype) -> Option<f64> {
     significant_bits(dtype).map(|bits| 0.5_f64.powi(bits))
 }
 
-/// Half the smallest positive number of a type: the rounding error near 0.
+/// The rounding error near 0: half the smallest positive number of a type. With the exponents of fp32, the smallest normal
+/// number: kernels may compute in fp32 without smaller ones.
 fn smallest(dtype: Dtype) -> f64 {
     match dtype {
+        Dtype::F32 | Dtype::Bf16 => f64::from(f32::MIN_POSITIVE),
         Dtype::F16 => 2.0_f64.powi(-25),
         Dtype::E4m3 => 2.0_f64.powi(-10),
         Dtype::E5m2 => 2.0_f64.powi(-17),

@@ -155,8 +155,22 @@ fn is_worse(one: &Judgement, other: &Judgement) -> bool {
     one.error > other.error || (one.error.is_nan() && !other.error.is_nan())
 }
 
+/// The warnings among findings as notes about a kernel, each kind at each place once.
+pub fn warning_notes(findings: &[vgpu::Finding]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for finding in findings.iter().filter(|finding| finding.severity == vgpu::Severity::Warning) {
+        let place = finding.place.frames.first();
+        let place = place.map_or_else(String::new, |frame| format!(" at {}:{}", frame.file, frame.line));
+        let note = format!("warning: [{}]{place}: {}", finding.kind, finding.message);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
 /// Collects what is wrong with a launch regardless of its outputs: findings, stray writes, changed inputs and changed
-/// module variables.
+/// module variables. A warning is a finding without a complaint: the answer may be right ([`warning_notes`]).
 pub fn launch_complaints(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<vgpu::Finding>) {
     let mut complaints = Vec::new();
     let mut complain = |kind: &str, message: String| {
@@ -165,8 +179,8 @@ pub fn launch_complaints(observed: &LaunchObservation) -> (Vec<Complaint>, Vec<v
     let serious = |finding: &&vgpu::Finding| finding.severity != vgpu::Severity::Note;
     let findings: Vec<vgpu::Finding> =
         observed.reports.iter().flat_map(|report| report.findings.iter().filter(serious)).cloned().collect();
-    for finding in &findings {
-        complain(&finding.kind.to_string(), finding.message.clone());
+    for finding in findings.iter().filter(|finding| finding.severity == vgpu::Severity::Error) {
+        complain(finding.kind.name(), finding.message.clone());
     }
     if observed.reports.iter().any(|report| !report.stats.completed) && findings.is_empty() {
         complain("incomplete", "the launch did not complete".to_owned());

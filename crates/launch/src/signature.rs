@@ -45,23 +45,29 @@ fn element_type(name: &str) -> Option<Dtype> {
 }
 
 /// The parameters of the kernel called `kernel`, which may have template arguments and a namespace. `None` if the source
-/// does not tell.
+/// does not tell, or declares such kernels with different parameters: the preprocessor or the namespace decides then.
 pub fn source_parameters(source: &str, kernel: &str) -> Option<Vec<SourceParameter>> {
     let text = without_comments(source);
     let base = kernel.split(['<', '(']).next().and_then(|name| name.rsplit("::").next())?.trim();
-    text.match_indices("__global__").find_map(|(at, mark)| {
-        let declaration = &text[at + mark.len()..];
-        let head = &declaration[..declaration.find([';', '{', '}'])?];
-        let start = head.match_indices(base).find_map(|(at, name)| {
-            let before = head[..at].chars().next_back();
-            let is_whole = before.is_none_or(|c| !c.is_alphanumeric() && c != '_');
-            let rest = &head[at + name.len()..];
-            let opening = rest.len() - rest.trim_start().len();
-            (is_whole && rest[opening..].starts_with('(')).then_some(at + name.len() + opening)
-        })?;
-        let inside = balanced(&head[start..])?;
-        split(inside).into_iter().map(parameter).collect()
-    })
+    let mut declared = text
+        .match_indices("__global__")
+        .filter_map(|(at, mark)| parameters_of_declaration(&text[at + mark.len()..], base));
+    let first = declared.next()?;
+    declared.all(|other| other == first).then_some(first).flatten()
+}
+
+/// The parameters of a declaration after `__global__`: `None` if it is not that of the kernel called `name`, and
+/// `Some(None)` if a parameter is not understood.
+fn parameters_of_declaration(text: &str, name: &str) -> Option<Option<Vec<SourceParameter>>> {
+    let head = &text[..text.find([';', '{', '}'])?];
+    let start = head.match_indices(name).find_map(|(at, name)| {
+        let before = head[..at].chars().next_back();
+        let is_whole = before.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        let rest = &head[at + name.len()..];
+        let opening = rest.len() - rest.trim_start().len();
+        (is_whole && rest[opening..].starts_with('(')).then_some(at + name.len() + opening)
+    })?;
+    Some(balanced(&head[start..]).and_then(|inside| split(inside).into_iter().map(parameter).collect()))
 }
 
 /// The source with spaces instead of comments.
@@ -195,6 +201,11 @@ mod tests {
         assert_eq!(types, expected);
         assert_eq!(source_parameters(SOURCE, "other<float>").unwrap()[0].text, "T*");
         assert_eq!(source_parameters(SOURCE, "missing"), None);
+        let alternatives =
+            "#ifdef NARROW\n__global__ void k(float* x) {}\n#else\n__global__ void k(double* x) {}\n#endif";
+        assert_eq!(source_parameters(alternatives, "k"), None, "the preprocessor decides");
+        let prototype = "__global__ void k(float* x);\n__global__ void k(float* x) {}";
+        assert_eq!(source_parameters(prototype, "k").unwrap().len(), 1);
         assert_eq!(source_parameters("__global__ void k(", "k"), None);
     }
 

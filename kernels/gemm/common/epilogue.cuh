@@ -9,7 +9,7 @@ __device__ inline float gelu(float x) {
     const float u = ROOT * fmaf(0.044715f * x, x * x, x);
     float e;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-2.0f * LOG2_E * u));
-    return __fdividef(x, 1.0f + fminf(e, 1e30f));  // __fdividef needs a divisor below 2^126
+    return __fdividef(x, 1.0f + fminf(e, 1e38f));  // 0 for divisors above 2^126, but NaN for infinity
 }
 
 // Column `col` of a row: the bias is read only if the epilogue has one.

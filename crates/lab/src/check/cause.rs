@@ -1,10 +1,13 @@
 //! Groups failed results by their cause, so that one bug is told once.
 //!
 //! A cause is a finding at a line of the source, a kind of complaint, or the reason why a kernel could not be tried, each
-//! of one family. Results that share a cause are one group: a bug has a finding where checkers run and a wrong answer
-//! elsewhere.
+//! of one family. Results that share a cause are one group: a bug gives a finding in runs with checkers and a wrong answer
+//! in the others. A group may have several causes; it tells each of them once.
+
+use std::collections::{HashMap, HashSet};
 
 use compiler::Diagnostic;
+use op::Complaint;
 
 use super::{CaseOutcome, CaseResult};
 
@@ -85,12 +88,16 @@ impl<'r> FailureGroup<'r> {
         self.results.iter().copied().find(|it| !it.findings.is_empty()).unwrap_or(self.results[0])
     }
 
+    fn example_first(&self) -> impl Iterator<Item = &'r CaseResult> {
+        let example = self.example();
+        let others = self.results.iter().copied().filter(move |result| !std::ptr::eq(*result, example));
+        std::iter::once(example).chain(others)
+    }
+
     /// The distinct findings, by kind and line, those of the example first.
     pub fn findings(&self) -> Vec<SharedFinding<'r>> {
         let mut found: Vec<(Cause, SharedFinding<'r>)> = Vec::new();
-        let example = self.example();
-        let others = self.results.iter().copied().filter(|result| !std::ptr::eq(*result, example));
-        for result in std::iter::once(example).chain(others) {
+        for result in self.example_first() {
             let mut seen: Vec<Cause> = Vec::new();
             for finding in &result.findings {
                 let cause = cause_of(finding);
@@ -106,19 +113,35 @@ impl<'r> FailureGroup<'r> {
         }
         found.into_iter().map(|(_, shared)| shared).collect()
     }
+
+    /// The complaints of different kinds that do not repeat a finding, each with the first result that has it. Those of the
+    /// example come first.
+    pub fn complaints(&self) -> Vec<(&'r CaseResult, &'r Complaint)> {
+        let mut told: Vec<(&CaseResult, &Complaint)> = Vec::new();
+        for result in self.example_first() {
+            let CaseOutcome::Failed { complaints, .. } = &result.outcome else { continue };
+            let is_finding = |kind: &str| result.findings.iter().any(|it| it.kind.name() == kind);
+            let before = told.len();
+            for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
+                if !told[..before].iter().any(|(_, it)| it.kind == complaint.kind) {
+                    told.push((result, complaint));
+                }
+            }
+        }
+        told
+    }
 }
 
 /// Counts the failures of kernels by cause, to stop early.
 #[derive(Debug, Default)]
 pub(super) struct FailureCounts {
-    counts: std::collections::HashMap<(String, String, Cause), usize>,
+    counts: HashMap<(String, String, Cause), usize>,
 }
 
 impl FailureCounts {
     /// Adds a failed result. Returns the largest number of results of this kernel with one of its causes.
     pub fn add(&mut self, result: &CaseResult) -> usize {
-        let mut causes = causes(result);
-        causes.dedup();
+        let causes: HashSet<Cause> = causes(result).into_iter().collect();
         let counted = causes.into_iter().map(|cause| {
             let count = self.counts.entry((result.family.clone(), result.kernel.clone(), cause)).or_default();
             *count += 1;

@@ -282,7 +282,9 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         }
         .map_err(|error| Broken::new(&error))?;
 
-        let findings = observed.iter().flat_map(|launch| trial::launch_complaints(launch).1).collect();
+        let findings: Vec<_> =
+            observed.iter().flat_map(|launch| trial::launch_complaints(launch).1).collect();
+        notes.extend(trial::warning_notes(&findings));
         let launches: Vec<TrialLaunch> = observed.into_iter().map(TrialLaunch::new).collect();
         let references: Vec<_> = case_inputs.iter().map(|it| (&it.inputs, &it.reference)).collect();
         let judged = trial::judge(*op, extra, &steps, &references, &launches);

@@ -545,7 +545,8 @@ fn launch_replies(
         let (complaints, findings) = launch_complaints(observed);
         let prefix =
             if index == 0 { String::new() } else { format!("{}: ", TrialStep::describe(index, step)) };
-        if let Some(finding) = findings.first() {
+        let is_error = |finding: &&vgpu::Finding| finding.severity == vgpu::Severity::Error;
+        if let Some(finding) = findings.iter().find(is_error) {
             let kind = match finding.kind {
                 vgpu::Kind::OutOfBounds | vgpu::Kind::Misaligned => FailureKind::IllegalAccess,
                 vgpu::Kind::Runaway | vgpu::Kind::Deadlock => FailureKind::Hang,

@@ -706,21 +706,22 @@ fn ci_case(
     case.findings = findings.map(|it| ci_output::finding(it, &kernel, &sources, &paths)).collect();
     let own = family.and_then(|family| paths(family.source_name()));
     let mut add = |kind: &str, message: &str| {
-        let mut finding = CiFinding::new(kind, &name, format!("{name}: {message}"));
+        let mut finding = CiFinding::new(kind, &name, message);
         finding.location = own.as_ref().map(|path| Location::file(report::ci::display_path(path)));
         case.findings.push(finding);
     };
     match &verdict.outcome {
         CaseOutcome::Passed { .. } => {}
-        CaseOutcome::Broken { reason, diagnostics } if diagnostics.is_empty() => add("broken", reason),
+        CaseOutcome::Broken { reason, diagnostics } if diagnostics.is_empty() => {
+            add("broken", &format!("{name}: {reason}"));
+        }
         CaseOutcome::Broken { diagnostics, .. } => {
             let diagnostics = diagnostics.iter();
             case.findings.extend(diagnostics.map(|it| ci_output::diagnostic(it, &kernel, &paths)));
         }
-        CaseOutcome::Failed { complaints, .. } => {
-            let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.name() == kind);
-            for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
-                add(&complaint.kind, &complaint.message);
+        CaseOutcome::Failed { .. } => {
+            for (result, complaint) in group.map(check::FailureGroup::complaints).unwrap_or_default() {
+                add(&complaint.kind, &format!("{}: {}", ci_name(result, options), complaint.message));
             }
         }
     }
@@ -815,11 +816,12 @@ fn failure(
             }
             text += &format!("  [broken] {reason}\n");
         }
-        CaseOutcome::Failed { complaints, .. } => {
+        CaseOutcome::Failed { .. } => {
             // Findings are shown below, with their source lines.
-            let is_finding = |kind: &str| verdict.findings.iter().any(|it| it.kind.to_string() == kind);
-            for complaint in complaints.iter().filter(|complaint| !is_finding(&complaint.kind)) {
-                text += &format!("  [{}] {}\n", complaint.kind, complaint.message);
+            for (result, complaint) in group.complaints() {
+                let other = !std::ptr::eq(result, verdict);
+                let place = if other { format!("{}: ", title(result)) } else { String::new() };
+                text += &format!("  [{}] {place}{}\n", complaint.kind, complaint.message);
             }
         }
     }

@@ -136,6 +136,49 @@ fn one_bug_is_told_once() {
     assert!(!all.stdout.contains("not done"), "{all}");
 }
 
+// Both give wrong elements, so they are one group.
+#[test]
+fn another_kind_of_failure_is_told_beside_the_example() {
+    let wrong = SCALE.replace(
+        "if (i < n) y[i] = 2.0f * x[i];",
+        "if (i < n) y[i] = n == 200 ? 2.0f : 2.0f * x[i];\n    if (n == 100 && i == 5) y[i] += 1;",
+    );
+    let folder = folder(&wrong, "    return 2 * x");
+    let flags = ["--class", "normal", "--problem", "n100", "--problem", "n200", "--jobs", "1"];
+    let outcome = program(folder.path(), &[&["check", "op.cu", "--junit", "all.xml"][..], &flags].concat());
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(outcome.stdout.contains("[elements] y: 1 of 100 elements are wrong"), "{outcome}");
+    let other = outcome.stdout.lines().find(|line| line.contains("[constant]")).unwrap_or_default();
+    assert!(other.contains("on n200"), "{outcome}");
+    let junit = fs::read_to_string(folder.path().join("all.xml")).unwrap();
+    assert!(junit.contains("on n200, normal: y"), "{junit}");
+}
+
+#[test]
+fn findings_of_one_launch_count_once_for_the_limit_of_failures() {
+    let wrong = SCALE.replace("i < n", "i <= n").replace("2.0f * x[i]", "2.0f * x[i] + x[i + 1]");
+    let folder = folder(&wrong, "    return 2 * x");
+    let flags = ["--class", "normal", "--seeds", "8", "--problem", "n7", "--json", "--jobs", "1"];
+    let outcome = program(folder.path(), &[&["check", "op.cu"][..], &flags].concat());
+    let document: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(document["results"].as_array().unwrap().len(), 5, "{outcome}");
+}
+
+// GPUs do not wait for threads that have exited, so the answer is right: `sanitize` warns, too, and exits with 0.
+#[test]
+fn a_warning_is_a_note_of_a_check() {
+    let kernel = SCALE.replace(
+        "if (i < n) y[i] = 2.0f * x[i];",
+        "__shared__ float part[256];\n    if (i >= n) return;\n    part[threadIdx.x] = x[i];\n    __syncthreads();\n    \
+         y[i] = 2.0f * part[threadIdx.x];",
+    );
+    let folder = folder(&kernel, "    return 2 * x");
+    let outcome = program(folder.path(), &["check", "op.cu", "--class", "normal"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let note = "note: file: warning: [barrier-divergence] at op.cu:14: ";
+    assert_eq!(outcome.stdout.matches(note).count(), 1, "{outcome}");
+}
+
 #[test]
 fn two_bugs_are_both_told() {
     let wrong = SCALE.replace(
