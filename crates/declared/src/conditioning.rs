@@ -1,7 +1,7 @@
 //! How exact a plain implementation in fp32 is on some inputs.
 //!
-//! A sum whose terms cancel, a softmax of large numbers or the variance of nearly equal numbers is inexact in fp32,
-//! however it is computed. So the reference itself runs in fp32, several times, on inputs that are moved by one rounding,
+//! A sum whose terms cancel, a softmax of large numbers or the variance of nearly equal numbers is inexact in many fp32
+//! implementations. So the reference itself runs in fp32, several times, on inputs that are moved by one rounding,
 //! and its errors show what honest kernels can have. The limits of an output get a multiple of them in addition. They are
 //! computed from the inputs and the reference, never from an answer, and only if an answer exceeds the limits without
 //! them. A reference that converts its inputs to float64 shows only what the moved inputs change.

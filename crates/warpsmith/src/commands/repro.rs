@@ -115,7 +115,7 @@ fn outline(
     let budget = options.budget.unwrap_or(if options.quick { QUICK_BUDGET } else { BUDGET });
     let kernels = plan.subjects.len();
     let problems = plan.problems.len();
-    let duration = if is_virtual { "On two cores it took 3 to 18 minutes. " } else { "" };
+    let duration = if is_virtual { "Earlier runs on two cores took 3 to 18 minutes. " } else { "" };
     let shorter =
         if options.quick || options.budget.is_some() { "" } else { " --quick tries fewer settings." };
     format!(

@@ -156,7 +156,7 @@ impl RaceReport {
     /// depends on the order of the blocks, so the finding is about the instruction that comes later in the program. If
     /// both are the same instruction, it is about the block with the higher number.
     pub fn sides(&self) -> (&Side, u32, &Side) {
-        // Of a stale read, the read is wrong, wherever it is.
+        // For a stale read the finding is about the read, whatever the order of the instructions.
         let apart = self.first.block != self.second.block && self.kind != RaceKind::ReadOnlyCache;
         if apart && (self.first.pc, self.first.block) > (self.second.pc, self.second.block) {
             (&self.first, 1 << self.first.lane, &self.second)
