@@ -435,7 +435,7 @@ impl OpInputs for Attention {
         inputs: &AttentionInputs,
         addresses: &Addresses,
     ) -> Vec<LaunchParameters> {
-        let parameters = run::parameters(problem, inputs.encoded.q.layout, addresses);
+        let parameters = run::parameters(problem, &inputs.encoded, addresses);
         vec![parameters; family.entries().count()]
     }
 }

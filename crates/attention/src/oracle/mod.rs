@@ -225,6 +225,11 @@ impl<'a> Head<'a> {
         Head { data: values.head(batch, head), head_dim: values.shape.head_dim }
     }
 
+    /// The head without its first rows.
+    fn from(&self, row: usize) -> Head<'a> {
+        Head { data: &self.data[row * self.head_dim..], ..*self }
+    }
+
     /// Converts rows `first..first + count`.
     fn convert(&self, first: usize, count: usize, into: &mut Vec<f64>) {
         let rows = &self.data[first * self.head_dim..][..count * self.head_dim];
@@ -245,8 +250,10 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         f64::from(problem.softmax_scale()) * inputs.q.scale(batch, head) * inputs.k.scale(batch, kv_head);
     let value_scale = inputs.v.scale(batch, kv_head);
 
-    let visible = |row: &Row| problem.visible_keys(row.query);
-    let keys_needed = rows.iter().map(visible).max().unwrap_or(0);
+    let length = inputs.serving.length(problem, batch);
+    let visible = |row: &Row| problem.visible(length, row.query);
+    let sink = inputs.serving.sink(head);
+    let keys_needed = rows.iter().map(|row| visible(row).end).max().unwrap_or(0);
     scratch.scores.clear();
     scratch.scores.resize(rows.len() * keys_needed, 0.0);
     scratch.queries.clear();
@@ -261,7 +268,9 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         scratch.score_errors.resize(rows.len() * keys_needed, 0.0);
     }
     if keys_needed == 0 {
-        return; // Every row is fully masked; the results are already zeros and -inf.
+        // Every row is fully masked: the output is already zeros.
+        lse.fill(sink.unwrap_or(f64::NEG_INFINITY));
+        return;
     }
 
     scratch.key_norms.clear();
@@ -279,11 +288,15 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             scratch.add_score_errors(first..first + count, keys_needed, width);
         }
     }
+    if let Some(cap) = problem.serving.softcap.map(f64::from) {
+        scratch.scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
+    }
     // Softmax.
     for ((row, scores), lse) in rows.iter().zip(scratch.scores.chunks_exact_mut(keys_needed)).zip(&mut *lse) {
-        let (seen, hidden) = scores.split_at_mut(visible(row));
-        *lse = softmax(seen);
-        hidden.fill(0.0);
+        let seen = visible(row);
+        scores[..seen.start].fill(0.0);
+        scores[seen.end..].fill(0.0);
+        *lse = softmax(&mut scores[seen], sink);
     }
     // Product.
     let add_products = |first: usize, values: &[f64], sums: &mut [f64]| {
@@ -291,9 +304,10 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         for ((row, weights), sums) in rows.iter().zip(weights).zip(sums.chunks_exact_mut(width)) {
             // A hidden value is not even multiplied by 0: it may be an infinity. Kernels multiply it by 0 if another row
             // of their tile sees its key, as every implementation does, so no kernel is judged on such inputs.
-            let end = visible(row).min(first + values.len() / width);
-            if first < end {
-                add_product(&weights[first..end], values, sums);
+            let seen = visible(row);
+            let (begin, end) = (seen.start.max(first), seen.end.min(first + values.len() / width));
+            if begin < end {
+                add_product(&weights[begin..end], &values[(begin - first) * width..], sums);
             }
         }
     };
@@ -308,20 +322,23 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         }
     }
     // Rounding.
-    let norms = (&scratch.key_norms[..], &scratch.value_norms[..]);
     let weights = scratch.scores.chunks_exact(keys_needed);
     let queries = scratch.queries.chunks_exact(width);
     scratch.tile.resize(width, 0.0);
     for (index, ((weights, query), rounding)) in weights.zip(queries).zip(rounding).enumerate() {
-        let seen = &weights[..visible(&rows[index])];
-        *rounding = row_rounding(seen, norm(query), norms, &output[index * width..][..width]);
-        let row = (seen, lse[index]);
-        add_weight_rounding(rounding, problem.dtype, row, (&values, norms.1), &mut scratch.tile[..width]);
+        let seen = visible(&rows[index]);
+        let (keys, norms) = (&scratch.key_norms[seen.clone()], &scratch.value_norms[seen.clone()]);
+        let (weights, values) = (&weights[seen.clone()], values.from(seen.start));
+        *rounding = row_rounding(weights, norm(query), (keys, norms), &output[index * width..][..width]);
+        let row = (weights, lse[index]);
+        add_weight_rounding(rounding, problem.dtype, row, (&values, norms), &mut scratch.tile[..width]);
         rounding.scale_output(value_scale);
     }
     if let Some((lse, sums)) = fp8_sums {
         for (index, row) in rows.iter().enumerate() {
-            let seen = index * keys_needed..index * keys_needed + visible(row);
+            let keys = visible(row);
+            let values = values.from(keys.start);
+            let seen = index * keys_needed + keys.start..index * keys_needed + keys.end;
             let (weights, errors) = (&scratch.scores[seen.clone()], &scratch.score_errors[seen]);
             let elements = index * width..(index + 1) * width;
             lse[index] = error_of_lse(weights, errors);
@@ -359,13 +376,15 @@ fn dots(query: &[f64], keys: &[f64], scores: &mut [f64]) {
     }
 }
 
-/// Turns scores into weights with sum 1 and returns their log-sum-exp; -inf without scores.
-fn softmax(scores: &mut [f64]) -> f64 {
-    let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if scores.is_empty() {
+/// Turns scores into weights and returns their log-sum-exp; -inf without scores. The weights have the sum 1, with that of
+/// the sink, which is one more score.
+fn softmax(scores: &mut [f64], sink: Option<f64>) -> f64 {
+    let sink = sink.unwrap_or(f64::NEG_INFINITY);
+    let maximum = scores.iter().copied().fold(sink, f64::max);
+    if maximum == f64::NEG_INFINITY {
         return f64::NEG_INFINITY;
     }
-    let mut sum = 0.0;
+    let mut sum = (sink - maximum).exp();
     for score in &mut *scores {
         *score = (*score - maximum).exp();
         sum += *score;
@@ -497,17 +516,21 @@ mod tests {
             let data = f64::from(values.head(row.batch, head)[position * problem.head_dim + d]);
             data * values.scale(row.batch, head)
         };
-        let scores: Vec<f64> = (0..problem.visible_keys(row.query))
+        let seen = problem.visible(inputs.serving.length(problem, row.batch), row.query);
+        let scores: Vec<f64> = seen
+            .clone()
             .map(|key| {
                 let products = (0..problem.head_dim).map(|d| {
                     element(&inputs.q, row.head, row.query, d) * element(&inputs.k, kv_head, key, d)
                 });
-                products.sum::<f64>() * f64::from(problem.softmax_scale())
+                let score = products.sum::<f64>() * f64::from(problem.softmax_scale());
+                problem.serving.softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
             })
             .collect();
-        let lse = scores.iter().map(|score| score.exp()).sum::<f64>().ln();
+        let sink = inputs.serving.sink(row.head).map_or(0.0, f64::exp);
+        let lse = (scores.iter().map(|score| score.exp()).sum::<f64>() + sink).ln();
         let products = |d: usize| {
-            let weighted = scores.iter().enumerate();
+            let weighted = seen.clone().zip(&scores);
             weighted.map(move |(key, score)| (score - lse).exp() * element(&inputs.v, kv_head, key, d))
         };
         let output = (0..problem.head_dim).map(|d| products(d).sum());
@@ -523,6 +546,10 @@ mod tests {
             "b1h2sq71sk37d24-causal-fp16",
             "b1h3sq5sk130d20-causal-tl-fp16",
             "b1h4kv1s67d64-causal-e4m3",
+            "b7h4kv2sq5sk150d32-causal-ragged-fp16",
+            "b7h2sq3sk90d16-ragged1-page8-window20+4-sink-cap3-bf16",
+            "b2h2sq40sk9d24-window3-sink-fp16",
+            "b3h2sq3sk150d16-causal-tl-ragged2-window1-sink-e4m3",
         ] {
             let problem = problem(name);
             let inputs =
