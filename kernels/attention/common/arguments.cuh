@@ -76,9 +76,9 @@ struct KeyRange {
     int end;
 };
 
-// The number of keys of a sequence.
+// The number of keys of a sequence. A larger one than the cache has room for is not believed.
 __device__ inline int key_length(const Arguments& args, int batch) {
-    return args.key_lengths == nullptr ? args.seq_k : args.key_lengths[batch];
+    return args.key_lengths == nullptr ? args.seq_k : min(args.key_lengths[batch], args.seq_k);
 }
 
 // The keys that a query sees, of a sequence with `length` keys. Both bounds grow with the query. A window counts from the

@@ -16,6 +16,15 @@ namespace decode {
 
 __device__ inline unsigned pack(float low, float high) { return ::pack(low, high, static_cast<const Element*>(nullptr)); }
 
+// The approximate instruction has only 11 bits. 1 - 2 / (1 + e^2x) has an error of 2^-23, which is much of a small result;
+// these are a polynomial.
+__device__ __forceinline__ float tanh_of(float x) {
+    const float large = 1.0f - __fdividef(2.0f, 1.0f + ptx::exp2_approx(2.0f * LOG2_E * x));
+    const float square = x * x;
+    const float series = fmaf(fmaf(fmaf(62.0f / 2835, square, -17.0f / 315), square, 2.0f / 15), square, -1.0f / 3);
+    return fabsf(x) < 0.25f ? fmaf(series * square, x, x) : large;
+}
+
 struct Rows {
     const float scale;          // raw scores to exponents of 2
     float scores[BLOCK_N / 2];  // from `exponentiate` on, the weights
@@ -81,13 +90,12 @@ struct Rows {
         }
     }
 
-    // Raw scores become tanh(factor * s); the scale is then that of the cap. tanh(x) is 1 - 2 / (1 + e^2x): the approximate
-    // instruction has only 11 bits.
+    // Raw scores become tanh(factor * s); the scale is then that of the cap.
     __device__ __forceinline__ void cap(float factor) {
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; ++i) {
             if (i / 2 % 2 >= ROWS_OF_LANE) continue;
-            scores[i] = 1.0f - __fdividef(2.0f, 1.0f + ptx::exp2_approx(2.0f * LOG2_E * factor * scores[i]));
+            scores[i] = tanh_of(factor * scores[i]);
         }
     }
 

@@ -165,7 +165,10 @@ impl Problem {
     pub(crate) fn limit(&self) -> Result<(), &'static str> {
         // Every extent is below 2^31, so these products of four fit 128 bits.
         let entry = |shape: Shape| shape.heads as u128 * shape.seq as u128 * shape.head_dim as u128;
-        let entry = entry(self.query_shape()).max(entry(self.key_shape()));
+        // The last page of a sequence is a whole one.
+        let positions = self.serving.page_size.map_or(self.seq_k, |size| self.seq_k.next_multiple_of(size as usize));
+        let keys = Shape { seq: positions, ..self.key_shape() };
+        let entry = entry(self.query_shape()).max(entry(keys));
         if entry > MAX_ENTRY_ELEMENTS as u128 {
             return Err("2^32 - 1 elements per batch entry");
         }

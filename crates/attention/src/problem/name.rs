@@ -347,6 +347,7 @@ mod tests {
             ("b1h8s512d64-window++8", "`window++8` is neither"),
             ("b1h8s512d64-cap999999999", "`cap999999999` is neither"),
             ("b1h8s512d64-page16-page16", "`page16-page16` is neither"),
+            ("b1h1s1d64-page268435456", "more than 2^32 - 1 elements per batch entry"),
             ("b70000h1s1d64-ragged", "more than 65536 sequences of different lengths"),
             ("b1000000h1000000s1d64", "more than 2^40 elements"),
             ("b1h64s1048576d64", "more than 2^32 - 1 elements per batch entry"),

@@ -88,7 +88,7 @@ impl Serving {
         let window = numbered("window").map(|word| {
             let (left, right) = word.split_once('+').map_or((word, None), |(left, right)| (left, Some(right)));
             let right = right.map(|right| number(right, "", 0).map_err(|_| word)).transpose()?;
-            Ok(Window { left: number(left, "window", 0).map_err(|_| word)?, right })
+            Ok::<Window, &str>(Window { left: number(left, "window", 0).map_err(|_| word)?, right })
         });
         let sink = take(&|word| word == "sink").is_some();
         let softcap = take(&|word| word.starts_with("cap")).map(|word| number(word, "cap", 1));
