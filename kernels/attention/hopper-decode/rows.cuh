@@ -16,15 +16,6 @@ namespace decode {
 
 __device__ inline unsigned pack(float low, float high) { return ::pack(low, high, static_cast<const Element*>(nullptr)); }
 
-// The approximate instruction has only 11 bits. 1 - 2 / (1 + e^2x) has an error of 2^-23, which is much of a small result;
-// these are a polynomial.
-__device__ __forceinline__ float tanh_of(float x) {
-    const float large = 1.0f - __fdividef(2.0f, 1.0f + ptx::exp2_approx(2.0f * LOG2_E * x));
-    const float square = x * x;
-    const float series = fmaf(fmaf(fmaf(62.0f / 2835, square, -17.0f / 315), square, 2.0f / 15), square, -1.0f / 3);
-    return fabsf(x) < 0.25f ? fmaf(series * square, x, x) : large;
-}
-
 struct Rows {
     const float scale;          // raw scores to exponents of 2
     float scores[BLOCK_N / 2];  // from `exponentiate` on, the weights

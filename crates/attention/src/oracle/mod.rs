@@ -332,6 +332,9 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         *rounding = row_rounding(weights, norm(query), (keys, norms), &output[index * width..][..width]);
         let row = (weights, lse[index]);
         add_weight_rounding(rounding, problem.dtype, row, (&values, norms), &mut scratch.tile[..width]);
+        if sink.is_some() {
+            rounding.output += lost_beside_a_sink(weights, norms);
+        }
         rounding.scale_output(value_scale);
     }
     if let Some((lse, sums)) = fp8_sums {
@@ -413,6 +416,13 @@ fn row_rounding(weights: &[f64], query: f64, (keys, values): (&[f64], &[f64]), o
         output: deviation(average(keys, 2).sqrt()) * variance.max(0.0).sqrt(),
         ..Rounding::default()
     }
+}
+
+/// The L2 norm of what a row loses if weights below the normal numbers of fp32 become 0. Without a sink the largest weights
+/// are never so small.
+fn lost_beside_a_sink(weights: &[f64], values: &[f64]) -> f64 {
+    let least = 2.0 * f64::from(f32::MIN_POSITIVE);
+    weights.iter().zip(values).filter(|(weight, _)| **weight < least).map(|(weight, norm)| weight * norm).sum()
 }
 
 /// Sets what the rounding of a row's weights can change. The row has weights and a log-sum-exp, the values their norms.
@@ -585,6 +595,23 @@ mod tests {
         errors_of_output(&[1.0 - 1e-9, 1e-9, 0.0], &[9.0; 3], &values, &[1e-9], &mut allowed);
         assert_eq!(allowed, [0.0]);
         assert!((error_of_lse(&[0.5, 0.5], &[0.1, 0.1]) - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn only_weights_that_fp32_cannot_hold_may_be_lost_beside_a_sink() {
+        let problem = problem("b1h2s3d16-sink-bf16");
+        let mut inputs = Inputs::generate(&problem, Class::Normal, 1);
+        let allowed = |inputs: &Inputs| {
+            let reference = attention(&problem, inputs, Rows::all(&problem));
+            let outputs = reference.output.chunks_exact(16).map(norm);
+            let rounding = reference.rounding.iter().zip(outputs);
+            rounding.map(|(rounding, output)| rounding.output / output).collect::<Vec<_>>()
+        };
+        // exp(-80) is a normal number, exp(-95) is not.
+        inputs.serving.sinks = Some(vec![80.0, 95.0]);
+        let allowed = allowed(&inputs);
+        assert!(allowed[..3].iter().all(|&share| share < 1e-4), "{allowed:?}");
+        assert!(allowed[3..].iter().all(|&share| share >= 1.0), "{allowed:?}");
     }
 
     #[test]

@@ -169,9 +169,9 @@ fn problems_for_serving_get_a_family_that_has_their_features() {
     for (name, gpu, expected) in [
         ("b64h32kv8sq1sk4096d128-page16-bf16", "h200", "hopper-decode"),
         ("b8h32kv8sq1sk4096d128-ragged-bf16", "h200", "hopper-decode"),
-        ("b1h8s512d64-window100-sink-fp16", "h200", "hopper-decode"),
+        ("b1h8s512d64-window100-sink-fp16", "h200", "mma"),
         ("b8h32kv8sq1sk4096d128-ragged-e4m3", "h200", "reference"),
-        ("b8h32kv8sq1sk4096d128-page16-bf16", "l4", "reference"),
+        ("b8h32kv8sq1sk4096d128-page16-bf16", "l4", "mma"),
     ] {
         let choice = dispatch::choose(&Attention, &catalog, &virtual_gpu(gpu), &problem(name));
         assert_eq!(choice.unwrap().0.name, expected, "{name}");

@@ -361,6 +361,22 @@ fn the_reference_is_right_with_every_feature_for_serving() {
 }
 
 #[test]
+fn mma_is_right_with_every_feature_for_serving() {
+    let long = ["b4h2sq70sk200d64-causal-ragged-page16-window50-sink-bf16", "b3h4kv2s150d128-causal-ragged-cap20-fp16"];
+    let problems: Vec<Problem> = SERVED.into_iter().chain(long).map(problem).collect();
+    expect_presets_right(family("mma"), &problems, "h200", Target::Sm90, Class::Normal);
+    let ahead = [("LOOK_AHEAD", "true"), ("Q_IN", "registers"), ("PERSISTENT", "58")];
+    let knobs: Vec<_> = ahead.into_iter().map(|(knob, value)| (knob.to_owned(), value.to_owned())).collect();
+    let candidate = run::candidate(family("mma"), Some("rows16"), &knobs, &problems[16]).expect("a setting");
+    let inputs = (Class::Large, Layout::Bshd, 3);
+    assert_eq!(failure_of(family("mma"), candidate, &problems[16], ("l4", Target::Sm89), inputs), None);
+    // FP8 has no code for it.
+    let fp8 = problem("b4h2sq1sk200d64-ragged-e4m3");
+    let refused = run::candidate(family("mma"), None, &[], &fp8).expect_err("no FP8").to_string();
+    assert!(refused.contains("the features for serving are for fp16 and bf16"), "{refused}");
+}
+
+#[test]
 fn hopper_decode_is_right_with_every_feature_for_serving() {
     let problems: Vec<Problem> = SERVED.into_iter().map(problem).collect();
     expect_presets_right(family("hopper-decode"), &problems, "h200", Target::Sm90a, Class::Normal);

@@ -263,6 +263,27 @@ const FAULTS: &[Fault] = &[
         ..SERVING
     },
     Fault {
+        name: "serving: mma reads pages that the length does not reach",
+        right: "const bool exists = key < work.end && key",
+        wrong: "const bool exists = key",
+        preset: "rows16",
+        knobs: &[],
+        family: "mma",
+        file: "mma/kernel.cu",
+        detected: Detected::Found(&[Kind::OutOfBounds]),
+        ..SERVING
+    },
+    Fault {
+        name: "serving: mma adds the sink without regard to the maximum of the keys",
+        right: "rows.sum[strip][half] = rows.sum[strip][half] * of_keys +",
+        wrong: "rows.sum[strip][half] = rows.sum[strip][half] +",
+        preset: "rows16",
+        knobs: &[],
+        family: "mma",
+        file: "mma/kernel.cu",
+        ..SERVING
+    },
+    Fault {
         name: "serving: a page beyond the length of a sequence is read",
         file: "reference/kernel.cu",
         right: "visible(args, key_length(args, batch), row);",
