@@ -217,7 +217,7 @@ const FAULTS: &[Fault] = &[
         wrong: "    static __device__ int kept[1024];\n    int& entry = kept[batch * args.pages_of_sequence + of_sequence];\n    \
                 if (entry == 0) entry = 1 + args.page_table[static_cast<long long>(batch) * args.pages_of_sequence + \
                 of_sequence];\n    const int page = entry - 1 + 0 * args.page_table[",
-        detected: Detected::Named("changed-state"),
+        detected: Detected::Named("persistent-state"),
         ..SERVING
     },
     Fault {
@@ -495,8 +495,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8, promotion: the output is not replaced after it was promoted",
-        right: "start_output<RESIDUAL_BEFORE>(PROMOTE);",
-        wrong: "start_output<RESIDUAL_BEFORE>(false);",
+        right: "start_output(PROMOTE);",
+        wrong: "start_output(false);",
         ..HOPPER_PROMOTION
     },
     Fault {
@@ -730,8 +730,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the next work tile adds to the output of the one before",
-        right: "rows.clear_output();\n        rows.pack_weights();",
-        wrong: "rows.pack_weights();",
+        right: "rows.clear_output();\n        rows.round_weights();",
+        wrong: "rows.round_weights();",
         knobs: &[("PERSISTENT", "2")],
         problem: "b1h3s130d64-fp16",
         ..HOPPER
