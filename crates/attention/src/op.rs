@@ -306,7 +306,8 @@ impl OpProblems for Attention {
     }
 
     fn edge_problems(&self) -> Vec<String> {
-        let with = |dtype: Dtype| EDGES.iter().chain(&SERVING_EDGES).map(move |shape| format!("{shape}-{dtype}"));
+        let with =
+            |dtype: Dtype| EDGES.iter().chain(&SERVING_EDGES).map(move |shape| format!("{shape}-{dtype}"));
         let usual = Dtype::ALL.into_iter().flat_map(with);
         usual.chain(WIDE_OUTPUTS.map(|shape| format!("{shape}-e4m3-obf16"))).collect()
     }

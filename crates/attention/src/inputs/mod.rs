@@ -340,8 +340,12 @@ mod tests {
                 let opposite = sink.opposite(Inputs::generate(&problem, Class::Sink, seed + 100));
                 for inputs in [&sink, &opposite] {
                     let decoded = inputs.encode(dtype, Layout::Bhsd).decode();
-                    let decoded =
-                        Inputs { q: unscaled(&decoded.q), k: unscaled(&decoded.k), v: unscaled(&decoded.v), ..decoded };
+                    let decoded = Inputs {
+                        q: unscaled(&decoded.q),
+                        k: unscaled(&decoded.k),
+                        v: unscaled(&decoded.v),
+                        ..decoded
+                    };
                     for row in 0..12 {
                         let weights = weights(&problem, &decoded, row);
                         // At most 128 keys are dominant; the others are light, but not lost.

@@ -45,7 +45,8 @@ impl ServingInputs {
         };
         let sinks = problem.serving.sink.then(|| (0..problem.heads).map(|_| sink(&mut random)).collect());
         let mut inputs = ServingInputs { lengths, sinks, pages: None };
-        inputs.pages = problem.serving.page_size.map(|size| inputs.pages(problem, size as usize, &mut random));
+        inputs.pages =
+            problem.serving.page_size.map(|size| inputs.pages(problem, size as usize, &mut random));
         inputs
     }
 
@@ -108,7 +109,8 @@ impl ServingInputs {
                 let (entry, position) = self.place(problem, batch, key);
                 for head in 0..shape.heads {
                     let at = |batch: usize, strides: crate::tensor::Strides, position: usize| {
-                        let element = batch * strides.batch + head * strides.head + position * strides.sequence;
+                        let element =
+                            batch * strides.batch + head * strides.head + position * strides.sequence;
                         element * tensor.dtype.bytes()
                     };
                     let (from, to) = (at(batch, from, key), at(entry, to, position));
@@ -121,7 +123,9 @@ impl ServingInputs {
 
     /// The batch entry or page of the cache that has a key, and its position there.
     fn place(&self, problem: &Problem, batch: usize, key: usize) -> (usize, usize) {
-        let Some((pages, size)) = self.pages.as_ref().zip(problem.serving.page_size) else { return (batch, key) };
+        let Some((pages, size)) = self.pages.as_ref().zip(problem.serving.page_size) else {
+            return (batch, key);
+        };
         let size = size as usize;
         let entry = pages.table[batch * pages_of_sequence(problem, size) + key / size];
         (entry as usize, key % size)
@@ -133,12 +137,14 @@ impl ServingInputs {
             let bytes = lengths.iter().flat_map(|&length| (length as i32).to_le_bytes());
             ("key_lengths", bytes.collect())
         });
-        let table = self.pages.as_ref().map(|pages| {
-            ("page_table", pages.table.iter().flat_map(|entry| entry.to_le_bytes()).collect())
-        });
-        let sinks = self.sinks.as_ref().map(|sinks| {
-            ("sinks", sinks.iter().flat_map(|sink| sink.to_le_bytes()).collect())
-        });
+        let table = self
+            .pages
+            .as_ref()
+            .map(|pages| ("page_table", pages.table.iter().flat_map(|entry| entry.to_le_bytes()).collect()));
+        let sinks = self
+            .sinks
+            .as_ref()
+            .map(|sinks| ("sinks", sinks.iter().flat_map(|sink| sink.to_le_bytes()).collect()));
         [lengths, table, sinks].into_iter().flatten().collect()
     }
 }

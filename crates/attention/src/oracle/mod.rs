@@ -422,7 +422,12 @@ fn row_rounding(weights: &[f64], query: f64, (keys, values): (&[f64], &[f64]), o
 /// are never so small.
 fn lost_beside_a_sink(weights: &[f64], values: &[f64]) -> f64 {
     let least = 2.0 * f64::from(f32::MIN_POSITIVE);
-    weights.iter().zip(values).filter(|(weight, _)| **weight < least).map(|(weight, norm)| weight * norm).sum()
+    weights
+        .iter()
+        .zip(values)
+        .filter(|(weight, _)| **weight < least)
+        .map(|(weight, norm)| weight * norm)
+        .sum()
 }
 
 /// Sets what the rounding of a row's weights can change. The row has weights and a log-sum-exp, the values their norms.

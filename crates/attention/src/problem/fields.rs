@@ -51,9 +51,7 @@ pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
     };
     let flag = |name: &str| match fields.get(name) {
         None => Ok(false),
-        Some(value) => {
-            value.as_bool().ok_or_else(|| Refusal::new(format!("`{name}` must be true or false")))
-        }
+        Some(value) => value.as_bool().ok_or_else(|| Refusal::new(format!("`{name}` must be true or false"))),
     };
     let causal = flag("causal")?;
     let mask = text("mask", if causal { Mask::Causal.name() } else { Mask::None.name() })?;

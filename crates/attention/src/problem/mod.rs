@@ -166,7 +166,8 @@ impl Problem {
         // Every extent is below 2^31, so these products of four fit 128 bits.
         let entry = |shape: Shape| shape.heads as u128 * shape.seq as u128 * shape.head_dim as u128;
         // The last page of a sequence is a whole one.
-        let positions = self.serving.page_size.map_or(self.seq_k, |size| self.seq_k.next_multiple_of(size as usize));
+        let positions =
+            self.serving.page_size.map_or(self.seq_k, |size| self.seq_k.next_multiple_of(size as usize));
         let keys = Shape { seq: positions, ..self.key_shape() };
         let entry = entry(self.query_shape()).max(entry(keys));
         if entry > MAX_ENTRY_ELEMENTS as u128 {
@@ -341,7 +342,11 @@ mod tests {
                             let visible = problem.visible(length, query);
                             let seen: Vec<usize> =
                                 (0..length).filter(|&key| sees(&problem, length, query, key)).collect();
-                            assert_eq!(visible.clone().collect::<Vec<_>>(), seen, "{problem} {length} {query}");
+                            assert_eq!(
+                                visible.clone().collect::<Vec<_>>(),
+                                seen,
+                                "{problem} {length} {query}"
+                            );
                             pairs += 2 * seen.len();
                             let range = problem.needed(length);
                             assert!(seen.iter().all(|key| range.contains(key)), "{problem} {length} {query}");
@@ -364,7 +369,10 @@ mod tests {
         assert_eq!(visible(Mask::CausalTopLeft), [1, 2]);
         // More queries than keys, aligned bottom-right: the first queries see nothing.
         let tall = Problem { seq_q: 5, seq_k: 2, ..wide }.with_mask(Mask::Causal);
-        assert_eq!((0..5).map(|query| tall.visible(2, query)).collect::<Vec<_>>(), [0..0, 0..0, 0..0, 0..1, 0..2]);
+        assert_eq!(
+            (0..5).map(|query| tall.visible(2, query)).collect::<Vec<_>>(),
+            [0..0, 0..0, 0..0, 0..1, 0..2]
+        );
     }
 
     #[test]

@@ -216,7 +216,11 @@ fn suffixes(text: &str, suffix: Option<&str>) -> Result<Suffixes, NameError> {
         words => (Mask::None, words),
     };
     let serving = Serving::take(&mut words).map_err(unknown)?;
-    if words.is_empty() { Ok(Suffixes { mask, serving, types: types.unwrap_or(usual) }) } else { Err(unknown(rest)) }
+    if words.is_empty() {
+        Ok(Suffixes { mask, serving, types: types.unwrap_or(usual) })
+    } else {
+        Err(unknown(rest))
+    }
 }
 
 /// The types of the inputs and of the output: `fp16`, `e4m3`, `e4m3-obf16`.

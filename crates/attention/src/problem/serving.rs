@@ -83,10 +83,12 @@ impl Serving {
             })
         };
         let mut numbered = |letters: &str| take(&|word: &str| word.starts_with(letters));
-        let ragged = numbered("ragged").map(|word| if word == "ragged" { Ok(0) } else { number(word, "ragged", 1) });
+        let ragged =
+            numbered("ragged").map(|word| if word == "ragged" { Ok(0) } else { number(word, "ragged", 1) });
         let page_size = numbered("page").map(|word| number(word, "page", 1));
         let window = numbered("window").map(|word| {
-            let (left, right) = word.split_once('+').map_or((word, None), |(left, right)| (left, Some(right)));
+            let (left, right) =
+                word.split_once('+').map_or((word, None), |(left, right)| (left, Some(right)));
             let right = right.map(|right| number(right, "", 0).map_err(|_| word)).transpose()?;
             Ok::<Window, &str>(Window { left: number(left, "window", 0).map_err(|_| word)?, right })
         });

@@ -151,7 +151,11 @@ fn many_short_sequences_get_tiles_of_their_length_on_an_h200() {
     let block_n = |name: &str| {
         let (family, candidate) =
             dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
-        (family.name.clone(), candidate.knobs["WARPGROUPS"].to_string(), candidate.knobs["BLOCK_N"].to_string())
+        (
+            family.name.clone(),
+            candidate.knobs["WARPGROUPS"].to_string(),
+            candidate.knobs["BLOCK_N"].to_string(),
+        )
     };
     let of_short = ("hopper".to_owned(), "2".to_owned(), "64".to_owned());
     for name in ["b32h16s128d64-fp16", "b40h8kv2s100d64-bf16", "b300h1s128d64-causal-fp16"] {

@@ -362,7 +362,10 @@ fn the_reference_is_right_with_every_feature_for_serving() {
 
 #[test]
 fn mma_is_right_with_every_feature_for_serving() {
-    let long = ["b4h2sq70sk200d64-causal-ragged-page16-window50-sink-bf16", "b3h4kv2s150d128-causal-ragged-cap20-fp16"];
+    let long = [
+        "b4h2sq70sk200d64-causal-ragged-page16-window50-sink-bf16",
+        "b3h4kv2s150d128-causal-ragged-cap20-fp16",
+    ];
     let problems: Vec<Problem> = SERVED.into_iter().chain(long).map(problem).collect();
     expect_presets_right(family("mma"), &problems, "h200", Target::Sm90, Class::Normal);
     let ahead = [("LOOK_AHEAD", "true"), ("Q_IN", "registers"), ("PERSISTENT", "58")];
@@ -400,7 +403,11 @@ fn hopper_decode_is_right_however_ragged_sequences_are_shared() {
         ("d128", &TILES_OF_128, "b7h8kv2sq1sk400d128-ragged-page64-fp16"),
         ("d64", &[("BLOCKS", "3"), ("STAGES", "2")], "b9h2kv1sq3sk300d64-causal-ragged-page24-window70-bf16"),
         ("rows64", &[("BLOCKS", "3"), ("JITTER", "true")], "b4h40kv2sq3sk200d64-ragged-page2-sink-fp16"),
-        ("cluster", &[("CLUSTER", "4"), ("JITTER", "true")], "b7h4kv2sq1sk500d128-ragged-page128-sink-cap9-bf16"),
+        (
+            "cluster",
+            &[("CLUSTER", "4"), ("JITTER", "true")],
+            "b7h4kv2sq1sk500d128-ragged-page128-sink-cap9-bf16",
+        ),
         ("cluster-d256", &[("CLUSTER", "2")], "b3h6kv2sq3sk300d256-causal-ragged-page16-fp16"),
         ("whole", &[("JITTER", "true")], "b9h8kv4sq2sk300d64-ragged-page1-window40-fp16"),
     ];

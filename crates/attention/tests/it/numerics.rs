@@ -8,10 +8,10 @@ use family::{Catalog, Family};
 use op::Kernel;
 use random::Random;
 use vgpu::num::codec;
+use warpsmith_attention::inputs::ServingInputs;
 use warpsmith_attention::oracle::{self, Reference, Rows};
 use warpsmith_attention::run::{self, Run};
 use warpsmith_attention::tensor::Values;
-use warpsmith_attention::inputs::ServingInputs;
 use warpsmith_attention::{Dtype, Encoded, Inputs, Layout, Problem};
 
 use crate::common::{add_fp8_products, compiler, device, problem};
