@@ -148,22 +148,18 @@ fn few_queries_get_the_family_for_few_queries_on_an_h200() {
 #[test]
 fn many_short_sequences_get_tiles_of_their_length_on_an_h200() {
     let catalog = Catalog::load(None).unwrap();
-    let block_n = |name: &str| {
+    let choice = |name: &str| {
         let (family, candidate) =
             dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
-        (
-            family.name.clone(),
-            candidate.knobs["WARPGROUPS"].to_string(),
-            candidate.knobs["BLOCK_N"].to_string(),
-        )
+        format!("{} {}", family.name, candidate.label(family))
     };
-    let of_short = ("hopper".to_owned(), "2".to_owned(), "64".to_owned());
+    let of_short = "hopper d128 BLOCK_N=64 PING_PONG=false RUNNING_MAX=integers";
     for name in ["b32h16s128d64-fp16", "b40h8kv2s100d64-bf16", "b300h1s128d64-causal-fp16"] {
-        assert_eq!(block_n(name), of_short, "{name}");
+        assert_eq!(choice(name), of_short, "{name}");
     }
     // Fewer or longer sequences keep their own settings.
     for name in ["b16h16s128d64-fp16", "b32h16s129d64-fp16", "b8h16s512d64-fp16"] {
-        assert_ne!(block_n(name), of_short, "{name}");
+        assert_ne!(choice(name), of_short, "{name}");
     }
 }
 
