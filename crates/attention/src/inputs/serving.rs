@@ -68,7 +68,7 @@ impl ServingInputs {
             .map(|batch| problem.needed(self.length(problem, batch)))
             .map(|keys| if keys.is_empty() { 0..0 } else { keys.start / size..keys.end.div_ceil(size) })
             .collect();
-        let used: usize = needed.iter().map(|pages| pages.len()).sum();
+        let used: usize = needed.iter().map(std::iter::ExactSizeIterator::len).sum();
         let count = used + 1 + used / 8;
         let mut free: Vec<i32> = (0..count as i32).collect();
         for last in (1..count).rev() {
