@@ -196,6 +196,24 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Prepares for these rows of a head: queries multiplied by the scale, and room for scores.
+    fn start(&mut self, rows: &[Row], queries: &Head<'_>, (scale, keys): (f64, usize), with_fp8_sums: bool) {
+        let width = queries.head_dim;
+        self.scores.clear();
+        self.scores.resize(rows.len() * keys, 0.0);
+        self.queries.clear();
+        for row in rows {
+            let query = &queries.data[row.query * width..][..width];
+            self.queries.extend(query.iter().map(|&x| f64::from(x) * scale));
+        }
+        if with_fp8_sums {
+            self.query_squares.clear();
+            self.query_squares.extend(self.queries.iter().map(|x| x * x));
+            self.score_errors.clear();
+            self.score_errors.resize(rows.len() * keys, 0.0);
+        }
+    }
+
     /// Sets the errors of these keys' scores. The tile has their keys and is overwritten.
     fn add_score_errors(&mut self, keys: Range<usize>, keys_needed: usize, width: usize) {
         for x in &mut self.tile {
@@ -254,19 +272,7 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
     let visible = |row: &Row| problem.visible(length, row.query);
     let sink = inputs.serving.sink(head);
     let keys_needed = rows.iter().map(|row| visible(row).end).max().unwrap_or(0);
-    scratch.scores.clear();
-    scratch.scores.resize(rows.len() * keys_needed, 0.0);
-    scratch.queries.clear();
-    for row in rows {
-        let query = &queries.data[row.query * width..][..width];
-        scratch.queries.extend(query.iter().map(|&x| f64::from(x) * scale));
-    }
-    if fp8_sums.is_some() {
-        scratch.query_squares.clear();
-        scratch.query_squares.extend(scratch.queries.iter().map(|x| x * x));
-        scratch.score_errors.clear();
-        scratch.score_errors.resize(rows.len() * keys_needed, 0.0);
-    }
+    scratch.start(rows, &queries, (scale, keys_needed), fp8_sums.is_some());
     if keys_needed == 0 {
         // Every row is fully masked: the output is already zeros.
         lse.fill(sink.unwrap_or(f64::NEG_INFINITY));
@@ -288,16 +294,8 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             scratch.add_score_errors(first..first + count, keys_needed, width);
         }
     }
-    if let Some(cap) = problem.serving.softcap.map(f64::from) {
-        scratch.scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
-    }
-    // Softmax.
-    for ((row, scores), lse) in rows.iter().zip(scratch.scores.chunks_exact_mut(keys_needed)).zip(&mut *lse) {
-        let seen = visible(row);
-        scores[..seen.start].fill(0.0);
-        scores[seen.end..].fill(0.0);
-        *lse = softmax(&mut scores[seen], sink);
-    }
+    let seen = rows.iter().map(visible);
+    weigh(&mut scratch.scores, seen, lse, (problem.serving.softcap, sink));
     // Product.
     let add_products = |first: usize, values: &[f64], sums: &mut [f64]| {
         let weights = scratch.scores.chunks_exact(keys_needed);
@@ -376,6 +374,24 @@ fn dots(query: &[f64], keys: &[f64], scores: &mut [f64]) {
         }
         let rest: f64 = query_rest.iter().zip(key_rest).map(|(a, b)| a * b).sum();
         *score = sums.iter().sum::<f64>() + rest;
+    }
+}
+
+/// Caps the scores of several rows and turns them into weights. Each row sees a range of its keys.
+fn weigh(
+    scores: &mut [f64],
+    seen: impl ExactSizeIterator<Item = Range<usize>>,
+    lse: &mut [f64],
+    (softcap, sink): (Option<u32>, Option<f64>),
+) {
+    if let Some(cap) = softcap.map(f64::from) {
+        scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
+    }
+    let keys = scores.len() / seen.len().max(1);
+    for ((seen, scores), lse) in seen.zip(scores.chunks_exact_mut(keys)).zip(lse) {
+        scores[..seen.start].fill(0.0);
+        scores[seen.end..].fill(0.0);
+        *lse = softmax(&mut scores[seen], sink);
     }
 }
 

@@ -272,8 +272,7 @@ impl Problem {
     pub fn minimal_bytes(&self) -> u64 {
         let queries = self.query_shape();
         // Of keys and values only those that a query sees.
-        let needed =
-            |length: usize| if self.serving.is_plain() { length } else { self.needed(length).len() };
+        let needed = |length: usize| if self.serving.is_plain() { length } else { self.needed(length).len() };
         let keys = self.over_sequences(|length| needed(length) as u128) as usize;
         let read = self.dtype.bytes() * (queries.elements() + 2 * keys * self.kv_heads * self.head_dim);
         let written = self.output.bytes() * queries.elements();

@@ -697,7 +697,7 @@ const FAULTS: &[Fault] = &[
         right: "rounded_residuals[i] ^ zero",
         wrong: "rounded[i] ^ zero",
         class: "normal",
-        knobs: &[("RUNNING_MAX", "lazy"), ("PING_PONG", "false"), ("RESIDUAL_BLOCKS", "1")],
+        knobs: &[("RUNNING_MAX", "lazy"), ("PING_PONG", "false"), ("RESIDUAL_BLOCKS", "2")],
         ..HOPPER_FP8_LAZY
     },
     Fault {
@@ -706,7 +706,7 @@ const FAULTS: &[Fault] = &[
         right: "rounded_residuals[i] = residual(i / 4, i % 4, rounded[i]);",
         wrong: "rounded_residuals[i] = residual(i / 4, i % 4, weights[i]);",
         class: "normal",
-        knobs: &[("RUNNING_MAX", "lazy"), ("PING_PONG", "false"), ("RESIDUAL_BLOCKS", "1")],
+        knobs: &[("RUNNING_MAX", "lazy"), ("PING_PONG", "false"), ("RESIDUAL_BLOCKS", "2")],
         ..HOPPER_FP8_LAZY
     },
     Fault {
