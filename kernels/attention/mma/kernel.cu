@@ -130,8 +130,9 @@ __device__ void add_sink(Rows& rows, int strip, float v_scale, float sink) {
     rows.scale_output(strip, factor);
 }
 
-// Divides the rows by their sums; `sink` is the exponent of one more weight of every row. The other groups store their rows in shared memory, and the first group adds them to
-// its own; each of its warps waits only for the warps with the same rows. Returns true in the group with the result.
+// Divides the rows by their sums; `sink` is the exponent of one more weight of every row. The other groups store their rows
+// in shared memory, and the first group adds them to its own; each of its warps waits only for the warps with the same
+// rows. Returns true in the group with the result.
 __device__ bool complete(Rows& rows, int group, float v_scale, float sink) {
     rows.complete_sums();
     if constexpr (!SPLIT) {
@@ -397,7 +398,8 @@ __device__ void compute(const Arguments& args, const WorkTile& work, bool first,
         ring.start_v(t);
     }
     const bool is_capped = SERVING && args.softcap > 0.0f;
-    Rows rows((is_capped ? args.softcap : args.softmax_scale) * LOG2_E * code_scale(args.q_scale, args.heads, work.batch, work.head) *
+    const float scale = is_capped ? args.softcap : args.softmax_scale;
+    Rows rows(scale * LOG2_E * code_scale(args.q_scale, args.heads, work.batch, work.head) *
               code_scale(args.k_scale, args.kv_heads, work.batch, work.kv_head));
     constexpr int BIT = 31;
     ptx::mbarrier_wait(query_barrier(), phases >> BIT);
