@@ -3,8 +3,8 @@
 // The time of such a launch is that of reading K and V. So the keys are divided among all multiprocessors (`work.cuh`), and
 // a block has many bytes of copies under way: one thread copies tiles of K and V into rings in shared memory (TMA). A cache
 // in pages is copied by the lanes of that warp: a piece of a page has the largest power of two of rows that divides the
-// page size, at most a tile. One warpgroup multiplies them (wgmma) with up to 64 rows: the queries of all heads that read these keys, packed. Partial
-// results are combined in a fixed order (`combine.cuh`).
+// page size, at most a tile. One warpgroup multiplies them (wgmma) with up to 64 rows: the queries of all heads that read
+// these keys, packed. Partial results are combined in a fixed order (`combine.cuh`).
 //
 //   producer    K0  K1 V0  K2 V1  K3 V2 ...                            waits for free tiles
 //   consumers   Q K0^T | weights 0 | V0, Q K1^T | weights 1 | V1, Q K2^T | ...
