@@ -1,8 +1,9 @@
 //! The only parameter of every attention kernel: `attention::Arguments` of `kernels/attention/common/arguments.cuh`,
 //! field by field. A test compares it with the table of offsets in that file.
 
-use crate::problem::{Mask, Problem};
-use crate::tensor::{self, Layout};
+use crate::inputs::pages_of_sequence;
+use crate::problem::{Mask, Problem, Serving};
+use crate::tensor::{self, Layout, Shape};
 
 /// Distances in elements. They fit 32 bits, because [`crate::problem::MAX_ENTRY_ELEMENTS`] limits the problem.
 #[repr(C)]
@@ -73,6 +74,24 @@ pub struct Arguments {
     pub kv_heads: i32,
     /// 1 if the FP8 scales are per block: `[batch, heads, blocks]`. Only kernels with the knob `BLOCK_SCALES` read it.
     pub block_scales: i32,
+    /// Address of the numbers of keys of the sequences, int32 `[batch]`; 0 if all have `seq_k`.
+    pub key_lengths: u64,
+    /// Address of the pages of the sequences, int32 `[batch, pages_of_sequence]`; 0 if K and V are not in pages.
+    pub page_table: u64,
+    /// Address of the sinks, fp32 `[heads]`; 0 if there are none.
+    pub sinks: u64,
+    /// Keys of a page. K and V are `[pages, kv_heads, page_size, head_dim]`.
+    pub page_size: i32,
+    /// Entries of a sequence in the table of pages.
+    pub pages_of_sequence: i32,
+    /// Number of keys before its own position that a query sees; -1: all.
+    pub window_left: i32,
+    /// Number of keys after its own position; -1: all that the mask allows.
+    pub window_right: i32,
+    /// 1: the positions count from the last key: for a sequence of n keys the diagonal is `diagonal - (seq_k - n)`.
+    pub from_last_key: i32,
+    /// Score s becomes `softcap * tanh(s / softcap)`; 0: it does not.
+    pub softcap: f32,
 }
 
 /// The factor that maps a query head to its KV head, times 2^32; 0 if they are equal. It is exact for up to
@@ -85,8 +104,17 @@ fn kv_head_factor(heads: usize, kv_heads: usize) -> u32 {
 impl Arguments {
     /// The arguments of a problem, without addresses.
     pub fn for_problem(problem: &Problem, layout: Layout) -> Self {
+        Arguments::for_cache(problem, layout, problem.key_shape())
+    }
+
+    /// The same for K and V of another shape ([`crate::inputs::ServingInputs::cache_shape`]).
+    pub fn for_cache(problem: &Problem, layout: Layout, cache: Shape) -> Self {
         let queries: Strides = layout.strides(problem.query_shape()).into();
-        let keys: Strides = layout.strides(problem.key_shape()).into();
+        let keys: Strides = layout.strides(cache).into();
+        let Serving { page_size, window, softcap, .. } = problem.serving;
+        let page_size = page_size.unwrap_or(0) as usize;
+        let (left, right) = window.map_or((None, None), |window| (Some(window.left), window.right));
+        let seen = |keys: Option<u32>| keys.map_or(-1, |keys| keys as i32);
         Arguments {
             kv_head_factor: kv_head_factor(problem.heads, problem.kv_heads),
             seq_q: problem.seq_q as i32,
@@ -101,6 +129,12 @@ impl Arguments {
             batch: problem.batch as i32,
             heads: problem.heads as i32,
             kv_heads: problem.kv_heads as i32,
+            page_size: page_size as i32,
+            pages_of_sequence: if page_size == 0 { 0 } else { pages_of_sequence(problem, page_size) as i32 },
+            window_left: seen(left),
+            window_right: seen(right),
+            from_last_key: i32::from(problem.mask != Mask::CausalTopLeft),
+            softcap: softcap.map_or(0.0, |cap| cap as f32),
             ..Arguments::default()
         }
     }
@@ -131,6 +165,15 @@ impl Arguments {
         }
         put(&self.kv_heads.to_le_bytes());
         put(&self.block_scales.to_le_bytes());
+        for address in [self.key_lengths, self.page_table, self.sinks] {
+            put(&address.to_le_bytes());
+        }
+        let numbers =
+            [self.page_size, self.pages_of_sequence, self.window_left, self.window_right, self.from_last_key];
+        for number in numbers {
+            put(&number.to_le_bytes());
+        }
+        put(&self.softcap.to_le_bytes());
         bytes
     }
 }
@@ -167,6 +210,7 @@ mod tests {
         let ours = offsets!(
             kv_head_factor seq_q seq_k softmax_scale mask diagonal q k v o q_strides k_strides v_strides o_strides
             batch heads lse q_scale k_scale v_scale workspace kv_heads block_scales
+            key_lengths page_table sinks page_size pages_of_sequence window_left window_right from_last_key softcap
         );
         let (fields, size) = table();
         assert_eq!(ours, fields);
@@ -200,6 +244,15 @@ mod tests {
             workspace: 29,
             kv_heads: 30,
             block_scales: 31,
+            key_lengths: 32,
+            page_table: 33,
+            sinks: 34,
+            page_size: 35,
+            pages_of_sequence: 36,
+            window_left: -37,
+            window_right: 38,
+            from_last_key: 39,
+            softcap: 0.125,
         };
         let bytes = arguments.bytes();
         let words = |bytes: &[u8]| -> Vec<i32> {
@@ -214,7 +267,9 @@ mod tests {
         assert_eq!(words(&bytes[56..104]), (9..21).collect::<Vec<i32>>());
         assert_eq!(words(&bytes[104..112]), [23, 24]);
         assert_eq!(addresses(&bytes[112..152]), [25, 26, 27, 28, 29]);
-        assert_eq!(words(&bytes[152..]), [30, 31]);
+        assert_eq!(words(&bytes[152..160]), [30, 31]);
+        assert_eq!(addresses(&bytes[160..184]), [32, 33, 34]);
+        assert_eq!(words(&bytes[184..]), [35, 36, -37, 38, 39, scale]);
         assert_eq!(bytes.len(), size_of::<Arguments>());
     }
 
@@ -239,5 +294,12 @@ mod tests {
         assert_eq!(arguments.o_strides, Strides { batch: 17 * 8 * 64, head: 64, sequence: 512 });
         let top_left = Problem { mask: Mask::CausalTopLeft, dtype: Dtype::Fp16, ..problem };
         assert_eq!(Arguments::for_problem(&top_left, Layout::Bhsd).diagonal, 0);
+        let served: Problem = "b2h8sq1sk129d64-page16-window7+0-cap30-bf16".parse().expect("a valid name");
+        let cache = Shape { batch: 11, heads: 8, seq: 16, head_dim: 64 };
+        let arguments = Arguments::for_cache(&served, Layout::Bhsd, cache);
+        assert_eq!((arguments.page_size, arguments.pages_of_sequence, arguments.softcap), (16, 9, 30.0));
+        assert_eq!((arguments.window_left, arguments.window_right), (7, 0));
+        assert_eq!((arguments.mask, arguments.diagonal, arguments.from_last_key), (0, 128, 1));
+        assert_eq!(arguments.k_strides, Strides { batch: 8 * 16 * 64, head: 16 * 64, sequence: 64 });
     }
 }

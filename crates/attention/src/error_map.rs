@@ -39,7 +39,8 @@ pub fn draw(
     }
     notes.push(format!("queries: {}", describe(&errors.queries, problem.seq_q, "")));
     notes.push(format!("columns: {}", describe(&errors.columns, problem.head_dim, "")));
-    let masked = |&query: &usize| problem.visible_keys(query) == 0;
+    let is_ragged = problem.serving.ragged.is_some();
+    let masked = |&query: &usize| !is_ragged && problem.visible(problem.seq_k, query).is_empty();
     if errors.queries.iter().all(masked) {
         notes.push("only rows that see no key are wrong".to_owned());
     }

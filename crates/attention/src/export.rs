@@ -19,6 +19,9 @@ pub fn files(evaluator: Evaluator, problem: &Problem) -> Result<Vec<(String, Str
     if problem.dtype == Dtype::E4m3 {
         return Err(Refusal::new("these evaluators have no FP8 attention; name a problem in fp16 or bf16"));
     }
+    if let Some((feature, _)) = problem.serving.by_name().into_iter().find(|(_, has)| *has) {
+        return Err(Refusal::new(format!("these evaluators have no problem with the feature `{feature}`")));
+    }
     Ok(match evaluator {
         Evaluator::KernelBench => vec![
             ("model.py".to_owned(), kernelbench_model(problem)),

@@ -144,7 +144,7 @@ impl<'d> Study<'d> {
         let encoded = class.inputs(problem, seed).encode(problem.dtype, Layout::Bhsd);
         let rows = Rows::within(problem, ORACLE_BUDGET, seed);
         let reference = oracle::attention(problem, &encoded.decode(), rows);
-        let Encoded { q, k, v } = &encoded;
+        let Encoded { q, k, v, .. } = &encoded;
         let inputs =
             [device.upload("q", &q.bytes)?, device.upload("k", &k.bytes)?, device.upload("v", &v.bytes)?];
         Ok(Study { device, problem: *problem, class, reference, inputs })

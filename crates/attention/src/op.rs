@@ -85,8 +85,30 @@ const EDGES: [&str; 28] = [
     "b2h1sq2sk300d256",
 ];
 
+/// Problems at the edges of lengths, pages and windows; rows that see nothing but a sink; every feature at once. A dtype is
+/// appended to each.
+const SERVING_EDGES: [&str; 12] = [
+    "b7h8kv2sq1sk300d128-ragged",
+    "b7h8kv2sq1sk300d128-ragged1-page16",
+    "b3h2sq1sk70d64-ragged-page1",
+    "b4h4kv1sq3sk129d64-causal-ragged-page48",
+    "b2h2sq1sk513d64-page256",
+    "b1h1sq1sk1d64-page64",
+    "b1h4kv2sq5sk200d64-causal-window9",
+    "b1h2s40d64-window8+3",
+    "b2h4kv2sq4sk200d96-causal-tl-window3-sink",
+    "b1h2sq33sk5d64-causal-sink",
+    "b1h2sq1sk400d128-cap5",
+    "b9h16kv2sq4sk300d128-causal-ragged2-page16-window100-sink-cap20",
+];
+
 /// Problems with few queries and many keys. The first fills the rings of the path for short launches.
-const CLASS_SHAPES: [&str; 3] = ["b1h2sq16sk512d64", "b1h2sq17sk1100d128-causal", "b1h1sq16sk700d256"];
+const CLASS_SHAPES: [&str; 4] = [
+    "b1h2sq16sk512d64",
+    "b1h2sq17sk1100d128-causal",
+    "b1h1sq16sk700d256",
+    "b4h8kv2sq2sk200d64-causal-ragged-page16-window100-sink-cap30",
+];
 
 /// The classes on which kernels that are right on ordinary inputs were wrong.
 const HARD_CLASSES: [Class; 8] = [
@@ -144,12 +166,18 @@ fn related_kinds(head_dim: usize, mask: Mask, dtype: Dtype) -> Vec<String> {
     kinds
 }
 
-/// The regime of a problem for [`Similarity`]. With many queries the time is that of the products. With few queries it is
-/// that of reading the keys and values. Then few heads must share the blocks of a GPU, some heads can fill it, and many
-/// heads give each block a head of its own. The numbers of heads are for a GPU with about 132 multiprocessors.
+/// The regime of a problem for [`Similarity`]. With many queries the time is that of the products; many short sequences want
+/// tiles of their length. With few queries it is that of reading the keys and values. Then few heads must share the blocks of
+/// a GPU, some heads can fill it, and many heads give each block a head of its own. The numbers of heads are for a GPU with
+/// about 132 multiprocessors.
 fn regime(problem: &Problem) -> u32 {
     const MANY_QUERIES: u32 = 10; // far from all others
-    let Problem { batch, kv_heads, seq_q, seq_k, .. } = *problem;
+    const SHORT_SEQUENCES: u32 = 20;
+    let Problem { batch, heads, kv_heads, seq_q, seq_k, .. } = *problem;
+    let is_short = (65..=128).contains(&seq_q) && seq_k <= 128;
+    if is_short && batch * heads >= 264 {
+        return SHORT_SEQUENCES;
+    }
     if seq_q > 64 || seq_k < 16 * seq_q {
         return MANY_QUERIES;
     }
@@ -278,7 +306,8 @@ impl OpProblems for Attention {
     }
 
     fn edge_problems(&self) -> Vec<String> {
-        let with = |dtype: Dtype| EDGES.map(|shape| format!("{shape}-{dtype}"));
+        let with =
+            |dtype: Dtype| EDGES.iter().chain(&SERVING_EDGES).map(move |shape| format!("{shape}-{dtype}"));
         let usual = Dtype::ALL.into_iter().flat_map(with);
         usual.chain(WIDE_OUTPUTS.map(|shape| format!("{shape}-e4m3-obf16"))).collect()
     }
@@ -435,7 +464,7 @@ impl OpInputs for Attention {
         inputs: &AttentionInputs,
         addresses: &Addresses,
     ) -> Vec<LaunchParameters> {
-        let parameters = run::parameters(problem, inputs.encoded.q.layout, addresses);
+        let parameters = run::parameters(problem, &inputs.encoded, addresses);
         vec![parameters; family.entries().count()]
     }
 }

@@ -48,15 +48,63 @@ struct Arguments {
     void* workspace;             // 144  scratch of the size that the manifest declares; null if it declares none
     int kv_heads;                // 152
     int block_scales;            // 156  1: the scales are [batch, heads, blocks of positions], see BLOCK_SCALES of `hopper`
-};                               // 160 bytes, aligned to 8
+    const int* key_lengths;      // 160  [batch] keys of each sequence, at most seq_k; null: all have seq_k
+    const int* page_table;       // 168  [batch, pages_of_sequence] numbers of pages; null: K and V are not in pages
+    const float* sinks;          // 176  [heads] scores of sinks; null: none
+    int page_size;               // 184  keys of a page: K and V are [pages, kv_heads, page_size, head_dim]
+    int pages_of_sequence;       // 188  entries of a sequence in the table
+    int window_left;             // 192  keys before its own position that a query sees; -1: all
+    int window_right;            // 196  keys after its own position; -1: all that the mask allows
+    int from_last_key;           // 200  1: a sequence of n keys has the diagonal `diagonal - (seq_k - n)`
+    float softcap;               // 204  score s becomes softcap * tanh(s / softcap); 0: it does not
+};                               // 208 bytes, aligned to 8
 
-// Nine pointers, twelve strides, ten 4-byte scalars and nothing between them: the offsets above follow from the order.
-static_assert(sizeof(Arguments) == 9 * 8 + 12 * 4 + 10 * 4 && alignof(Arguments) == 8, "mirrored on the host");
+// Twelve pointers, twelve strides, sixteen 4-byte scalars and nothing between them: the offsets above follow from the order.
+static_assert(sizeof(Arguments) == 12 * 8 + 12 * 4 + 16 * 4 && alignof(Arguments) == 8, "mirrored on the host");
 
 // Query i sees the keys [0, visible_keys): none (<= 0 is possible), some, or all of them.
 __device__ inline int visible_keys(const Arguments& args, int query) {
     if (args.mask == Mask::none) return args.seq_k;
     return min(args.seq_k, query + args.diagonal + 1);
+}
+
+// ---- Features for serving. A family that does not read them refuses problems that have them. ----
+
+// Keys [first, end) of a sequence; none if first >= end.
+struct KeyRange {
+    int first;
+    int end;
+};
+
+// The number of keys of a sequence. A larger one than the cache has room for is not believed.
+__device__ inline int key_length(const Arguments& args, int batch) {
+    return args.key_lengths == nullptr ? args.seq_k : min(args.key_lengths[batch], args.seq_k);
+}
+
+// The keys that a query sees, of a sequence with `length` keys. Both bounds grow with the query. A window counts from the
+// query's own position, the key `query + diagonal`.
+__device__ inline KeyRange visible(const Arguments& args, int length, int query) {
+    const int position = query + args.diagonal - (args.from_last_key != 0 ? args.seq_k - length : 0);
+    const int first = args.window_left < 0 ? 0 : max(position - args.window_left, 0);
+    if (args.mask == Mask::causal) return {first, min(position + 1, length)};
+    return {first, args.window_right < 0 ? length : min(position + args.window_right + 1, length)};
+}
+
+// The keys that any query of a sequence sees. Memory beyond them may hold anything, NaN included.
+__device__ inline KeyRange needed(const Arguments& args, int length) {
+    return {visible(args, length, 0).first, visible(args, length, args.seq_q - 1).end};
+}
+
+// The batch entry of K and V, or the page, that has a key of a sequence, and the position of the key there.
+struct CachePlace {
+    int entry;
+    int position;
+};
+__device__ inline CachePlace cache_place(const Arguments& args, int batch, int key) {
+    if (args.page_table == nullptr) return {batch, key};
+    const int of_sequence = key / args.page_size;
+    const int page = args.page_table[static_cast<long long>(batch) * args.pages_of_sequence + of_sequence];
+    return {page, key - of_sequence * args.page_size};
 }
 
 // The key/value head that query head `head` attends to: head / (heads / kv_heads), by multiplication. The factor is

@@ -24,6 +24,17 @@ __device__ inline float normaliser(float row_sum, float v_scale) {
     return row_sum > 0.0f ? v_scale / row_sum : 0.0f;
 }
 
+// tanh of a score. The approximate instruction has only 11 bits. 1 - 2 / (1 + e^2x) has an error of 2^-23, which is much of
+// a small result; these are a polynomial.
+__device__ inline float tanh_of(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(2.0f * LOG2_E * x));
+    const float large = 1.0f - __fdividef(2.0f, 1.0f + power);
+    const float square = x * x;
+    const float series = fmaf(fmaf(fmaf(62.0f / 2835, square, -17.0f / 315), square, 2.0f / 15), square, -1.0f / 3);
+    return fabsf(x) < 0.25f ? fmaf(series * square, x, x) : large;
+}
+
 // Over aligned groups of LANES lanes; every lane gets the result. All lanes of the warp call together.
 template <int LANES>
 __device__ float group_max(float x) {

@@ -27,6 +27,11 @@ constexpr int CLUSTER = knob::CLUSTER;      // 0: equal shares for all blocks
 constexpr int BLOCKS = knob::BLOCKS;
 constexpr bool EQUAL_SHARES = CLUSTER == 0;
 constexpr int BLOCKS_OF_UNIT = EQUAL_SHARES ? 1 : CLUSTER;
+constexpr bool SERVING = axis::serving;     // lengths, pages, windows, sinks, softcap; without it there is no code for them
+// Rows of a copy, which never crosses the end of a page; a contiguous cache is copied in whole tiles.
+constexpr bool PAGED = axis::page_rows > 0;
+constexpr int PIECE_ROWS = !PAGED || axis::page_rows > BLOCK_N ? BLOCK_N : axis::page_rows;
+constexpr int PIECES = BLOCK_N / PIECE_ROWS;
 
 constexpr int CONSUMERS = 128;              // threads that compute: one warpgroup
 constexpr int THREADS = CONSUMERS + 32;     // and one warp that copies

@@ -6,6 +6,8 @@
 //   maximum = max_i maximum_i     factor_i = 2^(maximum_i - maximum)
 //   output  = sum_i factor_i output_i / sum_i factor_i sum_i
 //
+// A sink is one more partial result, added last: its score is the maximum, its sum is 1 and its output 0.
+//
 // Equal shares: a block has at most two units that it does not have alone, its first and its last. It writes them to the
 // workspace, and a second launch combines them. Clusters: a block leaves its result in shared memory, and each block of the
 // cluster combines some of the columns, which it reads from the others' shared memory.
@@ -54,6 +56,25 @@ __device__ __forceinline__ void store_log_sum_exp(const Arguments& args, int bat
     if (args.lse != nullptr) args.lse[attention::row_index(args, batch, row.head, row.query)] = log_sum_exp(maximum, sum);
 }
 
+// A row with all its partial results: its statistics, and the factor of its output.
+struct Finished {
+    float maximum;
+    float sum;
+    float factor;
+
+    __device__ __forceinline__ Finished(const Arguments& args, int head, float maximum_, float sum_)
+        : maximum(maximum_), sum(sum_) {
+        float of_keys = 1.0f;
+        if (SERVING && args.sinks != nullptr) {
+            const float sink = args.sinks[head] * LOG2_E;
+            maximum = fmaxf(maximum, sink);
+            of_keys = ptx::exp2_approx(maximum_ - maximum);
+            sum = sum * of_keys + ptx::exp2_approx(sink - maximum);
+        }
+        factor = normaliser(sum, of_keys);
+    }
+};
+
 __device__ __forceinline__ Element* output_row(const Arguments& args, int batch, const PackedRow& row) {
     return attention::head_start(static_cast<Element*>(args.o), args.o_strides, batch, row.head) +
            static_cast<unsigned long long>(row.query) * args.o_strides.sequence;
@@ -67,10 +88,11 @@ __device__ __forceinline__ void store_whole(const Arguments& args, const Work& w
     for (int of_lane = 0; of_lane < ROWS_OF_LANE; ++of_lane) {
         const int packed = unit.first_row + own_row(of_lane);
         const PackedRow row(work, unit.kv_head, packed);
-        out[of_lane] = packed < work.rows ? output_row(args, unit.batch, row) : nullptr;
-        factor[of_lane] = normaliser(rows.sum[of_lane], 1.0f);
-        if (lane() % 4 == 0 && packed < work.rows)
-            store_log_sum_exp(args, unit.batch, row, rows.running_max[of_lane], rows.sum[of_lane]);
+        const bool exists = packed < work.rows;
+        out[of_lane] = exists ? output_row(args, unit.batch, row) : nullptr;
+        const Finished finished(args, exists ? row.head : 0, rows.running_max[of_lane], rows.sum[of_lane]);
+        factor[of_lane] = finished.factor;
+        if (lane() % 4 == 0 && exists) store_log_sum_exp(args, unit.batch, row, finished.maximum, finished.sum);
     }
     rows.each_pair([&](int of_lane, int column, float first, float second) {
         const float by = factor[of_lane];
@@ -104,10 +126,11 @@ struct Combined {
     }
     // Writes them; the thread with the first columns also writes the log-sum-exp.
     __device__ __forceinline__ void store(const Arguments& args, int batch, const PackedRow& row, int column) const {
-        const float by = normaliser(sum, 1.0f);
+        const Finished finished(args, row.head, maximum, sum);
+        const float by = finished.factor;
         const unsigned words[2] = {pack(columns[0] * by, columns[1] * by), pack(columns[2] * by, columns[3] * by)};
         ptx::store8(output_row(args, batch, row) + column, words);
-        if (column == 0) store_log_sum_exp(args, batch, row, maximum, sum);
+        if (column == 0) store_log_sum_exp(args, batch, row, finished.maximum, finished.sum);
     }
 };
 
@@ -157,13 +180,15 @@ struct SharedRow {
 __device__ __forceinline__ void combine_row(const Arguments& args, const Work& work, long long number) {
     const long long head = divided(number, work.rows);
     const int packed = static_cast<int>(number - head * work.rows);
-    const long long first_tile = (head * work.row_blocks + packed / ROWS) * work.tiles;
-    const int first = work.block_of(first_tile), last = work.block_of(first_tile + work.tiles - 1);
+    const int batch = static_cast<int>(divided(head, args.kv_heads));
+    const int kv_head = static_cast<int>(head - static_cast<long long>(batch) * args.kv_heads);
+    const int tiles = Tiles(args, batch).count();
+    const long long of_batch = static_cast<long long>(kv_head * work.row_blocks + packed / ROWS) * tiles;
+    const long long first_tile = work.tiles_before(args, batch) + of_batch;
+    const int first = work.block_of(first_tile), last = work.block_of(first_tile + tiles - 1);
     if (first == last) return;  // that block has written the output
     const int which_of_first = work.share_begin(first) < first_tile ? 1 : 0;
     const SharedRow row{args, work, first, last - first + 1, packed % ROWS, which_of_first};
-    const int batch = static_cast<int>(divided(head, args.kv_heads));
-    const int kv_head = static_cast<int>(head - static_cast<long long>(batch) * args.kv_heads);
     constexpr int ROUNDS = (QUADS + 31) / 32;
 #pragma unroll
     for (int round = 0; round < ROUNDS; ++round) {

@@ -1,12 +1,20 @@
 // Attention for few queries and many keys (decode), for Hopper: O = softmax(scale * Q K^T + mask) V.
 //
 // The time of such a launch is that of reading K and V. So the keys are divided among all multiprocessors (`work.cuh`), and
-// a block has many bytes of copies under way: one thread copies tiles of K and V into rings in shared memory (TMA). One
-// warpgroup multiplies them (wgmma) with up to 64 rows: the queries of all heads that read these keys, packed. Partial
-// results are combined in a fixed order (`combine.cuh`).
+// a block has many bytes of copies under way: one thread copies tiles of K and V into rings in shared memory (TMA). A cache
+// in pages is copied by the lanes of that warp: a piece of a page has the largest power of two of rows that divides the
+// page size, at most a tile. One warpgroup multiplies them (wgmma) with up to 64 rows: the queries of all heads that read
+// these keys, packed. Partial results are combined in a fixed order (`combine.cuh`).
 //
 //   producer    K0  K1 V0  K2 V1  K3 V2 ...                            waits for free tiles
 //   consumers   Q K0^T | weights 0 | V0, Q K1^T | weights 1 | V1, Q K2^T | ...
+//
+// A sequence may have fewer keys than the cache has room for, and its rows may see only a window of them. The keys of its
+// first and last tile that no row sees have the score -inf, and their values are set to zeros, because memory beyond a
+// sequence may hold NaN.
+//
+//   keys        0 . . . [window . . . length) . . . room of the cache
+//   tiles             |--zeros--x-|-----------|-x--zeros--|
 //
 // Shared memory, bytes (columns are padded to whole boxes of 64; a multiprocessor has 227 KB for its blocks):
 //
@@ -21,7 +29,7 @@
 
 namespace decode {
 
-// ---- the producer, one thread ----
+// ---- the producer, one thread; for pages one warp ----
 
 struct Producer {
     const Arguments& args;
@@ -32,7 +40,10 @@ struct Producer {
     RingPosition k, v;
 
     __device__ __forceinline__ Producer(const Arguments& args_, const TensorMap& k_map_, const TensorMap& v_map_)
-        : args(args_), k_map(k_map_), v_map(v_map_), work(args_, gridDim.x), keys(work), values(keys) {}
+        : args(args_), k_map(k_map_), v_map(v_map_), work(args_, gridDim.x), keys(args_, work), values(keys) {}
+
+    // Whether this lane copies.
+    __device__ __forceinline__ static bool takes_part() { return PAGED || lane() == 0; }
 
     __device__ __forceinline__ static void init_barriers() {
 #pragma unroll
@@ -44,16 +55,46 @@ struct Producer {
         }
         tma::fence_barrier_init();
     }
+
+    // Where a piece of a tile begins in the cache. A piece without a key that any row sees is on page -1, which does not
+    // exist: its copy reads nothing and writes zeros, and its entry of the table is not read.
+    __device__ __forceinline__ attention::CachePlace place_of_piece(const Share& share, int batch, int piece) const {
+        const int key = share.first_key() + piece * PIECE_ROWS;
+        const bool is_needed = key < share.tiles.needed.end && key + PIECE_ROWS > share.tiles.needed.first;
+        return is_needed ? attention::cache_place(args, batch, key) : attention::CachePlace{-1, 0};
+    }
+    // Pages: the lanes copy a piece each. They read the table before they wait for the tile.
+    __device__ __forceinline__ void copy_pages(const Share& share, const Unit& unit, const RingPosition& at,
+                                               const TensorMap& map, unsigned tile, unsigned full, unsigned free) const {
+        constexpr int ROUNDS = (PIECES + 31) / 32;
+        attention::CachePlace places[ROUNDS];
+#pragma unroll
+        for (int round = 0; round < ROUNDS; ++round) places[round] = place_of_piece(share, unit.batch, 32 * round + lane());
+        ptx::mbarrier_wait(free, at.parity ^ 1);
+        if (lane() == 0) tma::arrive_and_expect(full, KeyTile::BYTES);
+        __syncwarp();
+#pragma unroll
+        for (int round = 0; round < ROUNDS; ++round) {
+            const int piece = 32 * round + lane();
+            if (piece < PIECES)
+                KeyTile::load(tile + piece * PIECE_ROWS * tma::ROW_BYTES, map, places[round].position, unit.kv_head,
+                              places[round].entry, full);
+        }
+    }
     __device__ __forceinline__ void copy(Share& share, RingPosition& at, const TensorMap& map, unsigned tile, unsigned full,
                                          unsigned free) const {
-        ptx::mbarrier_wait(free, at.parity ^ 1);
         const Unit unit(args, work, share.unit);
-        KeyTile::copy(tile, map, work.first_key + share.tile * BLOCK_N, unit.kv_head, unit.batch, full);
-        share.advance(work, 1);
+        if constexpr (PAGED) {
+            copy_pages(share, unit, at, map, tile, full, free);
+        } else {
+            ptx::mbarrier_wait(free, at.parity ^ 1);
+            KeyTile::copy(tile, map, share.first_key(), unit.kv_head, unit.batch, full);
+        }
+        share.advance(args, work);
         at.advance<STAGES>();
     }
     __device__ __forceinline__ void copy_keys() {
-        if (keys.tiles > 0) copy(keys, k, k_map, key_tile(k.stage), keys_full(k.stage), keys_free(k.stage));
+        if (keys.left > 0) copy(keys, k, k_map, key_tile(k.stage), keys_full(k.stage), keys_free(k.stage));
     }
     __device__ __forceinline__ void copy_values() {
         copy(values, v, v_map, value_tile(v.stage), values_full(v.stage), values_free(v.stage));
@@ -62,15 +103,15 @@ struct Producer {
     __device__ __forceinline__ void fill_rings() {
         copy_keys();
 #pragma unroll 1
-        for (int i = 1; i < STAGES && values.tiles > 0; ++i) {
+        for (int i = 1; i < STAGES && values.left > 0; ++i) {
             copy_keys();
             copy_values();
         }
     }
     __device__ __forceinline__ void copy_rest() {
 #pragma unroll 1
-        while (values.tiles > 0) {
-            jitter(values.tiles);
+        while (values.left > 0) {
+            jitter(values.left);
             copy_keys();
             copy_values();
         }
@@ -78,6 +119,20 @@ struct Producer {
 };
 
 // ---- the consumers, one warpgroup ----
+
+// Sets the rows of a tile of values to zeros whose keys no query sees. They may hold NaN, and 0 times NaN is NaN.
+__device__ __forceinline__ void hide_values(unsigned tile, const attention::KeyRange& needed, int first_key) {
+    constexpr int CHUNKS = KeyTile::BOXES * 8;  // of 16 bytes in a row
+#pragma unroll 1  // unrolled, it needs more registers than there are
+    for (int i = threadIdx.x; i < BLOCK_N * CHUNKS; i += CONSUMERS) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS, key = first_key + row;
+        if (key >= needed.first && key < needed.end) continue;
+        ptx::store16_shared(tile + chunk / 8 * KeyTile::BOX_BYTES + row * tma::ROW_BYTES + chunk % 8 * 16, 0.0f, 0.0f, 0.0f,
+                            0.0f);
+    }
+    tma::fence_shared_writes();
+    consumers_sync();
+}
 
 // Copies the packed rows of a unit to shared memory; zeros where there are none.
 __device__ __forceinline__ void load_queries(const Arguments& args, const Work& work, const Unit& unit) {
@@ -111,7 +166,10 @@ struct Consumer {
     RingPosition k, v;
 
     __device__ __forceinline__ explicit Consumer(const Arguments& args_)
-        : args(args_), work(args_, gridDim.x), share(work), rows(args_.softmax_scale * LOG2_E) {}
+        : args(args_), work(args_, gridDim.x), share(args_, work),
+          rows((is_capped(args_) ? args_.softcap : args_.softmax_scale) * LOG2_E) {}
+
+    __device__ __forceinline__ static bool is_capped(const Arguments& args) { return SERVING && args.softcap > 0.0f; }
 
     __device__ __forceinline__ Unit unit() const { return Unit(args, work, share.unit); }
 
@@ -127,31 +185,59 @@ struct Consumer {
         if (lane() == 0) ptx::mbarrier_arrive(values_free(v.stage));
         v.advance<STAGES>();
     }
-    // Hides keys beyond those that a row sees, in tiles that have any.
-    __device__ __forceinline__ void mask(const Unit& of, int tile) {
-        const int first_key = work.first_key + tile * BLOCK_N;
-        if (first_key + BLOCK_N <= attention::visible_keys(args, 0)) return;
-        int visible[ROWS_OF_LANE];
+    // Hides the keys of the present tile that a row does not see, if there are any.
+    __device__ __forceinline__ void mask(const Unit& of) {
+        const int first_key = share.first_key(), first_column = first_key + lane() % 4 * 2;
+        if constexpr (SERVING) {
+            if (is_capped(args)) rows.cap(args.softmax_scale / args.softcap);
+            const int length = share.tiles.length;
+            // The first query has the lowest bounds, the last one the highest.
+            const bool is_before_end = first_key + BLOCK_N <= attention::visible(args, length, 0).end;
+            if (is_before_end && first_key >= attention::visible(args, length, args.seq_q - 1).first) return;
+            int first[ROWS_OF_LANE], visible[ROWS_OF_LANE];
 #pragma unroll
-        for (int i = 0; i < ROWS_OF_LANE; ++i) {
-            const PackedRow row(work, of.kv_head, of.first_row + own_row(i));
-            visible[i] = attention::visible_keys(args, row.query) - first_key - lane() % 4 * 2;
+            for (int i = 0; i < ROWS_OF_LANE; ++i) {
+                const PackedRow row(work, of.kv_head, of.first_row + own_row(i));
+                const attention::KeyRange seen = attention::visible(args, length, row.query);
+                first[i] = seen.first - first_column;
+                visible[i] = seen.end - first_column;
+            }
+            rows.mask_before(first);
+            rows.mask(visible);
+        } else {
+            if (first_key + BLOCK_N <= attention::visible_keys(args, 0)) return;
+            int visible[ROWS_OF_LANE];
+#pragma unroll
+            for (int i = 0; i < ROWS_OF_LANE; ++i) {
+                const PackedRow row(work, of.kv_head, of.first_row + own_row(i));
+                visible[i] = attention::visible_keys(args, row.query) - first_column;
+            }
+            rows.mask(visible);
         }
-        rows.mask(visible);
+    }
+    // Waits for the values of the present tile, and hides those that no query sees.
+    __device__ __forceinline__ void await_values() {
+        ptx::mbarrier_wait(values_full(v.stage), v.parity);
+        if constexpr (SERVING) {
+            const int first_key = share.first_key();
+            const attention::KeyRange& needed = share.tiles.needed;
+            if (first_key < needed.first || first_key + BLOCK_N > needed.end)
+                hide_values(value_tile(v.stage), needed, first_key);
+        }
     }
     // One step: the weights of a tile of keys from its scores, which are under way, and the products with its values. With
     // MORE the scores of the next tile are started, too.
     template <bool MORE>
-    __device__ __forceinline__ void step(const Unit& of, int tile) {
+    __device__ __forceinline__ void step(const Unit& of) {
         wgmma::groups_wait<0>();
         wgmma::keep_below(rows.scores);
         wgmma::keep_below(rows.output);
         release_keys();
-        jitter(tile);
-        mask(of, tile);
+        jitter(share.tile);
+        mask(of);
         rows.update_running_max();
         rows.exponentiate();
-        ptx::mbarrier_wait(values_full(v.stage), v.parity);
+        await_values();
         if constexpr (MORE) ptx::mbarrier_wait(keys_full(k.stage), k.parity);
         rows.start_output(value_tile(v.stage));
         if constexpr (MORE) {
@@ -163,22 +249,21 @@ struct Consumer {
         wgmma::keep_below(rows.output);
         release_values();
     }
-    // Computes the next tiles of the present unit; at least one.
-    __device__ __forceinline__ void compute(const Unit& of, int tiles) {
+    // Computes the next tiles of the present unit, at least one. The last one remains the present tile.
+    __device__ __forceinline__ void compute(const Unit& of) {
         start_scores();
-        const int last = share.tile + tiles - 1;
 #pragma unroll 1
-        for (int tile = share.tile; tile < last; ++tile) step<true>(of, tile);
-        step<false>(of, last);
+        for (; share.left_of_unit() > 1; --share.left, ++share.tile) step<true>(of);
+        step<false>(of);
         rows.complete_sums();
     }
 
     __device__ __forceinline__ void run() {
         if constexpr (EQUAL_SHARES) {
-            for (int which = 0; share.tiles > 0; which = 1) run_unit(which);
+            for (int which = 0; share.left > 0; which = 1) run_unit(which);
         } else {
             const Unit of = unit();
-            if (share.tiles > 0) compute(of, share.tiles);
+            if (share.left > 0) compute(of);
             run_cluster(of);
         }
     }
@@ -192,14 +277,14 @@ struct Consumer {
             consumers_sync();
             rows.begin();
         }
-        const int tiles = share.tiles_of_unit(work);
-        compute(of, tiles);
-        if (tiles == work.tiles) {
+        const bool has_first = share.tile == 0;
+        compute(of);
+        if (has_first && share.tile + 1 == share.tiles.count()) {
             store_whole(args, work, of, rows);
         } else {
             partial_in_workspace(args, work, blockIdx.x, which).store(rows, work.rows - of.first_row);
         }
-        share.advance(work, tiles);
+        share.advance(args, work);
     }
 
     // Clusters: the rest, when all tiles of this block are computed.
@@ -228,13 +313,13 @@ attention_decode(const __grid_constant__ attention::Arguments args, const __grid
         __syncwarp();
         // The copies start before the block's barrier.
         Producer producer(args, k_map, v_map);
-        if (lane() == 0) producer.fill_rings();
+        if (Producer::takes_part()) producer.fill_rings();
         __syncwarp();
         __syncthreads();
-        if (lane() == 0) producer.copy_rest();
+        if (Producer::takes_part()) producer.copy_rest();
     } else {
         Consumer consumer(args);
-        if (consumer.share.tiles > 0) load_queries(args, consumer.work, consumer.unit());
+        if (consumer.share.left > 0) load_queries(args, consumer.work, consumer.unit());
         __syncthreads();  // every thread sees the barriers and the queries
         consumer.run();
     }

@@ -4,6 +4,8 @@
 //   p = 2^(scale * s - running_max)         weights; `scale` contains log2 e
 //   sum += p,  output += round(p) V
 //
+// With a softcap c, s becomes tanh(softmax_scale * s / c), and the scale is c.
+//
 // Entry i of an accumulator belongs to the lane's upper row if i / 2 is even, and to its lower row otherwise; with ROWS 32
 // there are no lower rows, and their weights are zeros. Four lanes share a row.
 #pragma once
@@ -67,6 +69,24 @@ struct Rows {
         for (int i = 0; i < BLOCK_N / 2; ++i) {
             const int row = i / 2 % 2;
             if (row < ROWS_OF_LANE && i / 4 * 8 + i % 2 >= visible[row]) scores[i] = negative_infinity();
+        }
+    }
+
+    // The same for keys before the first that a row sees.
+    __device__ __forceinline__ void mask_before(const int (&first)[ROWS_OF_LANE]) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) {
+            const int row = i / 2 % 2;
+            if (row < ROWS_OF_LANE && i / 4 * 8 + i % 2 < first[row]) scores[i] = negative_infinity();
+        }
+    }
+
+    // Raw scores become tanh(factor * s); the scale is then that of the cap.
+    __device__ __forceinline__ void cap(float factor) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) {
+            if (i / 2 % 2 >= ROWS_OF_LANE) continue;
+            scores[i] = tanh_of(factor * scores[i]);
         }
     }
 

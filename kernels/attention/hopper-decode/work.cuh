@@ -11,6 +11,9 @@
 // Equal shares (CLUSTER 0): the blocks share all tiles of all units evenly. A block may have the end of one unit, some
 // whole units, and the beginning of another. Clusters: CLUSTER blocks share the tiles of one unit evenly.
 //
+// Sequences have lengths of their own (SERVING), so their units have different numbers of tiles. Every warp adds them up
+// from the lengths in global memory, which a host need not know: a graph can be replayed after they change.
+//
 // Where a block has only a part of a unit, it leaves a partial result; `combine.cuh` has what becomes of it.
 #pragma once
 
@@ -24,27 +27,63 @@ __device__ __forceinline__ long long divided(long long number, long long by) {
     return number / by;
 }
 
+// The tiles of the keys that the rows of a batch entry see. There is at least one tile; if the rows see no key, it is
+// beyond the last key. Threads keep it in registers, so it has no number that follows from the others.
+struct Tiles {
+    int length;                  // keys of the sequence
+    attention::KeyRange needed;  // keys that any row sees; if none, the first is beyond the last key
+
+    Tiles() = default;
+    __device__ __forceinline__ Tiles(const Arguments& args, int batch) {
+        if constexpr (SERVING) {
+            length = attention::key_length(args, batch);
+            needed = attention::needed(args, length);
+        } else {
+            length = args.seq_k;
+            needed = {0, attention::visible_keys(args, args.seq_q - 1)};
+        }
+        if (needed.first >= needed.end) needed.first = max(args.seq_k, 1) + BLOCK_N;
+    }
+    // The first key of the first tile, a multiple of BLOCK_N.
+    __device__ __forceinline__ int first_key() const { return SERVING ? needed.first / BLOCK_N * BLOCK_N : needed.first; }
+    __device__ __forceinline__ int count() const { return max((needed.end - first_key() + BLOCK_N - 1) / BLOCK_N, 1); }
+};
+
+// Sums over the lanes of a warp.
+__device__ __forceinline__ long long warp_sum(long long x) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
+    return x;
+}
+// The sum of this lane's number and those of the lanes before it.
+__device__ __forceinline__ long long warp_prefix_sum(long long x) {
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const long long before = __shfl_up_sync(0xffffffffu, x, distance);
+        if (lane() >= distance) x += before;
+    }
+    return x;
+}
+
+// All lanes of a warp construct it and call its functions together: they read the lengths of 32 sequences at a time.
 struct Work {
-    int group;       // query heads of a key/value head
-    int rows;        // packed rows of a key/value head
+    int group;           // query heads of a key/value head
+    int rows;            // packed rows of a key/value head
     int row_blocks;
-    int tiles;       // of a unit, at least one
-    int first_key;   // of the first tile: 0, or beyond the last key if no row sees any
+    int units_of_batch;  // of one batch entry
     // Equal shares:
-    int blocks;      // that have work
-    long long share; // tiles of a block, at least one;
-    int longer;      // the first so many blocks have one more
+    int blocks;          // that have work
+    long long share;     // tiles of a block, at least one;
+    int longer;          // the first so many blocks have one more
 
     // `most_blocks`: those of the launch that shares the keys.
     __device__ __forceinline__ Work(const Arguments& args, int most_blocks) {
         group = args.heads / args.kv_heads;
         rows = group * args.seq_q;
         row_blocks = (rows + ROWS - 1) / ROWS;
-        const int seen = max(attention::visible_keys(args, args.seq_q - 1), 0);
-        first_key = seen > 0 ? 0 : max(args.seq_k, 1);
-        tiles = max((seen + BLOCK_N - 1) / BLOCK_N, 1);
+        units_of_batch = args.kv_heads * row_blocks;
         if constexpr (EQUAL_SHARES) {
-            const long long all = static_cast<long long>(args.batch) * args.kv_heads * row_blocks * tiles;
+            const long long all = tiles_before(args, args.batch);
             blocks = static_cast<int>(min(all, static_cast<long long>(most_blocks)));
             share = divided(all, blocks);
             longer = static_cast<int>(all - share * blocks);
@@ -56,6 +95,32 @@ struct Work {
     __device__ __forceinline__ int block_of(long long tile) const {
         const long long of_longer = longer * (share + 1);
         return static_cast<int>(tile < of_longer ? divided(tile, share + 1) : longer + divided(tile - of_longer, share));
+    }
+
+    // The tiles of all units of the batch entries before `batch`.
+    __device__ __forceinline__ long long tiles_before(const Arguments& args, int batch) const {
+        if constexpr (!SERVING) return static_cast<long long>(batch) * units_of_batch * Tiles(args, 0).count();
+        long long sum = 0;
+#pragma unroll 1
+        for (int entry = lane(); entry < batch; entry += 32) sum += tiles_of_batch(args, entry);
+        return warp_sum(sum);
+    }
+    __device__ __forceinline__ long long tiles_of_batch(const Arguments& args, int batch) const {
+        return batch < args.batch ? static_cast<long long>(units_of_batch) * Tiles(args, batch).count() : 0;
+    }
+    // The batch entry that has a tile. `tile`, counted through all units, becomes its number in the batch entry.
+    __device__ __forceinline__ int batch_of(const Arguments& args, long long& tile) const {
+#pragma unroll 1
+        for (int first = 0;; first += 32) {
+            const long long own = tiles_of_batch(args, first + lane()), end = warp_prefix_sum(own);
+            const unsigned later = __ballot_sync(0xffffffffu, tile < end);
+            if (later != 0) {
+                const int found = __ffs(later) - 1;
+                tile -= __shfl_sync(0xffffffffu, end - own, found);
+                return first + found;
+            }
+            tile -= __shfl_sync(0xffffffffu, end, 31);
+        }
     }
 };
 
@@ -82,36 +147,44 @@ struct PackedRow {
         : head(kv_head * work.group + row % work.group), query(row / work.group) {}
 };
 
-// What a block computes: `tiles` tiles from tile `tile` of unit `unit` on, through the units that follow.
+// What a block computes: `left` tiles from tile `tile` of unit `unit` on, through the units that follow.
 struct Share {
     int unit;
     int tile;
-    int tiles;
+    int left;
+    Tiles tiles;  // of the unit
 
-    __device__ __forceinline__ explicit Share(const Work& work) {
+    __device__ __forceinline__ Share(const Arguments& args, const Work& work) {
         if constexpr (EQUAL_SHARES) {
             const int block = blockIdx.x;
             const bool has_work = block < work.blocks;
-            const long long begin = has_work ? work.share_begin(block) : 0;
-            unit = static_cast<int>(divided(begin, work.tiles));
-            tile = static_cast<int>(begin - static_cast<long long>(unit) * work.tiles);
-            tiles = has_work ? static_cast<int>(work.share_begin(block + 1) - begin) : 0;
+            long long begin = has_work ? work.share_begin(block) : 0;
+            left = has_work ? static_cast<int>(work.share_begin(block + 1) - begin) : 0;
+            const int batch = SERVING ? work.batch_of(args, begin) : 0;
+            tiles = Tiles(args, batch);
+            const int of_batch = static_cast<int>(divided(begin, tiles.count()));
+            unit = batch * work.units_of_batch + of_batch;
+            tile = static_cast<int>(begin - static_cast<long long>(of_batch) * tiles.count());
         } else {
             const long long rank = blockIdx.x % BLOCKS_OF_UNIT;
             unit = blockIdx.x / BLOCKS_OF_UNIT;
-            tile = static_cast<int>(work.tiles * rank / BLOCKS_OF_UNIT);
-            tiles = static_cast<int>(work.tiles * (rank + 1) / BLOCKS_OF_UNIT) - tile;
+            tiles = Tiles(args, SERVING ? unit / work.units_of_batch : 0);
+            tile = static_cast<int>(tiles.count() * rank / BLOCKS_OF_UNIT);
+            left = static_cast<int>(tiles.count() * (rank + 1) / BLOCKS_OF_UNIT) - tile;
         }
     }
     // How many of the next tiles belong to the present unit.
-    __device__ __forceinline__ int tiles_of_unit(const Work& work) const { return min(tiles, work.tiles - tile); }
-    // Goes on by some tiles of the present unit.
-    __device__ __forceinline__ void advance(const Work& work, int by) {
-        tiles -= by;
-        tile += by;
-        if (tile == work.tiles) {
+    __device__ __forceinline__ int left_of_unit() const { return min(left, tiles.count() - tile); }
+    // The first key of the present tile.
+    __device__ __forceinline__ int first_key() const { return tiles.first_key() + tile * BLOCK_N; }
+    // Goes on to the next tile.
+    __device__ __forceinline__ void advance(const Arguments& args, const Work& work) {
+        --left;
+        ++tile;
+        if (tile == tiles.count()) {
             tile = 0;
             ++unit;
+            if (SERVING && left > 0 && unit % work.units_of_batch == 0) tiles = Tiles(args, unit / work.units_of_batch);
         }
     }
 };

@@ -57,6 +57,7 @@ constexpr int STRIPS = BLOCK_M / (16 * GROUP_WARPS);  // of 16 rows, per warp
 constexpr bool QUERIES_IN_REGISTERS = knob::Q_IN == decltype(knob::Q_IN)::registers;
 constexpr bool LOOK_AHEAD = knob::LOOK_AHEAD;
 constexpr bool PERSISTENT = knob::PERSISTENT > 0;
+constexpr bool SERVING = axis::serving;  // lengths, pages, windows, sinks, softcap; without it there is no code for them
 
 constexpr int ROW_BYTES = HEAD_DIM * sizeof(Element);
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;

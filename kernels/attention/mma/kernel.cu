@@ -44,6 +44,10 @@
 //   all groups but one: BLOCK_M * (head_dim + 8) * 4 each. 64 keys, head_dim 64, two stages: 32 KiB and Q.
 // Registers per lane: O takes STRIPS * head_dim / 2, S takes STRIPS * BLOCK_N / 2, Q the same as O in halves.
 //
+// Serving (lengths, pages, windows, sinks, softcap): the same steps, from the first key that a row of the tile sees to the
+// last. All of them are masked, keys are copied row by row through the table of pages, and a sink is one more weight at
+// the end. It is right, and not tuned.
+//
 // NOTES.md lists experiments and their results.
 
 #include "mma/candidate.cuh"
@@ -112,13 +116,32 @@ __device__ float normal(float sum, float v_scale) {
     return sum > 0.0f ? v_scale * ptx::reciprocal_approx(sum) : 0.0f;
 }
 
-// Divides the rows by their sums. The other groups store their rows in shared memory, and the first group adds them to
-// its own; each of its warps waits only for the warps with the same rows. Returns true in the group with the result.
-__device__ bool complete(Rows& rows, int group, float v_scale) {
+// Divides the rows of a strip by their sums, to which a sink adds one more weight.
+__device__ void add_sink(Rows& rows, int strip, float v_scale, float sink) {
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float& origin = rows.origin[strip][half];
+        const float highest = fmaxf(origin, sink), of_keys = ptx::exp2_approx(origin - highest);
+        rows.sum[strip][half] = rows.sum[strip][half] * of_keys + ptx::exp2_approx(sink - highest);
+        factor[half] = normal(rows.sum[strip][half], v_scale) * of_keys;
+        origin = highest;
+    }
+    rows.scale_output(strip, factor);
+}
+
+// Divides the rows by their sums; `sink` is the exponent of one more weight of every row. The other groups store their rows
+// in shared memory, and the first group adds them to its own; each of its warps waits only for the warps with the same
+// rows. Returns true in the group with the result.
+__device__ bool complete(Rows& rows, int group, float v_scale, float sink) {
     rows.complete_sums();
     if constexpr (!SPLIT) {
 #pragma unroll
         for (int strip = 0; strip < STRIPS; ++strip) {
+            if constexpr (SERVING) {
+                add_sink(rows, strip, v_scale, sink);
+                continue;
+            }
             const float factor[2] = {normal(rows.sum[strip][0], v_scale), normal(rows.sum[strip][1], v_scale)};
             rows.scale_output(strip, factor);
         }
@@ -157,9 +180,10 @@ __device__ bool complete(Rows& rows, int group, float v_scale) {
         float factor[GROUPS][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float highest = origin[0][half], total = 0.0f;
+            float highest = SERVING ? fmaxf(origin[0][half], sink) : origin[0][half];
 #pragma unroll
             for (int g = 1; g < GROUPS; ++g) highest = fmaxf(highest, origin[g][half]);
+            float total = SERVING ? ptx::exp2_approx(sink - highest) : 0.0f;
 #pragma unroll
             for (int g = 0; g < GROUPS; ++g) {
                 factor[g][half] = ptx::exp2_approx(origin[g][half] - highest);
@@ -192,19 +216,54 @@ __device__ bool complete(Rows& rows, int group, float v_scale) {
 // One bit per barrier of the group: the phase that its next tile completes. It is kept between work tiles.
 using Phases = unsigned;
 
+// Copies a cache of lengths and pages by cp.async, tile after tile, with the functions of KvCopier. Keys that no row of the
+// work tile sees are not read, and become zeros.
+struct CacheCopier {
+    const Arguments& args;
+    const void* tensor;
+    const attention::Strides& strides;
+    const WorkTile& work;
+    int first_key;  // of the next tile
+
+    template <bool>
+    __device__ void copy(KvTile tile, int, unsigned thread) const {
+        for (int i = thread; i < BLOCK_N * ROW_CHUNKS; i += GROUP_THREADS) {
+            const int row = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS, key = first_key + row;
+            const bool exists = key < work.end && key >= attention::visible(args, work.length, work.first_query).first;
+            const char* from = static_cast<const char*>(tensor);
+            if (exists) {
+                const attention::CachePlace place = attention::cache_place(args, work.batch, key);
+                from = head_bytes(tensor, strides, place.entry, work.kv_head) +
+                       static_cast<long long>(place.position) * row_bytes(strides) + chunk * 16;
+            }
+            ptx::copy16_async(tile.chunk(row, chunk), from, exists);
+        }
+    }
+    __device__ void move(int rows) { first_key += rows; }
+};
+using Copier = Choose<SERVING, CacheCopier, KvCopier>::Type;
+
+__device__ Copier cache_copier(const Arguments& args, const WorkTile& work, const void* tensor,
+                               const attention::Strides& strides, int step) {
+    if constexpr (SERVING) {
+        return {args, tensor, strides, work, work.first_key + step * BLOCK_N};
+    } else {
+        return {head_bytes(tensor, strides, work.batch, work.kv_head), row_bytes(strides), step * BLOCK_N,
+                static_cast<unsigned>(group_thread())};
+    }
+}
+
 // K and V of one group: the places of their tiles, the copies into them, and the waits for these copies.
 struct Ring {
     Phases& phases;
     const int group;
     const int steps;  // of this group
-    KvCopier k, v;    // at the group's next step
+    Copier k, v;      // at the group's next step
 
     __device__ Ring(const Arguments& args, const WorkTile& work, int group_, Phases& phases_)
         : phases(phases_), group(group_), steps(share_of(work.steps, group)),
-          k(head_bytes(args.k, args.k_strides, work.batch, work.kv_head), row_bytes(args.k_strides),
-            step_of(work, group, 0) * BLOCK_N, group_thread()),
-          v(head_bytes(args.v, args.v_strides, work.batch, work.kv_head), row_bytes(args.v_strides),
-            step_of(work, group, 0) * BLOCK_N, group_thread()) {}
+          k(cache_copier(args, work, args.k, args.k_strides, step_of(work, group, 0))),
+          v(cache_copier(args, work, args.v, args.v_strides, step_of(work, group, 0))) {}
 
     __device__ KvTile k_tile(int t) const { return tile(smem::k_tile::offset, t); }
     __device__ KvTile v_tile(int t) const { return tile(smem::v_tile::offset, t); }
@@ -217,13 +276,13 @@ struct Ring {
     // The group's first step may be the work tile's last and reach beyond the keys: `rows` of it exist.
     __device__ void copy_first_k(int rows) { copy_first(k, k_tile(0), rows); }
     __device__ void copy_first_v(int rows) { copy_first(v, v_tile(0), rows); }
-    __device__ void copy_first(KvCopier& copier, KvTile tile, int rows) const {
+    __device__ void copy_first(Copier& copier, KvTile tile, int rows) const {
         copier.template copy<false>(tile, rows, group_thread());
         copier.move(-GROUPS * BLOCK_N);
     }
     __device__ void start_k(int t) { start(k, k_tile(t), k_barrier(t), t); }
     __device__ void start_v(int t) { start(v, v_tile(t), v_barrier(t), t); }
-    __device__ void start(KvCopier& copier, KvTile tile, unsigned barrier, int t) const {
+    __device__ void start(Copier& copier, KvTile tile, unsigned barrier, int t) const {
         if (t >= steps) return;
         copier.template copy<true>(tile, BLOCK_N, group_thread());
         copier.move(-GROUPS * BLOCK_N);
@@ -262,7 +321,7 @@ __device__ void attend(const Arguments& args, const WorkTile& work, Ring& ring, 
         Scores s;
         ring.await_k(t);
         scores_of(s, queries, ring.k_tile(t));
-        if constexpr (MASKED) hide(s, args, work, step_of(work, ring.group, t) * BLOCK_N);
+        if constexpr (MASKED) hide(s, args, work, key_of(work, ring.group, t));
         rows.raise_origin(s, t == 0);
         if (followed) ring.replace_k(t);
         ring.await_v(t);
@@ -280,7 +339,7 @@ __device__ void attend_ahead(Scores& s, const Arguments& args, const WorkTile& w
         ring.await_k(t + 1);
         ring.await_v(t);
         add_weighted_and_look_ahead(rows, s, ring.v_tile(t), queries, ring.k_tile(t + 1));
-        if (t + 1 < masked) hide(s, args, work, step_of(work, ring.group, t + 1) * BLOCK_N);
+        if (t + 1 < masked) hide(s, args, work, key_of(work, ring.group, t + 1));
         rows.raise_origin(s, false);
         if constexpr (FOLLOWED) {
             ring.replace_v(t);
@@ -298,7 +357,7 @@ __device__ void attend_to_all(const Arguments& args, const WorkTile& work, Ring&
         Scores s;
         ring.await_k(0);
         scores_of(s, queries, ring.k_tile(0));
-        if (masked > 0) hide(s, args, work, step_of(work, ring.group, 0) * BLOCK_N);
+        if (masked > 0) hide(s, args, work, key_of(work, ring.group, 0));
         rows.raise_origin(s, true);
         if (followed > 0) ring.replace_k(0);
         attend_ahead<true>(s, args, work, ring, queries, rows, masked, 0, followed);
@@ -338,7 +397,9 @@ __device__ void compute(const Arguments& args, const WorkTile& work, bool first,
         ring.start_k(t);
         ring.start_v(t);
     }
-    Rows rows(args.softmax_scale * LOG2_E * code_scale(args.q_scale, args.heads, work.batch, work.head) *
+    const bool is_capped = SERVING && args.softcap > 0.0f;
+    const float scale = is_capped ? args.softcap : args.softmax_scale;
+    Rows rows(scale * LOG2_E * code_scale(args.q_scale, args.heads, work.batch, work.head) *
               code_scale(args.k_scale, args.kv_heads, work.batch, work.kv_head));
     constexpr int BIT = 31;
     ptx::mbarrier_wait(query_barrier(), phases >> BIT);
@@ -347,7 +408,9 @@ __device__ void compute(const Arguments& args, const WorkTile& work, bool first,
     queries.begin();
     attend_to_all(args, work, ring, queries, rows);
     const WorkTile done = again(args, work);
-    if (complete(rows, group, code_scale(args.v_scale, args.kv_heads, done.batch, done.kv_head))) {
+    const bool has_sink = SERVING && args.sinks != nullptr;
+    const float sink = has_sink ? args.sinks[done.head] * LOG2_E : negative_infinity();
+    if (complete(rows, group, code_scale(args.v_scale, args.kv_heads, done.batch, done.kv_head), sink)) {
         store_rows(args, done, rows);
         if (args.lse != nullptr) store_lse(args, done, rows);
     }

@@ -101,9 +101,31 @@ __device__ void scores_of(Scores& s, const Queries& queries, KvTile k) {
     for (int depth = 0; depth < DEPTH_STEPS; ++depth) add_scores<SCORE_BLOCKS / 2>(s, 0, queries, k, depth);
 }
 
+// Caps the scores of a step, and masks the keys that a row does not see, of a problem for serving. A capped score is
+// divided by the cap, which the scale contains.
+__device__ void hide_served(Scores& s, const Arguments& args, const WorkTile& work, int first_key) {
+#pragma unroll
+    for (int strip = 0; strip < STRIPS; ++strip) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const attention::KeyRange seen =
+                attention::visible(args, work.length, work.first_query + own_row(strip, half));
+            const int column = first_key + quad_lane() * 2, first = seen.first - column, end = seen.end - column;
+#pragma unroll
+            for (int i = 0; i < SCORE_BLOCKS * 2; ++i) {
+                float& score = s[strip][i / 2][2 * half + i % 2];
+                const int key = i / 2 * 8 + i % 2;
+                if (args.softcap > 0.0f) score = tanh_of(args.softmax_scale / args.softcap * score);
+                if (key < first || key >= end) score = negative_infinity();
+            }
+        }
+    }
+}
+
 // Masks the keys that a row does not see; `first_key` is that of the step. The numbers of keys that the lane's rows see
 // differ only by the distance of the rows, up to the end of the keys.
 __device__ void hide(Scores& s, const Arguments& args, const WorkTile& work, int first_key) {
+    if constexpr (SERVING) return hide_served(s, args, work, first_key);
     const int to_end = args.seq_k - first_key - quad_lane() * 2;
     const int top_row = args.mask == attention::Mask::none
                             ? to_end

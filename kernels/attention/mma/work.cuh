@@ -12,12 +12,25 @@ struct WorkTile {
     int kv_head;
     int first_query;
     int steps;
-    int masked;  // steps at the end in which some row does not see every key
+    int masked;     // steps at the end in which some row does not see every key
+    int first_key;  // of the first step
+    int length;     // keys of the sequence
+    int end;        // no row sees this key or a later one
 
     __device__ WorkTile(const Arguments& args, int query_block, int head_, int batch_)
         : batch(batch_), head(head_), kv_head(attention::kv_head_of(args, head)),
           first_query(query_block * BLOCK_M) {
         const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
+        if constexpr (SERVING) {
+            // A window hides keys at both ends, so all steps are masked.
+            length = attention::key_length(args, batch);
+            first_key = attention::visible(args, length, first_query).first / BLOCK_N * BLOCK_N;
+            end = attention::visible(args, length, last_query).end;
+            steps = masked = max((end - first_key + BLOCK_N - 1) / BLOCK_N, 0);
+            return;
+        }
+        first_key = 0;
+        end = length = args.seq_k;
         const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
         const int seen_by_any = max(attention::visible_keys(args, last_query), 0);
         steps = (seen_by_any + BLOCK_N - 1) / BLOCK_N;
@@ -57,6 +70,9 @@ __device__ WorkTile again(const Arguments& args, const WorkTile& work) {
 
 // The index in the work tile of a group's t-th step, and the group's number of steps of the last `count`.
 __device__ int step_of(const WorkTile& work, int group, int t) { return work.steps - 1 - (t * GROUPS + group); }
+__device__ int key_of(const WorkTile& work, int group, int t) {
+    return (SERVING ? work.first_key : 0) + step_of(work, group, t) * BLOCK_N;
+}
 __device__ int share_of(int count, int group) { return (count - group + GROUPS - 1) / GROUPS; }
 
 }  // namespace flash

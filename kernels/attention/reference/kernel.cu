@@ -6,7 +6,8 @@
 //   softmax  p[j] = 2^(s[j] - max s)                 the same keys; maximum and sum over the block -> in place
 //   product  o[d] = (sum_j p[j] * v_j[d]) / sum p    thread t takes columns t, t + T, ...
 //
-// Keys that the mask hides are not read. Everything is fp32 between the loads and the final rounding, and every
+// Keys that the mask or the window hides are not read, nor are pages beyond a sequence's length. A sink is one more term
+// of the sum of weights. Everything is fp32 between the loads and the final rounding, and every
 // sum has a fixed order, so equal inputs give equal bits.
 //
 // Memory: the scores take batch * heads * seq_q * seq_k floats of global memory; shared memory holds the
@@ -69,12 +70,15 @@ attention_reference(const __grid_constant__ attention::Arguments args) {
 
     const int row = blockIdx.x, head = blockIdx.y, batch = blockIdx.z, thread = threadIdx.x;
     const int kv_head = kv_head_of(args, head);
-    const int keys = visible_keys(args, row);
+    const KeyRange keys = visible(args, key_length(args, batch), row);
 
     const Element* q = head_start(static_cast<const Element*>(args.q), args.q_strides, batch, head) +
                        static_cast<long long>(row) * args.q_strides.sequence;
-    const Element* k = head_start(static_cast<const Element*>(args.k), args.k_strides, batch, kv_head);
-    const Element* v = head_start(static_cast<const Element*>(args.v), args.v_strides, batch, kv_head);
+    const auto row_of_cache = [&](const void* tensor, const Strides& strides, int key) {
+        const CachePlace place = cache_place(args, batch, key);
+        return head_start(static_cast<const Element*>(tensor), strides, place.entry, kv_head) +
+               static_cast<long long>(place.position) * strides.sequence;
+    };
     Output* o = head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
                 static_cast<long long>(row) * args.o_strides.sequence;
     float* scores = static_cast<float*>(args.workspace) + row_index(args, batch, head, row) * args.seq_k;  // [seq_k]
@@ -82,34 +86,40 @@ attention_reference(const __grid_constant__ attention::Arguments args) {
     const float q_scale = head_scale(args.q_scale, args.heads, batch, head);
     const float k_scale = head_scale(args.k_scale, args.kv_heads, batch, kv_head);
     const float v_scale = head_scale(args.v_scale, args.kv_heads, batch, kv_head);
-    const float scale = args.softmax_scale * LOG2_E * q_scale * k_scale;
+    const float scale = args.softmax_scale * q_scale * k_scale;
+    // Scores are exponents of 2.
+    const auto score_of = [&](float product) {
+        const float score = scale * product;
+        return LOG2_E * (args.softcap > 0.0f ? args.softcap * tanhf(score / args.softcap) : score);
+    };
+    const float sink = args.sinks == nullptr ? negative_infinity() : LOG2_E * args.sinks[head];
 
     for (int d = thread; d < HEAD_DIM; d += THREADS) query[d] = to_float(q[d]);
     __syncthreads();
 
     // scores, and the largest of them
     float largest = negative_infinity();
-    for (int key = thread; key < keys; key += THREADS) {
-        scores[key] = scale * dot(query, k + static_cast<long long>(key) * args.k_strides.sequence);
+    for (int key = keys.first + thread; key < keys.end; key += THREADS) {
+        scores[key] = score_of(dot(query, row_of_cache(args.k, args.k_strides, key)));
         largest = fmaxf(largest, scores[key]);
     }
-    const float row_maximum = block_max(partials, largest);
+    const float row_maximum = fmaxf(block_max(partials, largest), sink);
 
     // softmax, not yet divided by its sum
     const float origin = exponent_origin(row_maximum);
     float sum = 0.0f;
-    for (int key = thread; key < keys; key += THREADS) {
+    for (int key = keys.first + thread; key < keys.end; key += THREADS) {
         scores[key] = exp2f(scores[key] - origin);
         sum += scores[key];
     }
-    const float row_sum = block_sum(partials, sum);
+    const float row_sum = block_sum(partials, sum) + exp2f(sink - origin);
 
     // product
     const float scale_out = normaliser(row_sum, v_scale);
     for (int d = thread; d < HEAD_DIM; d += THREADS) {
         float out = 0.0f;
-        for (int key = 0; key < keys; ++key)
-            out = fmaf(scores[key], to_float(v[static_cast<long long>(key) * args.v_strides.sequence + d]), out);
+        for (int key = keys.first; key < keys.end; ++key)
+            out = fmaf(scores[key], to_float(row_of_cache(args.v, args.v_strides, key)[d]), out);
         from_float(o[d], out * scale_out);
     }
     if (args.lse != nullptr && thread == 0)

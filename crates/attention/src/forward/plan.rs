@@ -11,7 +11,7 @@ use super::error::{ForwardError, wrong};
 use super::options::Options;
 use super::view::View;
 use crate::arguments::Arguments;
-use crate::problem::{Mask, Problem};
+use crate::problem::{Mask, Problem, Serving};
 use crate::run;
 use crate::tensor::{Layout, Shape};
 
@@ -78,7 +78,8 @@ impl Tensors {
         if head_dim == 0 {
             return Err(wrong("q", "head_dim is 0"));
         }
-        Ok(Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype: q.dtype, output: o.dtype })
+        let (dtype, output, serving) = (q.dtype, o.dtype, Serving::default());
+        Ok(Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype, output, serving })
     }
 
     fn check(&self) -> Result<(), ForwardError> {
@@ -234,7 +235,7 @@ impl Plan {
         let mut parameters = vec![arguments.clone()];
         let Tensors { q, k, v, o } = tensors;
         let strides = [q, k, v, o].map(View::used_strides);
-        let shapes = run::tensor_shapes(&self.problem, strides);
+        let shapes = run::tensor_shapes(&self.problem, self.problem.key_shape(), strides);
         for wanted in &kernel.boxes {
             let found = shapes.iter().zip([q, k, v, o]).find(|(shape, _)| shape.name == wanted.tensor);
             let unknown = || ForwardError::Unsupported(format!("there is no tensor `{}`", wanted.tensor));

@@ -2,6 +2,7 @@
 
 mod mutation;
 mod related;
+mod serving;
 
 use std::fmt;
 
@@ -9,6 +10,8 @@ pub use op::Class;
 use op::values;
 use random::Random;
 use serde::{Deserialize, Serialize};
+
+pub use serving::{Pages, ServingInputs, pages_of_sequence};
 
 use crate::problem::{Dtype, Problem};
 use crate::quantise;
@@ -41,7 +44,7 @@ impl fmt::Display for Input {
     }
 }
 
-/// Q, K and V as numbers.
+/// Q, K and V as numbers. K and V have `seq_k` positions for every sequence, whatever its length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
     /// The queries.
@@ -50,6 +53,8 @@ pub struct Inputs {
     pub k: Values,
     /// The values.
     pub v: Values,
+    /// Lengths, sinks and pages.
+    pub serving: ServingInputs,
 }
 
 impl Inputs {
@@ -57,19 +62,20 @@ impl Inputs {
     /// compared on the same numbers; except that the values of class `huge` reach the end of the type's range.
     pub fn generate(problem: &Problem, class: Class, seed: u64) -> Self {
         let [q, k, v] = Input::ALL.map(|which| generate(problem, class, (seed, seed), which));
-        Inputs { q, k, v }
+        Inputs { q, k, v, serving: ServingInputs::generate(problem, seed) }
     }
 
     /// The same inputs, which were generated from the first seed, with one tensor drawn from the second.
     #[must_use]
     pub fn redraw(&self, problem: &Problem, class: Class, (own, seed): (u64, u64), which: Input) -> Self {
         let other = generate(problem, class, (own, seed), which);
-        let Inputs { q, k, v } = self;
+        let mut redrawn = self.clone();
         match which {
-            Input::Q => Inputs { q: other, k: k.clone(), v: v.clone() },
-            Input::K => Inputs { q: q.clone(), k: other, v: v.clone() },
-            Input::V => Inputs { q: q.clone(), k: k.clone(), v: other },
+            Input::Q => redrawn.q = other,
+            Input::K => redrawn.k = other,
+            Input::V => redrawn.v = other,
         }
+        redrawn
     }
 
     /// Replaces the queries and keys of every third head by those of class `large`. With fewer than three heads of keys,
@@ -120,9 +126,9 @@ impl Inputs {
 
     /// The inputs in the form that kernels read: rounded to fp16 or bf16, or quantised to E4M3 with a scale per head.
     pub fn encode(&self, dtype: Dtype, layout: Layout) -> Encoded {
-        let Inputs { q, k, v } = self;
+        let Inputs { q, k, v, serving } = self;
         let [q, k, v] = [q, k, v].map(|values| encode(values, dtype, layout));
-        Encoded { q, k, v }
+        Encoded { q, k, v, serving: serving.clone() }
     }
 }
 
@@ -133,7 +139,7 @@ fn encode(values: &Values, dtype: Dtype, layout: Layout) -> Tensor {
     }
 }
 
-/// Q, K and V as stored in memory.
+/// Q, K and V in the form that kernels read. [`ServingInputs::cache`] places K and V in pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Encoded {
     /// The encoded queries.
@@ -142,24 +148,28 @@ pub struct Encoded {
     pub k: Tensor,
     /// The encoded values.
     pub v: Tensor,
+    /// Lengths, sinks and pages.
+    pub serving: ServingInputs,
 }
 
 impl Encoded {
     /// The same tensors with one of them taken from other inputs.
     #[must_use]
     pub fn with(&self, which: Input, other: &Inputs) -> Self {
-        let Encoded { q, k, v } = self;
-        let encoded = |values: &Values| encode(values, q.dtype, q.layout);
+        let encoded = |values: &Values| encode(values, self.q.dtype, self.q.layout);
+        let mut changed = self.clone();
         match which {
-            Input::Q => Encoded { q: encoded(&other.q), k: k.clone(), v: v.clone() },
-            Input::K => Encoded { q: q.clone(), k: encoded(&other.k), v: v.clone() },
-            Input::V => Encoded { q: q.clone(), k: k.clone(), v: encoded(&other.v) },
+            Input::Q => changed.q = encoded(&other.q),
+            Input::K => changed.k = encoded(&other.k),
+            Input::V => changed.v = encoded(&other.v),
         }
+        changed
     }
 
     /// The exact numbers that the kernel reads. The reference is computed from them.
     pub fn decode(&self) -> Inputs {
-        Inputs { q: self.q.decode(), k: self.k.decode(), v: self.v.decode() }
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(Tensor::decode);
+        Inputs { q, k, v, serving: self.serving.clone() }
     }
 }
 
@@ -272,6 +282,7 @@ mod tests {
                 q: if which == Input::Q { second.q.clone() } else { first.q.clone() },
                 k: if which == Input::K { second.k.clone() } else { first.k.clone() },
                 v: if which == Input::V { second.v.clone() } else { first.v.clone() },
+                serving: first.serving.clone(),
             };
             assert_eq!(redrawn, expected);
             for dtype in Dtype::ALL {
@@ -329,8 +340,12 @@ mod tests {
                 let opposite = sink.opposite(Inputs::generate(&problem, Class::Sink, seed + 100));
                 for inputs in [&sink, &opposite] {
                     let decoded = inputs.encode(dtype, Layout::Bhsd).decode();
-                    let decoded =
-                        Inputs { q: unscaled(&decoded.q), k: unscaled(&decoded.k), v: unscaled(&decoded.v) };
+                    let decoded = Inputs {
+                        q: unscaled(&decoded.q),
+                        k: unscaled(&decoded.k),
+                        v: unscaled(&decoded.v),
+                        ..decoded
+                    };
                     for row in 0..12 {
                         let weights = weights(&problem, &decoded, row);
                         // At most 128 keys are dominant; the others are light, but not lost.

@@ -214,7 +214,7 @@ fn output_with_weights(
         let dot =
             |key: &[f32]| query.iter().zip(key).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
         let scores: Vec<f64> =
-            keys.take(problem.visible_keys(row.query)).map(|key| scale * dot(key)).collect();
+            keys.take(problem.visible(problem.seq_k, row.query).end).map(|key| scale * dot(key)).collect();
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
         let factor = inputs.v.scale(row.batch, kv_head) / weights.iter().sum::<f64>();
@@ -448,7 +448,7 @@ fn in_single_precision(
                 truncated(f64::from(sum) + products.sum::<f64>())
             })
         };
-        let visible = k.chunks_exact(width).take(problem.visible_keys(index));
+        let visible = k.chunks_exact(width).take(problem.visible(problem.seq_k, index).end);
         let scores: Vec<f32> = visible.map(|key| change(score(key)) * problem.softmax_scale()).collect();
         let maximum = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let weights: Vec<f32> = scores.iter().map(|score| (score - maximum).exp()).collect();

@@ -196,6 +196,24 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Prepares for these rows of a head: queries multiplied by the scale, and room for scores.
+    fn start(&mut self, rows: &[Row], queries: &Head<'_>, (scale, keys): (f64, usize), with_fp8_sums: bool) {
+        let width = queries.head_dim;
+        self.scores.clear();
+        self.scores.resize(rows.len() * keys, 0.0);
+        self.queries.clear();
+        for row in rows {
+            let query = &queries.data[row.query * width..][..width];
+            self.queries.extend(query.iter().map(|&x| f64::from(x) * scale));
+        }
+        if with_fp8_sums {
+            self.query_squares.clear();
+            self.query_squares.extend(self.queries.iter().map(|x| x * x));
+            self.score_errors.clear();
+            self.score_errors.resize(rows.len() * keys, 0.0);
+        }
+    }
+
     /// Sets the errors of these keys' scores. The tile has their keys and is overwritten.
     fn add_score_errors(&mut self, keys: Range<usize>, keys_needed: usize, width: usize) {
         for x in &mut self.tile {
@@ -225,6 +243,11 @@ impl<'a> Head<'a> {
         Head { data: values.head(batch, head), head_dim: values.shape.head_dim }
     }
 
+    /// The head without its first rows.
+    fn from(&self, row: usize) -> Head<'a> {
+        Head { data: &self.data[row * self.head_dim..], ..*self }
+    }
+
     /// Converts rows `first..first + count`.
     fn convert(&self, first: usize, count: usize, into: &mut Vec<f64>) {
         let rows = &self.data[first * self.head_dim..][..count * self.head_dim];
@@ -245,23 +268,15 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         f64::from(problem.softmax_scale()) * inputs.q.scale(batch, head) * inputs.k.scale(batch, kv_head);
     let value_scale = inputs.v.scale(batch, kv_head);
 
-    let visible = |row: &Row| problem.visible_keys(row.query);
-    let keys_needed = rows.iter().map(visible).max().unwrap_or(0);
-    scratch.scores.clear();
-    scratch.scores.resize(rows.len() * keys_needed, 0.0);
-    scratch.queries.clear();
-    for row in rows {
-        let query = &queries.data[row.query * width..][..width];
-        scratch.queries.extend(query.iter().map(|&x| f64::from(x) * scale));
-    }
-    if fp8_sums.is_some() {
-        scratch.query_squares.clear();
-        scratch.query_squares.extend(scratch.queries.iter().map(|x| x * x));
-        scratch.score_errors.clear();
-        scratch.score_errors.resize(rows.len() * keys_needed, 0.0);
-    }
+    let length = inputs.serving.length(problem, batch);
+    let visible = |row: &Row| problem.visible(length, row.query);
+    let sink = inputs.serving.sink(head);
+    let keys_needed = rows.iter().map(|row| visible(row).end).max().unwrap_or(0);
+    scratch.start(rows, &queries, (scale, keys_needed), fp8_sums.is_some());
     if keys_needed == 0 {
-        return; // Every row is fully masked; the results are already zeros and -inf.
+        // Every row is fully masked: the output is already zeros.
+        lse.fill(sink.unwrap_or(f64::NEG_INFINITY));
+        return;
     }
 
     scratch.key_norms.clear();
@@ -279,21 +294,18 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             scratch.add_score_errors(first..first + count, keys_needed, width);
         }
     }
-    // Softmax.
-    for ((row, scores), lse) in rows.iter().zip(scratch.scores.chunks_exact_mut(keys_needed)).zip(&mut *lse) {
-        let (seen, hidden) = scores.split_at_mut(visible(row));
-        *lse = softmax(seen);
-        hidden.fill(0.0);
-    }
+    let seen = rows.iter().map(visible);
+    weigh(&mut scratch.scores, seen, lse, (problem.serving.softcap, sink));
     // Product.
     let add_products = |first: usize, values: &[f64], sums: &mut [f64]| {
         let weights = scratch.scores.chunks_exact(keys_needed);
         for ((row, weights), sums) in rows.iter().zip(weights).zip(sums.chunks_exact_mut(width)) {
             // A hidden value is not even multiplied by 0: it may be an infinity. Kernels multiply it by 0 if another row
             // of their tile sees its key, as every implementation does, so no kernel is judged on such inputs.
-            let end = visible(row).min(first + values.len() / width);
-            if first < end {
-                add_product(&weights[first..end], values, sums);
+            let seen = visible(row);
+            let (begin, end) = (seen.start.max(first), seen.end.min(first + values.len() / width));
+            if begin < end {
+                add_product(&weights[begin..end], &values[(begin - first) * width..], sums);
             }
         }
     };
@@ -308,20 +320,26 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         }
     }
     // Rounding.
-    let norms = (&scratch.key_norms[..], &scratch.value_norms[..]);
     let weights = scratch.scores.chunks_exact(keys_needed);
     let queries = scratch.queries.chunks_exact(width);
     scratch.tile.resize(width, 0.0);
     for (index, ((weights, query), rounding)) in weights.zip(queries).zip(rounding).enumerate() {
-        let seen = &weights[..visible(&rows[index])];
-        *rounding = row_rounding(seen, norm(query), norms, &output[index * width..][..width]);
-        let row = (seen, lse[index]);
-        add_weight_rounding(rounding, problem.dtype, row, (&values, norms.1), &mut scratch.tile[..width]);
+        let seen = visible(&rows[index]);
+        let (keys, norms) = (&scratch.key_norms[seen.clone()], &scratch.value_norms[seen.clone()]);
+        let (weights, values) = (&weights[seen.clone()], values.from(seen.start));
+        *rounding = row_rounding(weights, norm(query), (keys, norms), &output[index * width..][..width]);
+        let row = (weights, lse[index]);
+        add_weight_rounding(rounding, problem.dtype, row, (&values, norms), &mut scratch.tile[..width]);
+        if sink.is_some() {
+            rounding.output += lost_beside_a_sink(weights, norms);
+        }
         rounding.scale_output(value_scale);
     }
     if let Some((lse, sums)) = fp8_sums {
         for (index, row) in rows.iter().enumerate() {
-            let seen = index * keys_needed..index * keys_needed + visible(row);
+            let keys = visible(row);
+            let values = values.from(keys.start);
+            let seen = index * keys_needed + keys.start..index * keys_needed + keys.end;
             let (weights, errors) = (&scratch.scores[seen.clone()], &scratch.score_errors[seen]);
             let elements = index * width..(index + 1) * width;
             lse[index] = error_of_lse(weights, errors);
@@ -359,13 +377,33 @@ fn dots(query: &[f64], keys: &[f64], scores: &mut [f64]) {
     }
 }
 
-/// Turns scores into weights with sum 1 and returns their log-sum-exp; -inf without scores.
-fn softmax(scores: &mut [f64]) -> f64 {
-    let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if scores.is_empty() {
+/// Caps the scores of several rows and turns them into weights. Each row sees a range of its keys.
+fn weigh(
+    scores: &mut [f64],
+    seen: impl ExactSizeIterator<Item = Range<usize>>,
+    lse: &mut [f64],
+    (softcap, sink): (Option<u32>, Option<f64>),
+) {
+    if let Some(cap) = softcap.map(f64::from) {
+        scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
+    }
+    let keys = scores.len() / seen.len().max(1);
+    for ((seen, scores), lse) in seen.zip(scores.chunks_exact_mut(keys)).zip(lse) {
+        scores[..seen.start].fill(0.0);
+        scores[seen.end..].fill(0.0);
+        *lse = softmax(&mut scores[seen], sink);
+    }
+}
+
+/// Turns scores into weights and returns their log-sum-exp; -inf without scores. The weights have the sum 1, with that of
+/// the sink, which is one more score.
+fn softmax(scores: &mut [f64], sink: Option<f64>) -> f64 {
+    let sink = sink.unwrap_or(f64::NEG_INFINITY);
+    let maximum = scores.iter().copied().fold(sink, f64::max);
+    if maximum == f64::NEG_INFINITY {
         return f64::NEG_INFINITY;
     }
-    let mut sum = 0.0;
+    let mut sum = (sink - maximum).exp();
     for score in &mut *scores {
         *score = (*score - maximum).exp();
         sum += *score;
@@ -394,6 +432,18 @@ fn row_rounding(weights: &[f64], query: f64, (keys, values): (&[f64], &[f64]), o
         output: deviation(average(keys, 2).sqrt()) * variance.max(0.0).sqrt(),
         ..Rounding::default()
     }
+}
+
+/// The L2 norm of what a row loses if weights below the normal numbers of fp32 become 0. Without a sink the largest weights
+/// are never so small.
+fn lost_beside_a_sink(weights: &[f64], values: &[f64]) -> f64 {
+    let least = 2.0 * f64::from(f32::MIN_POSITIVE);
+    weights
+        .iter()
+        .zip(values)
+        .filter(|(weight, _)| **weight < least)
+        .map(|(weight, norm)| weight * norm)
+        .sum()
 }
 
 /// Sets what the rounding of a row's weights can change. The row has weights and a log-sum-exp, the values their norms.
@@ -497,17 +547,21 @@ mod tests {
             let data = f64::from(values.head(row.batch, head)[position * problem.head_dim + d]);
             data * values.scale(row.batch, head)
         };
-        let scores: Vec<f64> = (0..problem.visible_keys(row.query))
+        let seen = problem.visible(inputs.serving.length(problem, row.batch), row.query);
+        let scores: Vec<f64> = seen
+            .clone()
             .map(|key| {
                 let products = (0..problem.head_dim).map(|d| {
                     element(&inputs.q, row.head, row.query, d) * element(&inputs.k, kv_head, key, d)
                 });
-                products.sum::<f64>() * f64::from(problem.softmax_scale())
+                let score = products.sum::<f64>() * f64::from(problem.softmax_scale());
+                problem.serving.softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
             })
             .collect();
-        let lse = scores.iter().map(|score| score.exp()).sum::<f64>().ln();
+        let sink = inputs.serving.sink(row.head).map_or(0.0, f64::exp);
+        let lse = (scores.iter().map(|score| score.exp()).sum::<f64>() + sink).ln();
         let products = |d: usize| {
-            let weighted = scores.iter().enumerate();
+            let weighted = seen.clone().zip(&scores);
             weighted.map(move |(key, score)| (score - lse).exp() * element(&inputs.v, kv_head, key, d))
         };
         let output = (0..problem.head_dim).map(|d| products(d).sum());
@@ -523,6 +577,10 @@ mod tests {
             "b1h2sq71sk37d24-causal-fp16",
             "b1h3sq5sk130d20-causal-tl-fp16",
             "b1h4kv1s67d64-causal-e4m3",
+            "b7h4kv2sq5sk150d32-causal-ragged-fp16",
+            "b7h2sq3sk90d16-ragged1-page8-window20+4-sink-cap3-bf16",
+            "b2h2sq40sk9d24-window3-sink-fp16",
+            "b3h2sq3sk150d16-causal-tl-ragged2-window1-sink-e4m3",
         ] {
             let problem = problem(name);
             let inputs =
@@ -558,6 +616,23 @@ mod tests {
         errors_of_output(&[1.0 - 1e-9, 1e-9, 0.0], &[9.0; 3], &values, &[1e-9], &mut allowed);
         assert_eq!(allowed, [0.0]);
         assert!((error_of_lse(&[0.5, 0.5], &[0.1, 0.1]) - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn only_weights_that_fp32_cannot_hold_may_be_lost_beside_a_sink() {
+        let problem = problem("b1h2s3d16-sink-bf16");
+        let mut inputs = Inputs::generate(&problem, Class::Normal, 1);
+        let allowed = |inputs: &Inputs| {
+            let reference = attention(&problem, inputs, Rows::all(&problem));
+            let outputs = reference.output.chunks_exact(16).map(norm);
+            let rounding = reference.rounding.iter().zip(outputs);
+            rounding.map(|(rounding, output)| rounding.output / output).collect::<Vec<_>>()
+        };
+        // exp(-80) is a normal number, exp(-95) is not.
+        inputs.serving.sinks = Some(vec![80.0, 95.0]);
+        let allowed = allowed(&inputs);
+        assert!(allowed[..3].iter().all(|&share| share < 1e-4), "{allowed:?}");
+        assert!(allowed[3..].iter().all(|&share| share >= 1.0), "{allowed:?}");
     }
 
     #[test]

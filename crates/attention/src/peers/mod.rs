@@ -70,6 +70,7 @@ pub(crate) fn tolerance(name: &str, problem: &Problem) -> Tolerance {
 
 /// The problem in the form of the script. E4M3 tensors have their scales beside them.
 pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
+    let features = problem.serving.by_name().into_iter().filter(|(_, has)| *has).map(|(name, _)| name);
     let fields = json!({
         "batch": problem.batch,
         "heads": problem.heads,
@@ -82,6 +83,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
         "output": problem.output.name(),
         "fp8": problem.dtype == Dtype::E4m3,
         "scale": problem.softmax_scale(),
+        "features": features.collect::<Vec<_>>(),
     });
     let mut files = Vec::new();
     let mut put = |name: String, bytes: Vec<u8>| {
@@ -102,13 +104,23 @@ mod tests {
     use super::*;
     use crate::inputs::{Class, Inputs};
 
+    /// The script refuses every feature that the fields name.
+    #[test]
+    fn peers_learn_the_features_for_serving() {
+        let all: Problem = "b2h2sq1sk5d64-ragged-page2-window3-sink-cap30-fp16".parse().unwrap();
+        let encoded = Inputs::generate(&all, Class::Normal, 1).encode(all.dtype, Layout::Bhsd);
+        let peer = problem(&all, &encoded);
+        assert_eq!(peer.fields["features"], json!(["ragged", "paged", "window", "sink", "softcap"]));
+        assert!(peers().script.contains("fields[\"features\"]"));
+    }
+
     #[test]
     fn peers_get_the_same_codes_and_scales_as_kernels() {
         let small: Problem = "b1h2kv1sq3sk5d64-causal-e4m3".parse().unwrap();
         let encoded = Inputs::generate(&small, Class::Normal, 1).encode(small.dtype, Layout::Bshd);
         let peer = problem(&small, &encoded);
         assert_eq!((&peer.fields["dtype"], &peer.fields["mask"]), (&json!("fp16"), &json!("causal")));
-        assert_eq!(peer.untimed_conversion, UNTIMED);
+        assert_eq!((peer.untimed_conversion, &peer.fields["features"]), (UNTIMED, &json!([])));
         let sizes: Vec<_> = peer.inputs.iter().map(|it| (it.name.as_str(), it.bytes.len())).collect();
         let tensors = [("q", 384), ("k", 320), ("v", 320)];
         assert_eq!(

@@ -243,6 +243,8 @@ class Problem:
     """Inputs on the GPU, and the call."""
 
     def __init__(self, name, fields, inputs):
+        if fields["features"]:
+            raise ValueError(f"{name} is not called for problems with {', '.join(fields['features'])}")
         self.name = name
         self.dtype, self.output = DTYPES[fields["dtype"]], DTYPES[fields["output"]]
         self.is_fp8, self.scale = fields["fp8"], fields["scale"]

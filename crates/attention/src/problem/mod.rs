@@ -5,8 +5,10 @@ mod cut;
 mod dtype;
 mod fields;
 mod name;
+mod serving;
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ pub use alias::{ALIASES, aliases, expand};
 pub use dtype::Dtype;
 pub use fields::from_fields;
 pub use name::{MAX_ELEMENTS, MAX_ENTRY_ELEMENTS, MAX_HEADS, NameError};
+pub use serving::{Serving, Window, lengths};
 
 use crate::tensor::Shape;
 
@@ -73,6 +76,9 @@ pub struct Problem {
     pub dtype: Dtype,
     /// Element type of O: one of [`Dtype::outputs`].
     pub output: Dtype,
+    /// Lengths by sequence, pages, window, sinks and capped scores.
+    #[serde(default)]
+    pub serving: Serving,
 }
 
 impl Problem {
@@ -88,6 +94,7 @@ impl Problem {
             mask: Mask::None,
             dtype,
             output: dtype.output(),
+            serving: Serving { ragged: None, page_size: None, window: None, sink: false, softcap: None },
         }
     }
 
@@ -115,8 +122,9 @@ impl Problem {
         let Problem { head_dim, dtype, output, .. } = self;
         let output = if *output == dtype.output() { String::new() } else { format!(", output {output}") };
         format!(
-            "{}, {heads}, {length}, head dimension {head_dim}, {mask}, {dtype}{output}",
-            plural(self.batch, "sequence", "sequences")
+            "{}, {heads}, {length}, head dimension {head_dim}, {mask}{}, {dtype}{output}",
+            plural(self.batch, "sequence", "sequences"),
+            self.serving.in_words(),
         )
     }
 
@@ -157,7 +165,11 @@ impl Problem {
     pub(crate) fn limit(&self) -> Result<(), &'static str> {
         // Every extent is below 2^31, so these products of four fit 128 bits.
         let entry = |shape: Shape| shape.heads as u128 * shape.seq as u128 * shape.head_dim as u128;
-        let entry = entry(self.query_shape()).max(entry(self.key_shape()));
+        // The last page of a sequence is a whole one.
+        let positions =
+            self.serving.page_size.map_or(self.seq_k, |size| self.seq_k.next_multiple_of(size as usize));
+        let keys = Shape { seq: positions, ..self.key_shape() };
+        let entry = entry(self.query_shape()).max(entry(keys));
         if entry > MAX_ENTRY_ELEMENTS as u128 {
             return Err("2^32 - 1 elements per batch entry");
         }
@@ -172,40 +184,83 @@ impl Problem {
         1.0 / (self.head_dim as f32).sqrt()
     }
 
-    /// Under a causal mask query i sees key j iff `j <= i + diagonal`.
+    /// The key at the position of query i is `i + diagonal`, if all sequences have `seq_k` keys. Under a causal mask the
+    /// query sees no later key.
     pub fn diagonal(&self) -> i64 {
+        self.diagonal_of(self.seq_k)
+    }
+
+    /// The same for a sequence with this many keys.
+    fn diagonal_of(&self, length: usize) -> i64 {
         match self.mask {
-            Mask::None | Mask::CausalTopLeft => 0,
-            Mask::Causal => self.seq_k as i64 - self.seq_q as i64,
+            Mask::None if self.serving.window.is_none() => 0,
+            Mask::CausalTopLeft => 0,
+            Mask::None | Mask::Causal => length as i64 - self.seq_q as i64,
         }
     }
 
-    /// Query `query` sees the keys `0..visible_keys`: none of them, some or all.
-    pub fn visible_keys(&self, query: usize) -> usize {
-        match self.mask {
-            Mask::None => self.seq_k,
-            Mask::Causal | Mask::CausalTopLeft => {
-                (query as i64 + self.diagonal() + 1).clamp(0, self.seq_k as i64) as usize
-            }
+    /// The keys that a query sees, of a sequence with `length` keys.
+    pub fn visible(&self, length: usize, query: usize) -> Range<usize> {
+        let [first, end] = self.bounds(length).map(|bound| {
+            bound.map(|from| (query as i64).saturating_add(from).clamp(0, length as i64) as usize)
+        });
+        first.unwrap_or(0)..end.unwrap_or(length)
+    }
+
+    /// Query i of a sequence with `length` keys sees the keys `i + first..i + end`, as far as they exist; `None` for no
+    /// bound.
+    fn bounds(&self, length: usize) -> [Option<i64>; 2] {
+        let diagonal = self.diagonal_of(length);
+        let window = self.serving.window;
+        let last = match (self.mask, window.and_then(|window| window.right)) {
+            (Mask::None, right) => right.map(i64::from),
+            (Mask::Causal | Mask::CausalTopLeft, _) => Some(0),
+        };
+        [window.map(|window| diagonal - i64::from(window.left)), last.map(|last| diagonal + last + 1)]
+    }
+
+    /// The keys that any query sees, of a sequence with `length` keys. Nothing depends on the others.
+    pub fn needed(&self, length: usize) -> Range<usize> {
+        if self.seq_q == 0 {
+            return 0..0;
+        }
+        let Range { start, .. } = self.visible(length, 0);
+        start..self.visible(length, self.seq_q - 1).end.max(start)
+    }
+
+    /// The numbers of keys of the sequences. Inputs may have them in another order ([`crate::inputs::ServingInputs`]).
+    pub fn lengths(&self) -> Vec<usize> {
+        match self.serving.ragged {
+            None => vec![self.seq_k; self.batch],
+            Some(seed) => lengths(self.batch, self.seq_k, seed),
         }
     }
 
     /// Number of pairs of a query and a key that it sees, over all heads.
     pub fn visible_pairs(&self) -> u64 {
-        let per_head = match self.mask {
-            Mask::None => self.seq_q as i128 * self.seq_k as i128,
-            Mask::Causal | Mask::CausalTopLeft => {
-                // Rows before `first` see no key, rows from `full` on see every key, and between them each row sees
-                // one key more than the row before.
-                let (rows, keys, diagonal) =
-                    (self.seq_q as i128, self.seq_k as i128, i128::from(self.diagonal()));
-                let first = (-diagonal).clamp(0, rows);
-                let full = (keys - 1 - diagonal).clamp(first, rows);
-                let ramp = (full - first) * (first + full + 1 + 2 * diagonal) / 2;
-                ramp + (rows - full) * keys
-            }
+        // The sum over the queries i of `i + from`, at least 0 and at most `keys`. Rows before `first` add 0, rows from
+        // `full` on add all keys, and between them each row adds one key more than the row before.
+        let sum = |keys: i128, from: i128| {
+            let rows = self.seq_q as i128;
+            let first = (1 - from).clamp(0, rows);
+            let full = (keys - from).clamp(first, rows);
+            (full - first) * (first + full - 1 + 2 * from) / 2 + (rows - full) * keys
         };
-        (per_head as u128 * (self.batch * self.heads) as u128) as u64
+        let of_sequence = |length: usize| {
+            let keys = length as i128;
+            let [first, end] = self.bounds(length).map(|bound| bound.map(|from| sum(keys, i128::from(from))));
+            end.unwrap_or(self.seq_q as i128 * keys) - first.unwrap_or(0)
+        };
+        let pairs = self.over_sequences(|length| of_sequence(length) as u128);
+        (pairs * self.heads as u128) as u64
+    }
+
+    /// The sum over all sequences of a function of their numbers of keys.
+    fn over_sequences(&self, of: impl Fn(usize) -> u128) -> u128 {
+        match self.serving.ragged {
+            None => self.batch as u128 * of(self.seq_k),
+            Some(_) => self.lengths().into_iter().map(of).sum(),
+        }
     }
 
     /// Floating-point operations of the two products. A multiply-add counts as two; hidden pairs do not count.
@@ -215,8 +270,11 @@ impl Problem {
 
     /// Bytes that must cross the memory bus: Q, K, V and the FP8 scales are read once, O is written once.
     pub fn minimal_bytes(&self) -> u64 {
-        let (queries, keys) = (self.query_shape(), self.key_shape());
-        let read = self.dtype.bytes() * (queries.elements() + 2 * keys.elements());
+        let queries = self.query_shape();
+        // Of keys and values only those that a query sees.
+        let needed = |length: usize| if self.serving.is_plain() { length } else { self.needed(length).len() };
+        let keys = self.over_sequences(|length| needed(length) as u128) as usize;
+        let read = self.dtype.bytes() * (queries.elements() + 2 * keys * self.kv_heads * self.head_dim);
         let written = self.output.bytes() * queries.elements();
         let scales = match self.dtype {
             Dtype::E4m3 => size_of::<f32>() * self.batch * (self.heads + 2 * self.kv_heads),
@@ -252,8 +310,49 @@ mod tests {
             for (seq_q, seq_k) in [(1, 1), (4, 4), (1, 7), (7, 1), (5, 3), (3, 5), (17, 129), (129, 17)] {
                 let problem =
                     Problem { seq_q, seq_k, ..Problem::new(2, 3, 1, 64, Dtype::Fp16) }.with_mask(mask);
-                let counted: usize = (0..seq_q).map(|query| problem.visible_keys(query)).sum();
+                let counted: usize = (0..seq_q).map(|query| problem.visible(seq_k, query).len()).sum();
                 assert_eq!(problem.visible_pairs(), 6 * counted as u64, "{problem}");
+            }
+        }
+    }
+
+    /// The definition, key by key.
+    fn sees(problem: &Problem, length: usize, query: usize, key: usize) -> bool {
+        let distance = key as i64 - (query as i64 + problem.diagonal_of(length));
+        let by_mask = problem.mask == Mask::None || distance <= 0;
+        let by_window = problem.serving.window.is_none_or(|Window { left, right }| {
+            distance >= -i64::from(left) && right.is_none_or(|right| distance <= i64::from(right))
+        });
+        by_mask && by_window
+    }
+
+    #[test]
+    fn windows_and_lengths_give_the_visible_keys() {
+        for mask in ["", "-causal", "-causal-tl"] {
+            for window in ["", "-window0", "-window5", "-window3+2", "-window0+0", "-window900+900"] {
+                for shape in ["b9h2sq1sk200d64", "b9h2sq7sk200d64", "b3h2sq40sk9d64"] {
+                    let problem: Problem = format!("{shape}{mask}-ragged2{window}").parse().expect("a name");
+                    let mut pairs = 0;
+                    for length in problem.lengths() {
+                        let mut needed = 0;
+                        for query in 0..problem.seq_q {
+                            let visible = problem.visible(length, query);
+                            let seen: Vec<usize> =
+                                (0..length).filter(|&key| sees(&problem, length, query, key)).collect();
+                            assert_eq!(
+                                visible.clone().collect::<Vec<_>>(),
+                                seen,
+                                "{problem} {length} {query}"
+                            );
+                            pairs += 2 * seen.len();
+                            let range = problem.needed(length);
+                            assert!(seen.iter().all(|key| range.contains(key)), "{problem} {length} {query}");
+                            needed = needed.max(visible.end);
+                        }
+                        assert!(problem.needed(length).end <= needed.max(problem.needed(length).start));
+                    }
+                    assert_eq!(problem.visible_pairs(), pairs as u64, "{problem}");
+                }
             }
         }
     }
@@ -261,13 +360,16 @@ mod tests {
     #[test]
     fn causal_masks_differ_if_the_lengths_differ() {
         let wide = Problem { seq_q: 2, seq_k: 5, ..Problem::new(1, 1, 1, 64, Dtype::Fp16) };
-        let visible = |mask| [0, 1].map(|query| wide.with_mask(mask).visible_keys(query));
+        let visible = |mask| [0, 1].map(|query| wide.with_mask(mask).visible(5, query).end);
         assert_eq!(visible(Mask::None), [5, 5]);
         assert_eq!(visible(Mask::Causal), [4, 5]);
         assert_eq!(visible(Mask::CausalTopLeft), [1, 2]);
         // More queries than keys, aligned bottom-right: the first queries see nothing.
         let tall = Problem { seq_q: 5, seq_k: 2, ..wide }.with_mask(Mask::Causal);
-        assert_eq!((0..5).map(|query| tall.visible_keys(query)).collect::<Vec<_>>(), [0, 0, 0, 1, 2]);
+        assert_eq!(
+            (0..5).map(|query| tall.visible(2, query)).collect::<Vec<_>>(),
+            [0..0, 0..0, 0..0, 0..1, 0..2]
+        );
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Problem names such as `b2h8s2048d64-causal-e4m3`. They are printed in one form only and parsed strictly.
 //!
 //! `b` batch, `h` heads, `kv` KV heads if they differ from the heads, `s` sequence length, or `sq` and `sk` if they
-//! differ, `d` head dimension; then the mask, if there is one, and the dtype (fp16 if it is missing). The output of
-//! e4m3 is fp16, or another type after an `o`: `e4m3-obf16`.
+//! differ, `d` head dimension; then the mask, if there is one, the features for serving ([`Serving`]) in their order:
+//! `ragged7`, `page16`, `window128+16`, `sink`, `cap30`; and the dtype (fp16 if it is missing). The output of e4m3 is fp16,
+//! or another type after an `o`: `e4m3-obf16`.
 
 use std::fmt;
 
+use super::serving::{MAX_RAGGED, Serving};
 use super::{Dtype, Mask, Problem};
 
 /// Largest number of elements of a tensor: 2 TiB of fp16, which is far more than any GPU has and far from an
@@ -60,8 +62,8 @@ pub enum NameError {
         /// The unexpected text.
         rest: String,
     },
-    /// The text after a `-` is neither a mask nor a dtype.
-    #[error("`{text}`: `{suffix}` is neither a mask nor a dtype")]
+    /// The text after a `-` is neither a mask, a feature nor a dtype.
+    #[error("`{text}`: `{suffix}` is neither a mask, a feature nor a dtype")]
     Suffix {
         /// The text to parse.
         text: String,
@@ -110,7 +112,8 @@ impl NameError {
         match self {
             NameError::Unknown { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
             NameError::Suffix { .. } => Some(
-                "masks: causal, causal-tl (leave it out for none); dtypes: fp16, bf16, e4m3, e4m3-obf16"
+                "masks: causal, causal-tl (leave it out for none); then, in this order: ragged, page16, window128, sink, cap30; \
+                 dtypes: fp16, bf16, e4m3, e4m3-obf16"
                     .to_owned(),
             ),
             NameError::Groups { .. }
@@ -139,7 +142,7 @@ impl fmt::Display for Problem {
             Mask::None => {}
             Mask::Causal | Mask::CausalTopLeft => write!(f, "-{}", self.mask)?,
         }
-        write!(f, "-{}", self.dtype)?;
+        write!(f, "{}-{}", self.serving, self.dtype)?;
         if self.output == self.dtype.output() { Ok(()) } else { write!(f, "-o{}", self.output) }
     }
 }
@@ -170,33 +173,54 @@ pub(super) fn parse(text: &str) -> Result<Problem, NameError> {
     if heads % kv_heads != 0 {
         return Err(NameError::Groups { text: text.to_owned(), heads, kv_heads });
     }
-    let (mask, (dtype, output)) = suffixes(text, suffix)?;
-    let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype, output };
+    let Suffixes { mask, serving, types: (dtype, output) } = suffixes(text, suffix)?;
+    let problem = Problem { batch, heads, kv_heads, seq_q, seq_k, head_dim, mask, dtype, output, serving };
     problem.limit().map_err(|limit| NameError::TooLarge { text: text.to_owned(), limit })?;
     if heads > MAX_HEADS {
         return Err(NameError::Heads { text: text.to_owned(), heads });
     }
+    if serving.ragged.is_some() && batch > MAX_RAGGED {
+        let limit = "65536 sequences of different lengths";
+        return Err(NameError::TooLarge { text: text.to_owned(), limit });
+    }
     Ok(problem)
 }
 
-/// A mask, types, or both in this order: `causal-tl-e4m3`, `causal`, `bf16`, `e4m3-obf16`.
-fn suffixes(text: &str, suffix: Option<&str>) -> Result<(Mask, (Dtype, Dtype)), NameError> {
+/// What follows the dimensions.
+struct Suffixes {
+    mask: Mask,
+    serving: Serving,
+    types: (Dtype, Dtype),
+}
+
+/// A mask, features and types in this order, each optional: `causal-tl-e4m3`, `causal-page16`, `bf16`, `e4m3-obf16`.
+fn suffixes(text: &str, suffix: Option<&str>) -> Result<Suffixes, NameError> {
     let usual = (Dtype::Fp16, Dtype::Fp16);
-    let Some(suffix) = suffix else { return Ok((Mask::None, usual)) };
+    let plain = Suffixes { mask: Mask::None, serving: Serving::default(), types: usual };
+    let Some(suffix) = suffix else { return Ok(plain) };
     // The types are the last word, or the last two.
     let starts = suffix.rmatch_indices('-').take(2).map(|(dash, _)| dash);
     let split = starts.filter_map(|dash| Some((&suffix[..dash], types(&suffix[dash + 1..])?)));
-    let (masked, types) = match types(suffix) {
+    let (rest, types) = match types(suffix) {
         Some(types) => ("", Some(types)),
-        None => split.last().map_or((suffix, None), |(mask, types)| (mask, Some(types))),
+        None => split.last().map_or((suffix, None), |(rest, types)| (rest, Some(types))),
     };
-    let mask = match masked {
-        "" if types.is_some() => Mask::None,
-        "causal" => Mask::Causal,
-        "causal-tl" => Mask::CausalTopLeft,
-        _ => return Err(NameError::Suffix { text: text.to_owned(), suffix: masked.to_owned() }),
+    let unknown = |suffix: &str| NameError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() };
+    if rest.is_empty() && types.is_none() {
+        return Err(unknown(""));
+    }
+    let words: Vec<&str> = rest.split('-').filter(|_| !rest.is_empty()).collect();
+    let (mask, mut words) = match words.as_slice() {
+        ["causal", "tl", words @ ..] => (Mask::CausalTopLeft, words),
+        ["causal", words @ ..] => (Mask::Causal, words),
+        words => (Mask::None, words),
     };
-    Ok((mask, types.unwrap_or(usual)))
+    let serving = Serving::take(&mut words).map_err(unknown)?;
+    if words.is_empty() {
+        Ok(Suffixes { mask, serving, types: types.unwrap_or(usual) })
+    } else {
+        Err(unknown(rest))
+    }
 }
 
 /// The types of the inputs and of the output: `fp16`, `e4m3`, `e4m3-obf16`.
@@ -241,9 +265,11 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::option;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::problem::Window;
 
     fn named(text: &str) -> Problem {
         text.parse().unwrap_or_else(|error| panic!("{error}"))
@@ -273,6 +299,26 @@ mod tests {
     }
 
     #[test]
+    fn features_for_serving_follow_the_mask() {
+        let name = "b4h8kv2sq1sk500d64-causal-tl-ragged7-page16-window128+3-sink-cap30-bf16";
+        let all = named(name);
+        let window = Some(Window { left: 128, right: Some(3) });
+        assert_eq!(
+            all.serving,
+            Serving { ragged: Some(7), page_size: Some(16), window, sink: true, softcap: Some(30) }
+        );
+        assert_eq!((all.mask, all.to_string()), (Mask::CausalTopLeft, name.to_owned()));
+        assert_eq!(
+            all.in_words(),
+            "4 sequences, 8 heads, 2 heads of keys and values, 1 query, 500 keys, head dimension 64, causal mask \
+             aligned to the first key, lengths by sequence (seed 7), pages of 16, window of 128 earlier and 3 later \
+             keys, a sink per head, scores capped at 30, bf16"
+        );
+        assert_eq!(named("b1h1s9d64-ragged").to_string(), "b1h1s9d64-ragged-fp16");
+        assert_eq!(named("b1h1s9d64-window0").serving.window, Some(Window { left: 0, right: None }));
+    }
+
+    #[test]
     fn equal_dimensions_are_printed_once() {
         assert_eq!(named("b1h8kv8sq64sk64d64-fp16").to_string(), "b1h8s64d64-fp16");
     }
@@ -288,14 +334,25 @@ mod tests {
             ("b1h8s99999999999d64", "99999999999 is not a size"),
             ("b1h08s512d64", "08 is not a size"),
             ("b1h8s512d64x", "`x` is unexpected"),
-            ("b1h8s512d64-e5m2", "`e5m2` is neither a mask nor a dtype"),
-            ("b1h8s512d64-causal-int8", "`causal-int8` is neither a mask nor a dtype"),
-            ("b1h8s512d64-", "`` is neither a mask nor a dtype"),
+            ("b1h8s512d64-e5m2", "`e5m2` is neither a mask, a feature nor a dtype"),
+            ("b1h8s512d64-causal-int8", "`causal-int8` is neither a mask, a feature nor a dtype"),
+            ("b1h8s512d64-", "`` is neither a mask, a feature nor a dtype"),
             ("b1h8s512d64-fp16-causal", "`fp16-causal` is neither"),
-            ("b1h8s512d64-fp16-obf16", "`fp16-obf16` is neither a mask nor a dtype"),
-            ("b1h8s512d64-e4m3-oe4m3", "`e4m3-oe4m3` is neither a mask nor a dtype"),
-            ("b1h8s512d64-obf16", "`obf16` is neither a mask nor a dtype"),
+            ("b1h8s512d64-fp16-obf16", "`fp16-obf16` is neither a mask, a feature nor a dtype"),
+            ("b1h8s512d64-e4m3-oe4m3", "`e4m3-oe4m3` is neither a mask, a feature nor a dtype"),
+            ("b1h8s512d64-obf16", "`obf16` is neither a mask, a feature nor a dtype"),
             ("b1h8kv3s512d64", "heads (8) must be a multiple of kv heads (3)"),
+            ("b1h8s512d64-sink-ragged", "`sink-ragged` is neither a mask, a feature nor a dtype"),
+            ("b1h8s512d64-ragged0", "`ragged0` is neither"),
+            ("b1h8s512d64-page0-fp16", "`page0` is neither"),
+            ("b1h8s512d64-page016", "`page016` is neither"),
+            ("b1h8s512d64-window-bf16", "`window` is neither"),
+            ("b1h8s512d64-window8+", "`window8+` is neither"),
+            ("b1h8s512d64-window++8", "`window++8` is neither"),
+            ("b1h8s512d64-cap999999999", "`cap999999999` is neither"),
+            ("b1h8s512d64-page16-page16", "`page16-page16` is neither"),
+            ("b1h1s1d64-page268435456", "more than 2^32 - 1 elements per batch entry"),
+            ("b70000h1s1d64-ragged", "more than 65536 sequences of different lengths"),
             ("b1000000h1000000s1d64", "more than 2^40 elements"),
             ("b1h64s1048576d64", "more than 2^32 - 1 elements per batch entry"),
             ("b1h65536kv1s1d64", "65536 heads exceed the limit of 65535"),
@@ -311,13 +368,17 @@ mod tests {
         fn any_problem()(
             batch in 1_usize..64, kv_heads in 1_usize..32, group in 1_usize..8, seq_q in 1_usize..5000,
             seq_k in 1_usize..5000, same in any::<bool>(), head_dim in 1_usize..300, mask in 0_usize..3,
-            dtype in 0_usize..3, output in 0_usize..2,
+            dtype in 0_usize..3, output in 0_usize..2, ragged in option::of(0_u32..9),
+            page_size in option::of(1_u32..300), left in option::of(0_u32..99), right in option::of(0_u32..99),
+            sink in any::<bool>(), softcap in option::of(1_u32..99),
         ) -> Problem {
+            let window = left.map(|left| Window { left, right });
+            let serving = Serving { ragged, page_size, window, sink, softcap };
             let dtype = Dtype::ALL[dtype];
             let output = dtype.outputs()[output % dtype.outputs().len()];
             Problem {
                 batch, heads: kv_heads * group, kv_heads, seq_q, seq_k: if same { seq_q } else { seq_k }, head_dim,
-                mask: Mask::ALL[mask], dtype, output,
+                mask: Mask::ALL[mask], dtype, output, serving,
             }
         }
     }

@@ -30,6 +30,14 @@ pub enum Unsupported {
         /// The value that the problem requires.
         wanted: String,
     },
+    /// The family does not support a feature for serving.
+    #[error("{family} does not support {feature} problems (it does not declare `{feature}` in [supports])")]
+    Feature {
+        /// The family's name.
+        family: String,
+        /// The feature, which is also the axis of manifests.
+        feature: &'static str,
+    },
     /// A compile-time axis of the candidate has another value than the problem.
     #[error("the kernel was compiled for {axis} {made_for}, but the problem has {wanted}")]
     Specialised {
@@ -89,6 +97,21 @@ const FP8_OUTPUT: &str = "fp8_output";
 /// The axes of a problem itself: the first of [`required_axes`].
 const OF_PROBLEM: usize = 4;
 
+/// Compile-time axes of families with features for serving, which follow from the features: whether there is any, and the
+/// rows of a page that one tensor copy can load (0: no pages).
+const SERVING: &str = "serving";
+const PAGE_ROWS: &str = "page_rows";
+
+/// Most rows of a tensor copy that a family uses.
+const MOST_PAGE_ROWS: u32 = 128;
+
+fn serving_axes(problem: &Problem) -> [(&'static str, Value); 2] {
+    // A box of a power of two rows never crosses the end of a page if the power divides its size.
+    let rows = |size: u32| (1 << size.trailing_zeros().min(31)).min(MOST_PAGE_ROWS);
+    let rows = problem.serving.page_size.map_or(0, rows);
+    [(SERVING, Value::Bool(!problem.serving.is_plain())), (PAGE_ROWS, Value::Int(i64::from(rows)))]
+}
+
 /// The values that a problem requires, axis by axis, with the names of the manifests.
 fn required_axes(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str, Value); 7] {
     let text = |word: &str| Value::Text(word.to_owned());
@@ -114,6 +137,12 @@ pub fn check(family: &Family, problem: &Problem, layout: Layout, lse: bool) -> R
         let declared = family.axis(axis).map(|declared| declared.values.as_slice());
         check_axis(&family.name, axis, &value, declared)?;
     }
+    for (feature, _) in problem.serving.by_name().into_iter().filter(|(_, has)| *has) {
+        let declared = family.axis(feature);
+        if !declared.is_some_and(|declared| declared.values.contains(&Value::Bool(true))) {
+            return Err(Unsupported::Feature { family: family.name.clone(), feature });
+        }
+    }
     Ok(())
 }
 
@@ -136,10 +165,16 @@ fn check_axis(
     }
 }
 
+/// The values of the axes that a kernel may be compiled for.
+fn compiled_axes(problem: &Problem) -> impl Iterator<Item = (&'static str, Value)> {
+    // Layout and LSE are not part of a problem; `check` covers families that specialise on them.
+    let of_problem = required_axes(problem, Layout::default(), false).into_iter().take(OF_PROBLEM);
+    of_problem.chain(serving_axes(problem))
+}
+
 /// Refuses a problem that differs from the candidate's compile-time axes.
 pub fn check_candidate(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupported> {
-    // Layout and LSE are not part of a problem; `check` covers families that specialise on them.
-    for (axis, value) in required_axes(problem, Layout::default(), false).into_iter().take(OF_PROBLEM) {
+    for (axis, value) in compiled_axes(problem) {
         if let Some(made_for) = candidate.axes.get(axis).filter(|made_for| **made_for != value) {
             let (made_for, wanted) = (made_for.to_string(), value.to_string());
             return Err(Unsupported::Specialised { axis, made_for, wanted });
@@ -176,9 +211,8 @@ pub fn check_keys(candidate: &Candidate, problem: &Problem) -> Result<(), Unsupp
 /// The compile-time axes of a problem, as [`Family::candidate`] takes them. Call [`check`] first: its errors are
 /// clearer.
 pub fn axes(family: &Family, problem: &Problem) -> Vec<(String, String)> {
-    let of_problem = required_axes(problem, Layout::default(), false).into_iter().take(OF_PROBLEM);
     let specialised = |name: &str| family.axis(name).is_some_and(|axis| axis.specialised);
-    of_problem
+    compiled_axes(problem)
         .filter(|(name, _)| specialised(name))
         .map(|(name, value)| (name.to_owned(), value.to_string()))
         .collect()
@@ -221,6 +255,41 @@ mod tests {
         );
         assert_eq!(refusal("wmma", "b1h8kv2sq3sk9d128-causal-tl-e4m3"), "");
         assert_eq!(refusal("reference", "b1h8s512d80-causal-bf16"), "");
+    }
+
+    #[test]
+    fn every_feature_is_refused_by_every_family_that_does_not_declare_it() {
+        const FEATURES: [(&str, &str); 5] = [
+            ("ragged", "ragged"),
+            ("page16", "paged"),
+            ("window9", "window"),
+            ("sink", "sink"),
+            ("cap30", "softcap"),
+        ];
+        for family in ["wmma", "hopper"] {
+            for (suffix, feature) in FEATURES {
+                assert_eq!(
+                    refusal(family, &format!("b2h4sq1sk64d64-{suffix}-fp16")),
+                    format!(
+                        "{family} does not support {feature} problems (it does not declare `{feature}` in [supports])"
+                    )
+                );
+            }
+        }
+        for family in ["reference", "mma", "hopper-decode"] {
+            for (suffix, _) in FEATURES {
+                assert_eq!(refusal(family, &format!("b2h4sq1sk64d64-{suffix}-bf16")), "");
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_has_as_many_rows_as_fit_every_page() {
+        for (size, rows) in [(1, 1), (16, 16), (24, 8), (96, 32), (128, 128), (256, 128), (640, 128)] {
+            let problem: Problem = format!("b1h1sq1sk64d64-page{size}").parse().expect("a valid name");
+            let expected = [(SERVING, Value::Bool(true)), (PAGE_ROWS, Value::Int(rows))];
+            assert_eq!(serving_axes(&problem), expected, "{size}");
+        }
     }
 
     #[test]

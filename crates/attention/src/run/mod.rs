@@ -14,8 +14,8 @@ use vgpu::tensor_map::Element;
 pub use capability::{MOST_KEYS_OF_ONE_LEVEL, Unsupported, axes, check, check_candidate, check_keys, sizes};
 
 use crate::arguments::Arguments;
-use crate::inputs::Encoded;
-use crate::problem::{Dtype, Problem};
+use crate::inputs::{Encoded, ServingInputs};
+use crate::problem::{Dtype, Problem, Serving};
 use crate::tensor::{Layout, POISON_WORD, Shape, Strides, Tensor};
 
 /// Why a kernel cannot run on a problem.
@@ -33,7 +33,7 @@ pub enum RunError {
     /// An input tensor has another shape, dtype, layout or number of scales than expected.
     #[error("the input {tensor} does not match {problem}")]
     Inputs {
-        /// The tensor: `q`, `k` or `v`.
+        /// The tensor: `q`, `k` or `v`; or `serving` for lengths, sinks and pages.
         tensor: &'static str,
         /// The problem that the inputs must match.
         problem: Problem,
@@ -83,24 +83,29 @@ pub fn run(
     let arrangement = arrange(problem, inputs, want_lse);
     let layout = inputs.q.layout;
     let parameters =
-        |addresses: &Addresses| vec![parameters(problem, layout, addresses); kernel.family.entries().count()];
+        |addresses: &Addresses| vec![parameters(problem, inputs, addresses); kernel.family.entries().count()];
     let LaunchObservation { outputs, reports, stray_writes, changed_inputs, changed_state } =
         kernel.observe(device, &sizes(problem), &arrangement, &parameters)?;
     let (output, lse) = answer(problem, layout, outputs);
     Ok(Run { output, lse, reports, stray_writes, changed_inputs, changed_state })
 }
 
-/// The buffers of an attention kernel: the tensors, the FP8 scales, and the poisoned outputs.
+/// The buffers of an attention kernel: the tensors, the FP8 scales, lengths, pages and sinks, and the poisoned outputs.
 pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangement {
+    let cache = |tensor: &Tensor| inputs.serving.cache(problem, tensor);
+    let cached = [inputs.q.bytes.clone(), cache(&inputs.k), cache(&inputs.v)];
     let tensors = [("q", "q_scale", &inputs.q), ("k", "k_scale", &inputs.k), ("v", "v_scale", &inputs.v)];
     let mut arranged = Vec::new();
-    for (name, scale_name, tensor) in tensors {
+    for ((name, scale_name, tensor), bytes) in tensors.into_iter().zip(cached) {
         let sign_bits = 8 * problem.dtype.bytes() as u32;
-        arranged.push(Input { name: name.to_owned(), bytes: Arc::new(tensor.bytes.clone()), sign_bits });
+        arranged.push(Input { name: name.to_owned(), bytes: Arc::new(bytes), sign_bits });
         if let Some(scales) = &tensor.scales {
             let bytes = Arc::new(scales.iter().flat_map(|scale| scale.to_le_bytes()).collect());
             arranged.push(Input { name: scale_name.to_owned(), bytes, sign_bits: 0 });
         }
+    }
+    for (name, bytes) in inputs.serving.arrays() {
+        arranged.push(Input { name: name.to_owned(), bytes: Arc::new(bytes), sign_bits: 0 });
     }
     let output = |name: &str, elements: usize, width: usize| {
         let (bytes, sign_bits) = (elements * width, 8 * width as u32);
@@ -112,14 +117,16 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
         outputs.push(output("lse", shape.rows(), size_of::<f32>()));
     }
     let layout = inputs.q.layout;
-    let [queries, keys] = [problem.query_shape(), problem.key_shape()].map(|shape| layout.strides(shape));
-    let tensors = tensor_shapes(problem, [queries, keys, keys, queries]);
+    let cache = inputs.serving.cache_shape(problem);
+    let [queries, keys] = [problem.query_shape(), cache].map(|shape| layout.strides(shape));
+    let tensors = tensor_shapes(problem, cache, [queries, keys, keys, queries]);
     Arrangement { inputs: arranged, outputs, tensors }
 }
 
 /// Q, K, V and O as (head_dim, sequence, head, batch), whatever their order in memory: a copy out of a head's range
-/// then does not reach the next head.
-pub(crate) fn tensor_shapes(problem: &Problem, strides: [Strides; 4]) -> Vec<TensorShape> {
+/// then does not reach the next head. K and V have the shape `cache`: in pages, their positions and pages take the place of
+/// sequence and batch.
+pub(crate) fn tensor_shapes(problem: &Problem, cache: Shape, strides: [Strides; 4]) -> Vec<TensorShape> {
     let element = |dtype: Dtype| match dtype {
         Dtype::Fp16 => Element::F16,
         Dtype::Bf16 => Element::Bf16,
@@ -139,15 +146,15 @@ pub(crate) fn tensor_shapes(problem: &Problem, strides: [Strides; 4]) -> Vec<Ten
     let [q, k, v, o] = strides;
     vec![
         tensor("q", problem.query_shape(), problem.dtype, q),
-        tensor("k", problem.key_shape(), problem.dtype, k),
-        tensor("v", problem.key_shape(), problem.dtype, v),
+        tensor("k", cache, problem.dtype, k),
+        tensor("v", cache, problem.dtype, v),
         tensor("o", problem.query_shape(), problem.output, o),
     ]
 }
 
-/// The parameter of every attention kernel, for buffers at these addresses. Tensor maps, for families that ask for
-/// them, follow it.
-pub fn parameters(problem: &Problem, layout: Layout, addresses: &Addresses) -> Vec<Vec<u8>> {
+/// The parameter of every attention kernel, for these inputs in buffers at these addresses. Tensor maps, for families that
+/// ask for them, follow it.
+pub fn parameters(problem: &Problem, inputs: &Encoded, addresses: &Addresses) -> Vec<Vec<u8>> {
     let arguments = Arguments {
         q: addresses.address("q"),
         k: addresses.address("k"),
@@ -158,7 +165,10 @@ pub fn parameters(problem: &Problem, layout: Layout, addresses: &Addresses) -> V
         k_scale: addresses.address("k_scale"),
         v_scale: addresses.address("v_scale"),
         workspace: addresses.workspace,
-        ..Arguments::for_problem(problem, layout)
+        key_lengths: addresses.address("key_lengths"),
+        page_table: addresses.address("page_table"),
+        sinks: addresses.address("sinks"),
+        ..Arguments::for_cache(problem, inputs.q.layout, inputs.serving.cache_shape(problem))
     };
     vec![arguments.bytes()]
 }
@@ -172,6 +182,15 @@ pub fn answer(problem: &Problem, layout: Layout, outputs: Vec<Vec<u8>>) -> (Tens
 }
 
 fn check_inputs(problem: &Problem, inputs: &Encoded) -> Result<(), RunError> {
+    let ServingInputs { lengths, sinks, pages } = &inputs.serving;
+    let Serving { ragged, page_size, sink, .. } = problem.serving;
+    let has = |what: Option<usize>, wanted: bool, count: usize| what == wanted.then_some(count);
+    if !(has(lengths.as_ref().map(Vec::len), ragged.is_some(), problem.batch)
+        && has(sinks.as_ref().map(Vec::len), sink, problem.heads)
+        && pages.is_some() == page_size.is_some())
+    {
+        return Err(RunError::Inputs { tensor: "serving", problem: *problem });
+    }
     let tensors = [
         ("q", &inputs.q, problem.query_shape()),
         ("k", &inputs.k, problem.key_shape()),
@@ -203,7 +222,7 @@ mod tests {
         let shapes = |layout: Layout| {
             let [queries, keys] =
                 [problem.query_shape(), problem.key_shape()].map(|shape| layout.strides(shape));
-            tensor_shapes(&problem, [queries, keys, keys, queries])
+            tensor_shapes(&problem, problem.key_shape(), [queries, keys, keys, queries])
         };
         let [_, k, _, o] = &shapes(Layout::Bshd)[..] else { panic!("four tensors") };
         assert_eq!((k.name.as_str(), k.element, &k.dims[..]), ("k", Element::U8, &[64, 129, 2, 2][..]));

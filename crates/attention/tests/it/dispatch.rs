@@ -146,6 +146,39 @@ fn few_queries_get_the_family_for_few_queries_on_an_h200() {
 }
 
 #[test]
+fn many_short_sequences_get_tiles_of_their_length_on_an_h200() {
+    let catalog = Catalog::load(None).unwrap();
+    let choice = |name: &str| {
+        let (family, candidate) =
+            dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
+        format!("{} {}", family.name, candidate.label(family))
+    };
+    let of_short = "hopper d128 BLOCK_N=64 PING_PONG=false RUNNING_MAX=integers";
+    for name in ["b32h16s128d64-fp16", "b40h8kv2s100d64-bf16", "b300h1s128d64-causal-fp16"] {
+        assert_eq!(choice(name), of_short, "{name}");
+    }
+    // Fewer or longer sequences keep their own settings.
+    for name in ["b16h16s128d64-fp16", "b32h16s129d64-fp16", "b8h16s512d64-fp16"] {
+        assert_ne!(choice(name), of_short, "{name}");
+    }
+}
+
+#[test]
+fn problems_for_serving_get_a_family_that_has_their_features() {
+    let catalog = Catalog::load(None).unwrap();
+    for (name, gpu, expected) in [
+        ("b64h32kv8sq1sk4096d128-page16-bf16", "h200", "hopper-decode"),
+        ("b8h32kv8sq1sk4096d128-ragged-bf16", "h200", "hopper-decode"),
+        ("b1h8s512d64-window100-sink-fp16", "h200", "mma"),
+        ("b8h32kv8sq1sk4096d128-ragged-e4m3", "h200", "reference"),
+        ("b8h32kv8sq1sk4096d128-page16-bf16", "l4", "mma"),
+    ] {
+        let choice = dispatch::choose(&Attention, &catalog, &virtual_gpu(gpu), &problem(name));
+        assert_eq!(choice.unwrap().0.name, expected, "{name}");
+    }
+}
+
+#[test]
 fn a_pick_is_used_only_for_its_own_kind_and_gpu() {
     let catalog = with(vec![
         pick("virtual l4", "b1h8s512d64-fp16", modelled(9.0), NARROW),

@@ -333,6 +333,101 @@ fn hopper_decode_is_right_for_every_class_of_inputs() {
     }
 }
 
+/// Lengths, pages, windows, sinks and caps at the edges of tiles and pages.
+const SERVED: [&str; 16] = [
+    "b7h8kv2sq1sk300d128-ragged-bf16",
+    "b7h8kv2sq1sk300d128-ragged1-page16-bf16",
+    "b3h2sq1sk70d64-ragged-page1-fp16",
+    "b4h4kv1sq3sk129d64-causal-ragged-page48-fp16",
+    "b2h2sq1sk513d64-page256-bf16",
+    "b1h1sq1sk1d64-page64-fp16",
+    "b9h4kv2sq1sk100d64-ragged4-page100-fp16",
+    "b1h4kv2sq5sk200d64-causal-window9-bf16", // smaller than a tile
+    "b2h4kv2sq4sk200d96-causal-tl-window3-sink-fp16",
+    "b1h2s40d64-window8+3-fp16",
+    "b7h2sq2sk130d80-causal-ragged-sink-cap30-fp16",
+    "b1h2sq33sk5d64-causal-sink-bf16", // rows that see nothing but the sink
+    "b2h2sq1sk200d256-ragged-page32-window50-cap50-bf16",
+    "b40h2kv1sq1sk200d64-ragged2-page8-fp16", // more sequences than lanes
+    "b9h16kv2sq4sk300d128-causal-ragged2-page16-window100+7-sink-cap20-fp16",
+    "b1h2sq1sk400d128-cap5-bf16",
+];
+
+#[test]
+fn the_reference_is_right_with_every_feature_for_serving() {
+    let fp8 = ["b4h4kv2sq3sk70d64-causal-ragged-page12-window20-sink-cap9-e4m3"];
+    let problems: Vec<Problem> = SERVED.into_iter().chain(fp8).map(problem).collect();
+    expect_right(family("reference"), &["default"], &problems, "h200", Target::Sm90, Class::Normal);
+}
+
+#[test]
+fn mma_is_right_with_every_feature_for_serving() {
+    let long = [
+        "b4h2sq70sk200d64-causal-ragged-page16-window50-sink-bf16",
+        "b3h4kv2s150d128-causal-ragged-cap20-fp16",
+    ];
+    let problems: Vec<Problem> = SERVED.into_iter().chain(long).map(problem).collect();
+    expect_presets_right(family("mma"), &problems, "h200", Target::Sm90, Class::Normal);
+    let ahead = [("LOOK_AHEAD", "true"), ("Q_IN", "registers"), ("PERSISTENT", "58")];
+    let knobs: Vec<_> = ahead.into_iter().map(|(knob, value)| (knob.to_owned(), value.to_owned())).collect();
+    let candidate = run::candidate(family("mma"), Some("rows16"), &knobs, &problems[16]).expect("a setting");
+    let inputs = (Class::Large, Layout::Bshd, 3);
+    assert_eq!(failure_of(family("mma"), candidate, &problems[16], ("l4", Target::Sm89), inputs), None);
+    // FP8 has no code for it.
+    let fp8 = problem("b4h2sq1sk200d64-ragged-e4m3");
+    let refused = run::candidate(family("mma"), None, &[], &fp8).expect_err("no FP8").to_string();
+    assert!(refused.contains("the features for serving are for fp16 and bf16"), "{refused}");
+}
+
+#[test]
+fn hopper_decode_is_right_with_every_feature_for_serving() {
+    let problems: Vec<Problem> = SERVED.into_iter().map(problem).collect();
+    expect_presets_right(family("hopper-decode"), &problems, "h200", Target::Sm90a, Class::Normal);
+}
+
+#[test]
+fn hopper_decode_is_right_for_every_class_with_every_feature_for_serving() {
+    let all = [problem("b4h8kv2sq2sk200d64-causal-ragged-page16-window100-sink-cap30-fp16")];
+    for class in Class::ALL {
+        expect_right(family("hopper-decode"), &["d64", "cluster"], &all, "h200", Target::Sm90a, class);
+    }
+}
+
+/// Blocks with parts of several sequences, delayed warps, tiles of 128 keys, and pages of every kind.
+#[test]
+fn hopper_decode_is_right_however_ragged_sequences_are_shared() {
+    const TILES_OF_128: [(&str, &str); 3] = [("BLOCK_N", "128"), ("RESIDENT", "1"), ("STAGES", "2")];
+    let cases: [SettingCase; 8] = [
+        ("d128", &[("BLOCKS", "3")], "b9h4kv1sq2sk700d128-ragged-bf16"),
+        ("d128", &[("BLOCKS", "3"), ("JITTER", "true")], "b40h4kv2sq1sk150d128-ragged1-page16-bf16"),
+        ("d128", &TILES_OF_128, "b7h8kv2sq1sk400d128-ragged-page64-fp16"),
+        ("d64", &[("BLOCKS", "3"), ("STAGES", "2")], "b9h2kv1sq3sk300d64-causal-ragged-page24-window70-bf16"),
+        ("rows64", &[("BLOCKS", "3"), ("JITTER", "true")], "b4h40kv2sq3sk200d64-ragged-page2-sink-fp16"),
+        (
+            "cluster",
+            &[("CLUSTER", "4"), ("JITTER", "true")],
+            "b7h4kv2sq1sk500d128-ragged-page128-sink-cap9-bf16",
+        ),
+        ("cluster-d256", &[("CLUSTER", "2")], "b3h6kv2sq3sk300d256-causal-ragged-page16-fp16"),
+        ("whole", &[("JITTER", "true")], "b9h8kv4sq2sk300d64-ragged-page1-window40-fp16"),
+    ];
+    let family = family("hopper-decode");
+    let mut wrong = Vec::new();
+    for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
+        let knobs: Vec<(String, String)> =
+            knobs.iter().map(|&(knob, value)| (knob.to_owned(), value.to_owned())).collect();
+        let problem = problem(name);
+        let candidate = run::candidate(family, Some(preset), &knobs, &problem)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (seed, class) in [(0, Class::Normal), (7, Class::Large)] {
+            let inputs = (class, Layout::ALL[index % 2], 3 * index as u64 + seed);
+            let place = ("h200", Target::Sm90a);
+            wrong.extend(failure_of(family, candidate.clone(), &problem, place, inputs));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
+}
+
 /// Few blocks share the keys of several heads: a block has the end of one head, whole heads and the beginning of another.
 #[test]
 fn hopper_decode_is_right_however_the_keys_are_shared() {

@@ -25,7 +25,7 @@ fn run(problem: &Problem, inputs: &Inputs, (score, weights): Change<'_>) -> (Ten
     let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(|values| values.head(0, 0));
     let scale = f64::from(problem.softmax_scale()) * inputs.q.scale(0, 0) * inputs.k.scale(0, 0);
     for (query, row) in q.chunks_exact(width).enumerate() {
-        let keys = k.chunks_exact(width).take(problem.visible_keys(query));
+        let keys = k.chunks_exact(width).take(problem.visible(problem.seq_k, query).end);
         let scores: Vec<f64> = keys.map(|key| score(sum_of_fp8_products(row, key) * scale)).collect();
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut exact: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();

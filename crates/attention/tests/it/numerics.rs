@@ -8,6 +8,7 @@ use family::{Catalog, Family};
 use op::Kernel;
 use random::Random;
 use vgpu::num::codec;
+use warpsmith_attention::inputs::ServingInputs;
 use warpsmith_attention::oracle::{self, Reference, Rows};
 use warpsmith_attention::run::{self, Run};
 use warpsmith_attention::tensor::Values;
@@ -80,7 +81,7 @@ fn unrounded(
         row.fill_with(|| value(key % problem.seq_k, &mut random));
     }
     let [q, k, v] = tensors;
-    Inputs { q, k, v }
+    Inputs { q, k, v, serving: ServingInputs::default() }
 }
 
 /// The relative L2 error of the worst row, and the largest error of a log-sum-exp relative to it.
@@ -127,7 +128,7 @@ fn flash(problem: &Problem, inputs: &Inputs) -> (Vec<f64>, Vec<f64>) {
             let key = &k[key * width..][..width];
             row.iter().zip(key).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
         };
-        let visible = problem.visible_keys(query);
+        let visible = problem.visible(problem.seq_k, query).end;
         let (mut maximum, mut sum, mut output) = (f64::NEG_INFINITY, 0.0, vec![0.0_f64; width]);
         for tile in (0..visible.div_ceil(TILE)).rev() {
             let keys = tile * TILE..((tile + 1) * TILE).min(visible);

@@ -156,7 +156,147 @@ const DECODE_CLUSTER: Fault = Fault {
     ..DECODE
 };
 
+/// With every feature for serving, lengths from 0 to the room of the cache, and several pages in a tile.
+const SERVING: Fault =
+    Fault { problem: "b7h8kv2sq3sk300d64-causal-ragged-page16-window100-sink-cap20-fp16", ..DECODE };
+const REFERENCE: Fault = Fault {
+    family: "reference",
+    file: "common/arguments.cuh",
+    preset: "default",
+    knobs: &[],
+    problem: "b4h2sq1sk60d64-ragged-page16-fp16",
+    ..DECODE
+};
+
 const FAULTS: &[Fault] = &[
+    Fault {
+        name: "serving: a length one too long",
+        file: "common/arguments.cuh",
+        right: "min(args.key_lengths[batch], args.seq_k)",
+        wrong: "min(args.key_lengths[batch] + 1, args.seq_k)",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: values beyond a sequence are multiplied by 0",
+        right: "hide_values(value_tile(v.stage), needed, first_key);",
+        wrong: "{}",
+        detected: Detected::Named("non-finite"),
+        ..SERVING
+    },
+    Fault {
+        name: "serving: the tensor cores read zeros whose writes are not fenced",
+        right: "    tma::fence_shared_writes();\n    consumers_sync();",
+        wrong: "    consumers_sync();",
+        detected: Detected::Found(&[Kind::ProxyFence]),
+        ..SERVING
+    },
+    Fault {
+        name: "serving: a page that is none",
+        file: "common/arguments.cuh",
+        right: "return {page, key - of_sequence * args.page_size};",
+        wrong: "return {page + (of_sequence == 2 ? 100000 : 0), key - of_sequence * args.page_size};",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: the table is read beyond the length of a sequence",
+        right: "return is_needed ? attention::cache_place(args, batch, key) : attention::CachePlace{-1, 0};",
+        wrong: "return attention::cache_place(args, batch, key);",
+        detected: Detected::Found(&[Kind::OutOfBounds]),
+        ..SERVING
+    },
+    Fault {
+        name: "serving: the pages of another sequence",
+        right: "place_of_piece(share, unit.batch, ",
+        wrong: "place_of_piece(share, unit.batch ^ 1, ",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: a table that an earlier launch has kept",
+        file: "common/arguments.cuh",
+        right: "    const int page = args.page_table[",
+        wrong: "    static __device__ int kept[1024];\n    int& entry = kept[batch * args.pages_of_sequence + of_sequence];\n    \
+                if (entry == 0) entry = 1 + args.page_table[static_cast<long long>(batch) * args.pages_of_sequence + \
+                of_sequence];\n    const int page = entry - 1 + 0 * args.page_table[",
+        detected: Detected::Named("persistent-state"),
+        ..SERVING
+    },
+    Fault {
+        name: "serving: all sequences have as many tiles as the first",
+        file: "hopper-decode/combine.cuh",
+        right: "const int tiles = Tiles(args, batch).count();",
+        wrong: "const int tiles = Tiles(args, 0).count();",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: parts of sequences after the first 32 are not found",
+        file: "hopper-decode/work.cuh",
+        right: "for (int entry = lane(); entry < batch; entry += 32) sum",
+        wrong: "for (int entry = lane(); entry < min(batch, 32); entry += 32) sum",
+        problem: "b40h2kv1sq1sk200d64-ragged-fp16",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: a window one too short",
+        file: "common/arguments.cuh",
+        right: "max(position - args.window_left, 0)",
+        wrong: "max(position - args.window_left + 1, 0)",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: the diagonal of the longest sequence",
+        file: "common/arguments.cuh",
+        right: "args.from_last_key != 0 ? args.seq_k - length : 0",
+        wrong: "0",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: combined rows have the sink of the first head",
+        file: "hopper-decode/combine.cuh",
+        right: "const Finished finished(args, row.head, maximum, sum);",
+        wrong: "const Finished finished(args, 0, maximum, sum);",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: scores are not capped",
+        right: "if (is_capped(args)) rows.cap(args.softmax_scale / args.softcap);",
+        wrong: "",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: mma reads pages that the length does not reach",
+        right: "const bool exists = key < work.end && key",
+        wrong: "const bool exists = key",
+        preset: "rows16",
+        knobs: &[],
+        family: "mma",
+        file: "mma/kernel.cu",
+        detected: Detected::Found(&[Kind::OutOfBounds]),
+        ..SERVING
+    },
+    Fault {
+        name: "serving: mma adds the sink without regard to the maximum of the keys",
+        right: "rows.sum[strip][half] = rows.sum[strip][half] * of_keys +",
+        wrong: "rows.sum[strip][half] = rows.sum[strip][half] +",
+        preset: "rows16",
+        knobs: &[],
+        family: "mma",
+        file: "mma/kernel.cu",
+        ..SERVING
+    },
+    Fault {
+        name: "serving: a page beyond the length of a sequence is read",
+        file: "reference/kernel.cu",
+        right: "visible(args, key_length(args, batch), row);",
+        wrong: "visible(args, args.seq_k, row);",
+        detected: Detected::Found(&[Kind::OutOfBounds]),
+        ..REFERENCE
+    },
+    Fault {
+        name: "serving: a position counts from the start of its page's neighbour",
+        right: "return {page, key - of_sequence * args.page_size};",
+        wrong: "return {page, key % (args.page_size + 1)};",
+        ..REFERENCE
+    },
     Fault {
         name: "decode: a part of a head is not combined",
         file: "hopper-decode/combine.cuh",
@@ -188,8 +328,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "decode: one key more than there are",
-        right: "visible[i] = attention::visible_keys(args, row.query) - first_key",
-        wrong: "visible[i] = attention::visible_keys(args, row.query) + 1 - first_key",
+        right: "visible[i] = attention::visible_keys(args, row.query) - first_column",
+        wrong: "visible[i] = attention::visible_keys(args, row.query) + 1 - first_column",
         ..DECODE
     },
     Fault {
@@ -201,8 +341,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "decode: the tensor cores read queries whose writes are not fenced",
-        right: "    tma::fence_shared_writes();\n",
-        wrong: "",
+        right: "    tma::fence_shared_writes();\n}",
+        wrong: "}",
         detected: Detected::Found(&[Kind::ProxyFence]),
         ..DECODE
     },

@@ -2,6 +2,7 @@
 //! `data/make_cases.py`.
 
 use serde::Deserialize;
+use warpsmith_attention::inputs::ServingInputs;
 use warpsmith_attention::oracle::{self, Rows};
 use warpsmith_attention::{Inputs, Problem, Shape, Values};
 
@@ -37,6 +38,7 @@ fn the_oracle_agrees_with_pytorch() {
             q: values(&case.q, problem.query_shape()),
             k: values(&case.k, problem.key_shape()),
             v: values(&case.v, problem.key_shape()),
+            serving: ServingInputs::default(),
         };
         let ours = oracle::attention(&problem, &inputs, Rows::all(&problem));
         assert_eq!(ours.output.len(), case.output.len(), "{problem}");

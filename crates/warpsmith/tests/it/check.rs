@@ -151,7 +151,7 @@ fn usage_errors_are_reported_before_anything_is_compiled() {
             &["wmma", "--problem", "b1h1s16d72-fp16"][..],
             "wmma does not support head_dim 72 (it supports 64, 128)",
         ),
-        (&["--problem", "b1h1s16d64-e5m2"], "`e5m2` is neither a mask nor a dtype"),
+        (&["--problem", "b1h1s16d64-e5m2"], "`e5m2` is neither a mask, a feature nor a dtype"),
         (&["wmma", "--preset", "stage-9"], "there is no preset `stage-9` in family wmma"),
         (&["wmma", "--set", "BLOCK_N=48", "--problem", "mission"], "wmma: BLOCK_N cannot be 48"),
         (&["--class", "weird"], "there is no class of inputs `weird`"),
