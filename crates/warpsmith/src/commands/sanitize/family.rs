@@ -15,6 +15,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::ops;
 use crate::printer::{BAD, GOOD, Printer, styled};
+use crate::suppressed;
 
 /// Runs one candidate of a family under the checkers and compares its output with the reference.
 pub fn run(
@@ -69,6 +70,11 @@ pub fn run(
     };
     let occupancy = sanitize::simulated::occupancy(chip, &build, &family.entry, geometry);
     let mut device = simulated::device(chip, options);
+    let own = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
+    let (own, name) = (Catalog::load(own)?, format!("{}/{}", family.op, family.name));
+    let texts = move |file: &str| own.family(&name).ok()?.source_text(file).map(str::to_owned);
+    let suppressions = suppressed::read(options.suppressions.as_deref(), texts)?;
+    device.filter = suppressions.clone().map(|rules| rules as _);
     if let Some(occupancy) = &occupancy {
         device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
     }
@@ -95,6 +101,7 @@ pub fn run(
         fidelity: device.module(kernel.module()).map(|it| &it.fidelity).filter(|_| options.fidelity),
         buffers: &[],
         comparisons: Vec::new(),
+        suppressions: suppressions.as_ref().map(|rules| rules.uses()).unwrap_or_default(),
         sources: &sources,
     };
     let extra = op.extra_tolerance(family, &problem, &build.ptx);
@@ -112,6 +119,7 @@ pub fn run(
             format!("output: {}, {}", styled(BAD, "wrong"), judgement.complaints[0].message)
         });
     }
+    suppressed::tell(suppressions.as_deref(), printer);
     let folder = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
     let paths = |name: &str| ci_output::family_path(family, folder, name);
     let mut case = super::output::ci_case(&run, &label, &paths);
