@@ -42,7 +42,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let code = if is_ptx {
         code::from_ptx(&text, &launches.kernels())?
     } else {
-        let compiler = super::super::build::compiler(global, printer)?;
+        let compiler = super::super::compiler(global, printer)?;
         let request = code::request(&options.file, &text, target, &launch.define, &launch.include);
         match code::from_cuda(&compiler, request, &launches.kernels()) {
             Err(SanitizeError::Build(error)) => return not_compiled(error, options, printer),
