@@ -411,7 +411,7 @@ mod tests {
         assert!(survey.chosen.is_none());
         let reasons: Vec<String> =
             survey.looked.iter().map(|looked| format!("{:?}", looked.verdict)).collect();
-        assert!(reasons[0].contains("libnvrtc.so.13 is incomplete"), "{reasons:?}");
+        assert!(reasons.iter().any(|it| it.contains("libnvrtc.so.13 is incomplete")), "{reasons:?}");
     }
 
     #[test]
