@@ -77,9 +77,11 @@ def module_call(torch, kind, script):
             return {name: plain(each) for name, each in result.items()}
         return tuple(map(plain, result)) if isinstance(result, (tuple, list)) else plain(result)
 
-    named = [*forward.values(), *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in weights)]
-    plain_names = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in named]
-    called.__signature__ = inspect.Signature(plain_names)
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    named = [each.replace(kind=by_name) for each in forward.values()]
+    # A weight that is not given has a message of its own.
+    named += [inspect.Parameter(name, by_name, default=None) for name in weights]
+    called.__signature__ = inspect.Signature(named)
     return called
 
 

@@ -89,10 +89,13 @@ pub struct RuleUse {
     pub matched: u64,
 }
 
+/// As [`Texts`], for several threads.
+type SharedTexts = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// The rules of a file, and what they matched. Launches on several threads share them.
 pub struct Suppressions {
     rules: Vec<(Rule, Kind, AtomicU64)>,
-    texts: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    texts: Box<SharedTexts>,
 }
 
 impl std::fmt::Debug for Suppressions {

@@ -90,7 +90,8 @@ impl Wheel {
 /// The text of a requirements file with the pinned wheels. pip refuses every file without a pinned hash, and reads hashes
 /// only from such a file.
 pub fn requirements() -> String {
-    pinned_wheels().iter().map(|wheel| format!("{}\n", wheel.requirement())).collect()
+    let lines: Vec<String> = pinned_wheels().iter().map(Wheel::requirement).collect();
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]

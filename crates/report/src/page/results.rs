@@ -213,7 +213,7 @@ fn scaling(kind: TimeKind, times: &[Sized<'_>]) -> String {
         format!("{prefix}B that the problem moves")
     };
     let size = |it: &Sized<'_>| amount(it) / unit;
-    let mut subjects: indexmap::IndexMap<&str, (bool, Vec<(f64, f64, String)>)> = indexmap::IndexMap::new();
+    let mut subjects: indexmap::IndexMap<&str, (bool, Vec<lines::Point>)> = indexmap::IndexMap::new();
     for it in times {
         let title = format!("{} on {}: {}, {}", it.subject, it.problem, micros(it.micros), kind.word());
         let (_, points) = subjects.entry(&it.subject).or_insert((it.is_baseline, Vec::new()));

@@ -4,13 +4,16 @@ use super::super::TimeKind;
 use super::scale::{Scale, label};
 use super::{Anchor, Canvas, bold_width, picture};
 
+/// Size, time and tooltip of one problem.
+pub type Point = (f64, f64, String);
+
 /// The times of one subject.
 #[derive(Debug)]
 pub struct Line {
     /// The short label at the end of the line.
     pub label: String,
-    /// Size, time and tooltip of every problem, sorted by size.
-    pub points: Vec<(f64, f64, String)>,
+    /// One point for every problem, sorted by size.
+    pub points: Vec<Point>,
     /// Whether the subject is a baseline, which is drawn hollow.
     pub is_faint: bool,
 }
@@ -21,18 +24,15 @@ const BOTTOM: f64 = 44.0;
 
 /// Draws the lines. `size` names the axis of sizes. `None` if there is no line with two drawable points.
 pub fn draw(kind: TimeKind, size: &str, lines: &[Line]) -> Option<String> {
-    let is_drawable = |point: &&(f64, f64, String)| {
-        point.0.is_finite() && point.0 > 0.0 && point.1.is_finite() && point.1 > 0.0
-    };
-    let drawn: Vec<(&Line, Vec<&(f64, f64, String)>)> = lines
+    let is_drawable =
+        |point: &&Point| point.0.is_finite() && point.0 > 0.0 && point.1.is_finite() && point.1 > 0.0;
+    let drawn: Vec<(&Line, Vec<&Point>)> = lines
         .iter()
         .map(|line| (line, line.points.iter().filter(is_drawable).collect::<Vec<_>>()))
         .filter(|(_, points)| points.len() >= 2)
         .collect();
     let all = || drawn.iter().flat_map(|(_, points)| points.iter());
-    if all().next().is_none() {
-        return None;
-    }
+    all().next()?;
     let ends = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::MAX, 0.0_f64), |(low, high), it| (low.min(it), high.max(it)))
     };

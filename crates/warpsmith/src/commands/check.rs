@@ -86,12 +86,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let stop = super::stop_on_interrupt();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.jobs.map_or(cores, usize::from);
-    let sources = global.catalog()?;
-    let texts = move |name: &str| {
-        let families = sources.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
-        families.filter_map(|family| family.source_text(name)).next().map(str::to_owned)
-    };
-    let suppressions = suppressed::read(options.suppressions.as_deref(), texts)?;
+    let suppressions = suppressions(options, global)?;
     let devices = devices(&device, options, suppressions.clone(), (threads, &stop))?;
     let open_device = |lease| devices.open(lease);
     // A GPU that cannot be opened is reported once, not as a failure of every kernel.
@@ -157,11 +152,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         save_pictures(folder, &verdicts, printer)?;
     }
     if printer.is_json() {
-        if options.compact {
-            printer.json("check-compact", &Compact::new(&run));
-        } else {
-            printer.json("check", &run);
-        }
+        run.print_json(options, printer);
     } else {
         run.print(options, global, &catalog, printer);
     }
@@ -174,6 +165,16 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         () if !run.complete => Exit::Incomplete,
         () => Exit::Success,
     })
+}
+
+/// The known findings, and the sources whose lines they may name.
+fn suppressions(options: &CheckOptions, global: &Global) -> Result<Option<Arc<Suppressions>>, CommandError> {
+    let sources = global.catalog()?;
+    let texts = move |name: &str| {
+        let mut families = sources.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+        families.find_map(|family| family.source_text(name)).map(str::to_owned)
+    };
+    suppressed::read(options.suppressions.as_deref(), texts)
 }
 
 /// The devices that run the kernels.
@@ -657,6 +658,14 @@ impl<'a> Compact<'a> {
 }
 
 impl Run<'_> {
+    fn print_json(&self, options: &CheckOptions, printer: &Printer) {
+        if options.compact {
+            printer.json("check-compact", &Compact::new(self));
+        } else {
+            printer.json("check", self);
+        }
+    }
+
     fn print(&self, options: &CheckOptions, global: &Global, catalog: &Catalog, printer: &Printer) {
         let table =
             if self.verdicts.len() <= MAX_LINES { lines(self.verdicts) } else { summary(self.verdicts) };

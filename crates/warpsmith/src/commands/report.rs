@@ -134,7 +134,7 @@ fn changed_counters(both: &[ComparedTime]) -> Option<String> {
             let names = if is_first {
                 [&it.of.problem, &it.of.subject].map(Clone::clone)
             } else {
-                Default::default()
+                [String::new(), String::new()]
             };
             let difference = second - first;
             let sign = if difference > 0.0 { "+" } else { "" };

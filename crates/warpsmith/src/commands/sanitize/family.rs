@@ -1,11 +1,15 @@
 //! `sanitize` for a family: the launch and its arguments follow from a preset and a problem.
 
-use family::Catalog;
+use std::path::Path;
+use std::sync::Arc;
+
 use family::tuned_table::is_tuned;
+use family::{Catalog, Family};
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
 use op::{Addresses, Kernel, dispatch};
 use report::ci::{CiFinding, CiReport, CiStatus};
+use sanitize::Suppressions;
 
 use super::output::Run;
 use super::simulated;
@@ -70,10 +74,8 @@ pub fn run(
     };
     let occupancy = sanitize::simulated::occupancy(chip, &build, &family.entry, geometry);
     let mut device = simulated::device(chip, options);
-    let own = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
-    let (own, name) = (Catalog::load(own)?, format!("{}/{}", family.op, family.name));
-    let texts = move |file: &str| own.family(&name).ok()?.source_text(file).map(str::to_owned);
-    let suppressions = suppressed::read(options.suppressions.as_deref(), texts)?;
+    let folder = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
+    let suppressions = suppressions(options, family, folder)?;
     device.filter = suppressions.clone().map(|rules| rules as _);
     if let Some(occupancy) = &occupancy {
         device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
@@ -120,7 +122,6 @@ pub fn run(
         });
     }
     suppressed::tell(suppressions.as_deref(), printer);
-    let folder = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
     let paths = |name: &str| ci_output::family_path(family, folder, name);
     let mut case = super::output::ci_case(&run, &label, &paths);
     for complaint in &judgement.complaints {
@@ -130,6 +131,17 @@ pub fn run(
     ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
     let is_success = run.is_clean() && report.stats.completed && is_correct;
     Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
+}
+
+/// The known findings, and the sources of the family, whose lines they may name.
+fn suppressions(
+    options: &SanitizeOptions,
+    family: &Family,
+    folder: Option<&Path>,
+) -> Result<Option<Arc<Suppressions>>, CommandError> {
+    let (catalog, name) = (Catalog::load(folder)?, format!("{}/{}", family.op, family.name));
+    let texts = move |file: &str| catalog.family(&name).ok()?.source_text(file).map(str::to_owned);
+    suppressed::read(options.suppressions.as_deref(), texts)
 }
 
 /// The first given flag that describes the launch of a source file.
