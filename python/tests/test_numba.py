@@ -96,3 +96,16 @@ def test_wrong_arguments_are_named():
             saxpy[0, 32](2.0, x, x)
     with pytest.raises(ValueError, match="target: 'sm_1'"):
         warpsmith.numba.sanitize(saxpy, args=[1.0, x, x], target="sm_1")
+
+
+def test_a_missing_cuda_library_is_named_with_its_remedy(monkeypatch):
+    class DynamicLibNotFoundError(RuntimeError):
+        """Named like the exception of cuda-pathfinder."""
+
+    def fails(*_args, **_options):
+        raise DynamicLibNotFoundError('Failure finding "libnvvm.so.4 or libnvvm.so": No such file')
+
+    monkeypatch.setattr(warpsmith.numba._cuda, "compile_ptx", fails)
+    with pytest.raises(warpsmith.UnsupportedError, match=r"finds no libnvvm\.so.*numba-cuda\[cu13\]"):
+        with warpsmith.numba.virtual():
+            cuda.jit(lambda x: None)[1, 1](np.zeros(4, np.float32))

@@ -31,13 +31,31 @@ from ._report import Report, report_from
 from ._sanitize import BUDGET, Extent, _count, _extent, launch_options
 from ._session import Session, usual_device
 
+#: How to install what numba-cuda needs also without a GPU: NVVM (``nvidia-nvvm``), NVRTC and the CUDA runtime.
+_INSTALL = "pip install 'numba-cuda[cu13]'"
+
+
+def _missing_library(error: Exception) -> str | None:
+    """The missing CUDA library that an exception of numba-cuda is about."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if not kinds & {"DynamicLibNotFoundError", "NvvmSupportError"}:
+        return None
+    found = re.search(r"\blib[\w-]+\.so", str(error))
+    return found[0] if found else "libnvvm.so"
+
+
 try:
     import numba as _numba
     from numba import cuda as _cuda
     from numba.cuda import dispatcher as _dispatcher
     from numba.cuda.dispatcher import CUDADispatcher as _CUDADispatcher
 except ImportError as error:  # pragma: no cover
-    raise ImportError("warpsmith.numba needs the package `numba-cuda`: pip install numba-cuda[cu13]") from error
+    raise ImportError(f"warpsmith.numba needs the package `numba-cuda`: {_INSTALL}") from error
+except RuntimeError as error:  # pragma: no cover
+    # numba-cuda looks for CUDA's runtime when it is imported.
+    if (library := _missing_library(error)) is None:
+        raise
+    raise ImportError(f"numba-cuda finds no {library}, which it needs also without a GPU: {_INSTALL}") from error
 
 #: The block of ``forall``, which chooses one itself.
 _FORALL_BLOCK = 128
@@ -174,7 +192,14 @@ def _compiled(session: Session, function: Any, plain: Any, kinds: tuple[Any, ...
         wanted = getattr(function, "targetoptions", {})
         kept = {name: wanted[name] for name in ("fastmath", "opt", "launch_bounds") if wanted.get(name) is not None}
         with _capability(divmod(number, 10)) as cc:
-            ptx, _ = _cuda.compile_ptx(plain, kinds, cc=cc, lineinfo=True, **kept)
+            try:
+                ptx, _ = _cuda.compile_ptx(plain, kinds, cc=cc, lineinfo=True, **kept)
+            except Exception as error:
+                if (library := _missing_library(error)) is None:
+                    raise
+                raise _native.UnsupportedError(
+                    f"numba-cuda finds no {library}, which it needs to compile, also without a GPU: {_INSTALL}"
+                ) from error
         kernel = re.search(r"\.visible \.entry ([\w$]+)", ptx)
         if kernel is None:
             raise _native.UnsupportedError(f"numba-cuda made no kernel of `{plain.__name__}`")

@@ -27,13 +27,18 @@ pub struct NvccOutcome {
     pub missing_headers: Vec<String>,
 }
 
+/// Adds what nvcc includes in every file without being asked, such as `INFINITY`.
+pub fn add_nvcc_macros(request: &mut Request) {
+    request.source.headers.push((ALWAYS.0.to_owned(), ALWAYS.1.to_owned()));
+    request.options.push(format!("--pre-include={}", ALWAYS.0));
+}
+
 impl Compiler {
     /// Builds a source that was written for nvcc. It is compiled as it is; only if that fails, host code is removed
     /// and headers that do not exist are left out. The error is then that of the second attempt.
     pub fn build_nvcc_source(&self, request: &Request) -> Result<NvccOutcome, BuildError> {
         let mut request = request.clone();
-        request.source.headers.push((ALWAYS.0.to_owned(), ALWAYS.1.to_owned()));
-        request.options.push(format!("--pre-include={}", ALWAYS.0));
+        add_nvcc_macros(&mut request);
         for (name, text) in SHIMS {
             let exists = |folder: &PathBuf| folder.join(name).is_file();
             if !request.source.include_dirs.iter().chain(self.header_folders()).any(exists) {

@@ -58,6 +58,7 @@ mod python;
 mod read;
 mod rows;
 mod shapes;
+mod sweep;
 mod tensors;
 
 pub use declared_op::{DeclaredOp, DeclaredReference, FamilyReference};

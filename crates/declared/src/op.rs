@@ -18,6 +18,7 @@ use crate::judge::{self, OutputReference};
 use crate::peers;
 use crate::problem::DeclaredProblem;
 use crate::rows::Precision;
+use crate::sweep;
 
 impl OpProblems for DeclaredOp {
     type Problem = DeclaredProblem;
@@ -27,6 +28,10 @@ impl OpProblems for DeclaredOp {
     }
 
     fn problems(&self, text: &str) -> Result<Vec<DeclaredProblem>, Refusal> {
+        if sweep::is_sweep(text) {
+            let base = self.default_problems().first().and_then(|name| self.declaration.problem(name).ok());
+            return sweep::problems(&self.declaration, base.as_ref(), text);
+        }
         Ok(vec![self.declaration.problem(text)?])
     }
 

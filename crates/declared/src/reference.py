@@ -39,7 +39,50 @@ def function(request):
     found = getattr(modules[key], request["function"], None)
     if not callable(found):
         raise AttributeError(f"there is no function `{request['function']}` in {request['file']}")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(found, type) and issubclass(found, torch.nn.Module):
+        return module_call(torch, found, modules[key])
     return found
+
+
+def module_call(torch, kind, script):
+    """A function of arrays that computes a PyTorch module, such as the `Model` of a problem of KernelBench.
+
+    `get_init_inputs()` of the script gives the arguments of its constructor. Inputs with the names of parameters and
+    buffers (`linear_weight` for `linear.weight`) are its weights; the others are the arguments of `forward`.
+    """
+    made = script.__dict__.get("get_init_inputs", list)()
+    model = kind(*made) if not (len(made) == 2 and isinstance(made[1], dict)) else kind(*made[0], **made[1])
+    model.eval()
+    weights = {name.replace(".", "_"): name for name in model.state_dict()}
+    forward = inspect.signature(model.forward).parameters
+
+    def called(**values):
+        tensors = {
+            name: torch.from_numpy(numpy.array(value)) if isinstance(value, numpy.ndarray) else value
+            for name, value in values.items()
+        }
+        floats = [each.dtype for each in tensors.values() if torch.is_tensor(each) and each.is_floating_point()]
+        missing = [name for name in weights if name not in tensors]
+        if missing:
+            raise TypeError(
+                f"`{kind.__name__}` has the weight `{weights[missing[0]]}`; give the op an input `{missing[0]}`"
+            )
+        model.to(floats[0] if floats else torch.float64)
+        model.load_state_dict({whole: tensors[name] for name, whole in weights.items()})
+        with torch.no_grad():
+            result = model(**{name: tensors[name] for name in forward if name in tensors})
+        plain = lambda each: each.numpy() if torch.is_tensor(each) else each  # noqa: E731
+        if isinstance(result, dict):
+            return {name: plain(each) for name, each in result.items()}
+        return tuple(map(plain, result)) if isinstance(result, (tuple, list)) else plain(result)
+
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    named = [each.replace(kind=by_name) for each in forward.values()]
+    # A weight that is not given has a message of its own.
+    named += [inspect.Parameter(name, by_name, default=None) for name in weights]
+    called.__signature__ = inspect.Signature(named)
+    return called
 
 
 def given(request, attachments):

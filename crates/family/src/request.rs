@@ -1,9 +1,10 @@
 //! The compile request of a candidate.
 
 use chips::Target;
-use compiler::{Request, Source};
+use compiler::{Request, Source, add_nvcc_macros};
 
 use crate::candidate::{Candidate, SettingError};
+use crate::catalog::FILE_FAMILY;
 use crate::header;
 use crate::manifest::Family;
 
@@ -15,10 +16,15 @@ impl Family {
         let mut headers = self.headers.clone();
         headers.push((header::NAME.to_owned(), generated));
         let (name, text) = self.source.clone();
-        Ok(Request {
+        let mut request = Request {
             source: Source { name, text, headers, ..Source::default() },
             target,
             options: Vec::new(),
-        })
+        };
+        // A single file was often written for nvcc, and `sanitize` compiles it as such.
+        if self.name == FILE_FAMILY {
+            add_nvcc_macros(&mut request);
+        }
+        Ok(request)
     }
 }

@@ -149,7 +149,8 @@ pub fn python() -> Option<Python> {
 import sys, importlib.metadata as m
 print(sys.version.split()[0])
 for name in ('torch', 'triton', 'pip', 'nvidia-cudnn-cu13', 'nvidia-cudnn-cu12', 'flash-attn', 'flash-attn-3',
-             'flashattn-hopper', 'xformers', 'flashinfer-python', 'nvidia-cudnn-frontend'):
+             'flashattn-hopper', 'xformers', 'flashinfer-python', 'nvidia-cudnn-frontend', 'numpy', 'numba-cuda',
+             'nvidia-nvvm', 'nvidia-cuda-nvcc', 'pytest', 'warpsmith'):
     try: print(name, m.version(name))
     except m.PackageNotFoundError: pass
 ";

@@ -255,6 +255,7 @@ mod tests {
             roofline: None,
             diagnoses,
             hot_lines: vec![],
+            listing: vec![],
         }
     }
 

@@ -5,7 +5,7 @@ use runlog::{Row, RunState};
 use super::advice::{Bottleneck, bottlenecks};
 use super::comparison::{ComparisonTable, comparison_tables};
 use super::failures::{Failed, failures};
-use super::search::{Node, Scored, TrialCounts, count_trials, elites, lineage, scored};
+use super::search::{Node, Scored, TrialCounts, better_than_elites, count_trials, elites, lineage, scored};
 use super::words::device;
 
 /// The facts that several sections use. All are extracted from the run's state.
@@ -25,6 +25,8 @@ pub struct Facts<'s> {
     pub scored: Vec<Scored<'s>>,
     /// The elites of the search, the best first.
     pub elites: Vec<Scored<'s>>,
+    /// Trials that scored more than the best elite and did not become elites, the best first.
+    pub better_than_elites: Vec<Scored<'s>>,
     /// The tree of the elites and their ancestors.
     pub lineage: Vec<Node<'s>>,
     /// The bottlenecks of all kernels, the heaviest first.
@@ -36,14 +38,15 @@ pub struct Facts<'s> {
 impl<'s> Facts<'s> {
     /// Extracts the facts. `rows` are the measurements of the same state.
     pub fn new(state: &'s RunState, rows: &'s [Row]) -> Self {
-        let elites = elites(state);
+        let (elites, scored) = (elites(state), scored(state));
         Facts {
             state,
             device: device(state),
             rows,
             tables: comparison_tables(rows),
             counts: count_trials(state),
-            scored: scored(state),
+            better_than_elites: better_than_elites(&scored, &elites),
+            scored,
             lineage: lineage(state, &elites),
             elites,
             bottlenecks: bottlenecks(state, None),

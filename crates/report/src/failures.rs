@@ -1,5 +1,6 @@
 //! Collects everything that failed, was skipped or was not finished, with the reasons.
 
+use indexmap::IndexMap;
 use runlog::record::InversionResult;
 use runlog::{Fact, ResultId, RunState, Stage, StageOutcome, StageState, TrialResult};
 
@@ -16,6 +17,39 @@ pub struct Failed {
     pub kind: String,
     /// The reason.
     pub reason: String,
+}
+
+impl Failed {
+    /// Whether something is wrong. What is not supported, not installed or skipped was left out and did not fail.
+    pub fn is_failure(&self) -> bool {
+        !LEFT_OUT.contains(&self.kind.as_str())
+    }
+}
+
+/// The kinds that are not failures.
+const LEFT_OUT: [&str; 3] = ["refused", "skipped", "unavailable"];
+
+/// What was left out for the same reason.
+#[derive(Debug)]
+pub struct LeftOut<'f> {
+    /// The kind: `refused`.
+    pub kind: &'f str,
+    /// The reason.
+    pub reason: &'f str,
+    /// What was left out, with its problem.
+    pub all: Vec<&'f Failed>,
+}
+
+/// What was left out, by reason, the most frequent first.
+pub fn left_out(all: &[Failed]) -> Vec<LeftOut<'_>> {
+    let mut groups: IndexMap<(&str, &str), Vec<&Failed>> = IndexMap::new();
+    for it in all.iter().filter(|it| !it.is_failure()) {
+        groups.entry((&it.kind, &it.reason)).or_default().push(it);
+    }
+    let mut groups: Vec<LeftOut<'_>> =
+        groups.into_iter().map(|((kind, reason), all)| LeftOut { kind, reason, all }).collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.all.len()));
+    groups
 }
 
 /// All failures in this order: baselines, candidates, trials, inversions, proposals.
@@ -97,6 +131,23 @@ mod tests {
             assert_eq!(count(at), wanted, "{at}: {all:#?}");
         }
         assert!(all.iter().all(|failed| !failed.reason.is_empty() && !failed.what.is_empty()));
+    }
+
+    #[test]
+    fn what_is_not_supported_is_left_out_and_did_not_fail() {
+        let failure = |subject: &str, failure| Event::CandidateFailed {
+            of: ResultId::new("p", subject, "1"),
+            stage: Stage::Build,
+            failure,
+            reason: "bf16 needs sm_80".to_owned(),
+        };
+        let (refused, wrong) = (runlog::FailureKind::Refused, runlog::FailureKind::WrongAnswer);
+        let state = state_from(&[failure("a", refused), failure("b", refused), failure("c", wrong)]);
+        let all = failures(&state);
+        assert_eq!(all.iter().filter(|it| it.is_failure()).count(), 1);
+        let groups = left_out(&all);
+        assert_eq!(groups.len(), 1);
+        assert_eq!((groups[0].kind, groups[0].all.len()), ("refused", 2));
     }
 
     #[test]

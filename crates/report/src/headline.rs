@@ -11,6 +11,8 @@ use super::words::{count, interval, micros, ratio};
 /// The main result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
+    /// The number that the sentence begins with; `None` if it begins with none.
+    pub figure: Option<String>,
     /// The result as one sentence.
     pub sentence: String,
     /// How the times in the sentence were obtained; `None` if it has none.
@@ -27,34 +29,44 @@ pub fn headline(state: &RunState) -> Headline {
 /// The headline from facts that were extracted before.
 pub(super) fn headline_of(facts: &Facts<'_>) -> Headline {
     let (state, rows, device) = (facts.state, facts.rows, &facts.device);
-    let measured = |sentence| Headline { sentence, kind: Some(TimeKind::Measured) };
-    if let Some(sentence) = facts.tables.first().and_then(|table| compared(state, table, rows, device)) {
-        return measured(sentence);
+    let with_figure = |figure: String, words: String, kind: TimeKind| Headline {
+        sentence: format!("{figure} {words}"),
+        figure: Some(figure),
+        kind: Some(kind),
+    };
+    let measured = |figure, words| with_figure(figure, words, TimeKind::Measured);
+    if let Some((figure, words)) = facts.tables.first().and_then(|it| compared(state, it, rows, device)) {
+        return measured(figure, words);
     }
-    if let Some((sentence, kind)) = searched(facts) {
-        return Headline { sentence, kind: Some(kind) };
+    if let Some(headline) = searched(facts) {
+        return headline;
     }
     if let Some(row) = rows.iter().min_by(|a, b| a.p50_us.0.total_cmp(&b.p50_us.0)) {
         let (low, high) = (row.interval_us.low, row.interval_us.high);
-        return measured(format!(
-            "{} takes {} on {} (95% interval {}), measured on {device}; there was no baseline.",
+        let words = format!(
+            "is the time of {} on {} (95% interval {}), measured on {device}; there was no baseline.",
             row.subject(),
-            micros(row.p50_us.0),
             row.of.problem,
             interval(low, high),
-        ));
+        );
+        return measured(micros(row.p50_us.0), words);
     }
-    if let Some((sentence, kind)) = inverted(state) {
-        return Headline { sentence, kind: Some(kind) };
+    if let Some((figure, words, kind)) = inverted(state) {
+        return with_figure(figure, words, kind);
     }
-    if let Some(sentence) = modelled(state) {
-        return Headline { sentence, kind: Some(TimeKind::Modelled) };
+    if let Some((figure, words)) = modelled(state) {
+        return with_figure(figure, words, TimeKind::Modelled);
     }
-    Headline { sentence: untimed(facts), kind: None }
+    Headline { figure: None, sentence: untimed(facts), kind: None }
 }
 
 /// The comparison with the strongest baseline.
-fn compared(state: &RunState, table: &ComparisonTable<'_>, rows: &[Row], device: &str) -> Option<String> {
+fn compared(
+    state: &RunState,
+    table: &ComparisonTable<'_>,
+    rows: &[Row],
+    device: &str,
+) -> Option<(String, String)> {
     let baseline = table.strongest_baseline()?;
     let means = state.means();
     let mean = means
@@ -71,27 +83,27 @@ fn compared(state: &RunState, table: &ComparisonTable<'_>, rows: &[Row], device:
     let (low, high) = (speedup.interval.low, speedup.interval.high);
     let candidate = if mean.problems == 1 { row.subject() } else { mean.candidate.clone() };
     Some(if mean.problems == 1 {
-        format!(
-            "{candidate} runs at {} the speed of {baseline} (95% interval {}) on {}: {} a call, measured on {device}.",
-            ratio(speedup.ratio),
+        let words = format!(
+            "the speed of {baseline} (95% interval {}): {candidate} takes {} on {}, measured on {device}.",
             interval(low, high),
-            row.of.problem,
             micros(row.p50_us.0),
-        )
+            row.of.problem,
+        );
+        (ratio(speedup.ratio), words)
     } else {
-        format!(
-            "{candidate} runs at {} the speed of {baseline}, measured on {device}: geometric mean of {} problems, at \
-             best {} (95% interval {}) on {}.",
-            ratio(mean.speedup),
+        let words = format!(
+            "the speed of {baseline}: {candidate}, measured on {device}, geometric mean of {} problems, at best {} \
+             (95% interval {}) on {}.",
             mean.problems,
             ratio(speedup.ratio),
             interval(low, high),
             row.of.problem,
-        )
+        );
+        (ratio(mean.speedup), words)
     })
 }
 
-fn searched(facts: &Facts<'_>) -> Option<(String, TimeKind)> {
+fn searched(facts: &Facts<'_>) -> Option<Headline> {
     let search = facts.state.search.as_ref()?;
     let best = facts.elites.first()?;
     let (device, trials) = (&facts.device, count(facts.counts.all(), "trial"));
@@ -115,36 +127,34 @@ fn searched(facts: &Facts<'_>) -> Option<(String, TimeKind)> {
             search.baseline,
             count(problems.len(), "problem"),
         );
-        return Some((sentence, best.kind));
+        return Some(Headline { figure: None, sentence, kind: Some(best.kind) });
     }
+    let figure = ratio(best.score);
+    let rank = if facts.better_than_elites.is_empty() { "the best" } else { "the best elite" };
     let sentence = format!(
-        "{} runs at {} the speed of {} {}{spread}, the best of {}, {source}.",
-        best.trial.candidate,
-        ratio(best.score),
-        search.family,
-        search.baseline,
-        trials,
+        "{figure} the speed of {} {}{spread}: {}, {rank} of {trials}, {source}.",
+        search.family, search.baseline, best.trial.candidate,
     );
-    Some((sentence, best.kind))
+    Some(Headline { figure: Some(figure), sentence, kind: Some(best.kind) })
 }
 
-fn modelled(state: &RunState) -> Option<String> {
+fn modelled(state: &RunState) -> Option<(String, String)> {
     let times = state.modelled.iter();
     let (of, best) = times.min_by(|a, b| a.1.time_us.0.total_cmp(&b.1.time_us.0))?;
     let others = match state.modelled.len() {
         1 => String::new(),
         several => format!(", the shortest of {several} modelled times"),
     };
-    Some(format!(
-        "The modelled time of {} is {} on {} on {}{others}; nothing was measured.",
+    let words = format!(
+        "is the modelled time of {} on {} on {}{others}; nothing was measured.",
         state.subject(of),
-        micros(best.time_us.0),
         of.problem,
         best.gpu,
-    ))
+    );
+    Some((micros(best.time_us.0), words))
 }
 
-fn inverted(state: &RunState) -> Option<(String, TimeKind)> {
+fn inverted(state: &RunState) -> Option<(String, String, TimeKind)> {
     let costly = state.inversions.iter().filter_map(|inversion| match &inversion.result {
         InversionResult::Timed { time, cost, .. } => Some((inversion, *cost, TimeKind::from_time(*time))),
         InversionResult::Failed { .. } => None,
@@ -154,16 +164,14 @@ fn inverted(state: &RunState) -> Option<(String, TimeKind)> {
         1 => "1 pathology".to_owned(),
         several => format!("{several} pathologies"),
     };
-    let sentence = format!(
-        "Of {} in {} on {}, {} costs most: {} the time, {}.",
-        pathologies,
+    let words = format!(
+        "the time with {}, which costs most of {pathologies} in {} on {}, {}.",
+        worst.pathology,
         worst.healthy,
         worst.problem,
-        worst.pathology,
-        ratio(cost),
         kind.word(),
     );
-    Some((sentence, kind))
+    Some((ratio(cost), words, kind))
 }
 
 /// The headline of a run without times.
@@ -196,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_headline_names_candidate_baseline_problem_and_gpu() {
-        let Headline { sentence, kind } = headline_with(|_| true);
+        let Headline { sentence, kind, .. } = headline_with(|_| true);
         assert_eq!(kind, Some(TimeKind::Measured));
         for words in
             ["wmma stage-2", "the speed of pytorch flash", "b1h8s512d64-fp16", "measured on NVIDIA H200"]
@@ -208,7 +216,8 @@ mod tests {
     #[test]
     fn the_headline_of_a_virtual_search_says_modelled() {
         let found = headline(&state_from(&search_log()));
-        assert_eq!(found.kind, Some(TimeKind::Modelled));
+        assert_eq!((found.kind, found.figure.as_deref()), (Some(TimeKind::Modelled), Some("1.36x")));
+        assert!(found.sentence.starts_with("1.36x the speed of "), "{}", found.sentence);
         assert!(found.sentence.ends_with("modelled for virtual l4, not measured."), "{}", found.sentence);
     }
 

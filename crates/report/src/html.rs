@@ -6,6 +6,7 @@ use std::fmt;
 pub use text::escape::html as escape;
 
 use super::TimeKind;
+use super::words::is_knob;
 
 /// HTML that is safe to insert into a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,20 @@ impl HtmlFragment {
     /// Text in a code font.
     pub fn code(text: impl fmt::Display) -> Self {
         HtmlFragment(format!("<code>{}</code>", escape(&text.to_string())))
+    }
+
+    /// Text with its knobs (`STAGES=3`) in a code font.
+    pub fn with_knobs(text: impl fmt::Display) -> Self {
+        let word = |word: &str| {
+            // Punctuation after a knob is not a part of it.
+            let bare = word.trim_end_matches([' ', ',', ':', ';', '.', ')']);
+            if is_knob(bare) {
+                format!("<code>{}</code>{}", escape(bare), escape(&word[bare.len()..]))
+            } else {
+                escape(word)
+            }
+        };
+        HtmlFragment(text.to_string().split_inclusive(' ').map(word).collect())
     }
 
     /// Text in a faint colour.
@@ -104,8 +119,8 @@ pub fn tag(kind: TimeKind) -> HtmlFragment {
     HtmlFragment(format!("<em class=\"tag {word}\">{word}</em>"))
 }
 
-/// A title attribute for a cell that may be cut off: its text without tags.
-fn title_attribute(fragment: &HtmlFragment) -> String {
+/// The text of a fragment, escaped for an attribute.
+fn without_tags(fragment: &HtmlFragment) -> String {
     let mut text = String::new();
     let mut in_tag = false;
     for c in fragment.0.chars() {
@@ -116,10 +131,16 @@ fn title_attribute(fragment: &HtmlFragment) -> String {
             _ => {}
         }
     }
+    text
+}
+
+/// A title attribute for a cell that may be cut off: its text without tags.
+fn title_attribute(fragment: &HtmlFragment) -> String {
+    let text = without_tags(fragment);
     if text.chars().count() > 48 { format!(" title=\"{text}\"") } else { String::new() }
 }
 
-/// A table that scrolls horizontally on a narrow page. The first column names the row.
+/// A table. The first column names the row. A narrow page shows each row as a list of its cells.
 #[derive(Debug)]
 pub struct Table {
     caption: String,
@@ -163,6 +184,9 @@ impl Table {
         let head = each(self.head.iter().enumerate(), |(column, cell)| {
             format!("<th scope=\"col\"{}>{cell}</th>", class(column))
         });
+        // A narrow page shows each row as a list, so every cell carries the name of its column.
+        let labels: Vec<String> =
+            self.head.iter().map(|cell| format!(" data-label=\"{}\"", without_tags(cell))).collect();
         let row = |cells: &Vec<HtmlFragment>| {
             let cells = cells.iter().enumerate().map(|(column, cell)| match column {
                 // The style sheet cuts off a long name; the title shows all of it.
@@ -170,7 +194,11 @@ impl Table {
                     "<th scope=\"row\"><div class=\"name\"{}>{cell}</div></th>",
                     title_attribute(cell)
                 ),
-                _ => format!("<td{}>{cell}</td>", class(column)),
+                _ => format!(
+                    "<td{}{}><span>{cell}</span></td>",
+                    class(column),
+                    labels.get(column).map_or("", String::as_str)
+                ),
             });
             format!("<tr>{}</tr>\n", cells.collect::<String>())
         };
@@ -226,6 +254,15 @@ mod tests {
         let mut table = Table::new(hostile, &[hostile], 1);
         table.row(vec![HtmlFragment::text(hostile)]);
         assert!(!table.html().contains("<script"));
+    }
+
+    #[test]
+    fn knobs_are_code_and_everything_else_is_escaped() {
+        let fragment = HtmlFragment::with_knobs("mma STAGES=3 BLOCK_N=32: <b> A=<b>, X=1.");
+        assert_eq!(
+            fragment.to_string(),
+            "mma <code>STAGES=3</code> <code>BLOCK_N=32</code>: &lt;b&gt; A=&lt;b&gt;, <code>X=1</code>."
+        );
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The importance of knobs: how much of the variance between trials each knob explains alone.
 
 use indexmap::IndexMap;
+use runlog::RunState;
+use schemars::JsonSchema;
+use serde::Serialize;
 use stats::geometric_mean;
 
 use super::TimeKind;
-use super::search::Scored;
+use super::search::{Scored, scored};
 
 /// With fewer trials, no importance is computed.
 const MIN_TRIALS: usize = 6;
@@ -54,6 +57,44 @@ pub fn importance<'s>(scored: &[Scored<'s>], kind: TimeKind) -> Vec<Importance<'
         knobs.into_iter().filter_map(|knob| importance_of(knob, &trials)).collect();
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     found
+}
+
+/// What a knob is worth according to a search, for documents and terminals.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct KnobWorth {
+    /// The knob's name.
+    pub knob: String,
+    /// The share of the variance of log time that the knob explains alone, from 0 to 1.
+    pub share: f64,
+    /// The values that were tried, the fastest first.
+    pub values: Vec<ValueWorth>,
+}
+
+/// What one value of a knob is worth.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct ValueWorth {
+    /// The value as text.
+    pub value: String,
+    /// The number of trials with this value.
+    pub trials: usize,
+    /// Geometric mean of the scores of these trials.
+    pub score: f64,
+}
+
+/// What each knob of a run's search is worth, the most important first. Empty if too few trials were timed.
+pub fn knob_worths(state: &RunState) -> Vec<KnobWorth> {
+    let scored = scored(state);
+    let worths = TimeKind::ALL.into_iter().flat_map(|kind| importance(&scored, kind));
+    let worth = |it: Importance<'_>| KnobWorth {
+        knob: it.knob.to_owned(),
+        share: it.share,
+        values: it
+            .values
+            .iter()
+            .map(|it| ValueWorth { value: it.name.to_owned(), trials: it.trials, score: it.score })
+            .collect(),
+    };
+    worths.map(worth).collect()
 }
 
 fn importance_of<'s>(knob: &'s str, trials: &[Scored<'s>]) -> Option<Importance<'s>> {

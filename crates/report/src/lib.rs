@@ -22,8 +22,10 @@ mod svg;
 mod words;
 
 pub use headline::{Headline, headline};
+pub use importance::{KnobWorth, ValueWorth, knob_worths};
 pub use markdown::Markdown;
 pub use page::Html;
+pub use search::better_trial;
 
 use runlog::Time;
 

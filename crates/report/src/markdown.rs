@@ -10,10 +10,12 @@ use text::escape::markdown as escaped;
 use super::TimeKind;
 use super::advice::{bottlenecks, suggestions};
 use super::facts::Facts;
+use super::failures::left_out;
 use super::headline;
 use super::importance::importance;
 use super::page::{command, ranked};
-use super::words::{count, micros, ratio};
+use super::search::elite_rule;
+use super::words::{count, is_knob, micros, ratio};
 use crate::export::Exporter;
 
 /// How many bottlenecks and suggested changes are listed.
@@ -73,7 +75,10 @@ fn head(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
         return writeln!(out, "# A run that stopped before it started\n");
     };
     writeln!(out, "# warpsmith {}, {}\n", escaped(&manifest.command), manifest.started.short())?;
-    writeln!(out, "**{}**\n", escaped(&headline::headline_of(facts).sentence))?;
+    writeln!(out, "**{}**\n", coded(&headline::headline_of(facts).sentence))?;
+    if let Some(rule) = elite_rule(&facts.better_than_elites, &facts.elites) {
+        writeln!(out, "{}\n", coded(&rule))?;
+    }
     let result = match state.outcome {
         Some(outcome) => outcome.to_string(),
         None => "incomplete: stopped before the end".to_owned(),
@@ -342,16 +347,7 @@ fn profiled(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
             .collect();
         table(out, &["metric", "value"], 1, &rows)?;
         if let Some(roof) = &profile.roofline {
-            writeln!(
-                out,
-                "Roofline: {:.1} TFLOP/s at {:.1} operations per byte; the peaks are {:.1} TFLOP/s and {:.0} GB/s \
-                 ({}).\n",
-                roof.tflops,
-                roof.flops_per_byte,
-                roof.peak_tflops,
-                roof.peak_gb_per_s,
-                escaped(&roof.peaks),
-            )?;
+            writeln!(out, "Roofline: {}.\n", escaped(&roof.text()))?;
         }
         for found in &profile.diagnoses {
             let changes: Vec<String> = found.levers.iter().map(|lever| escaped(&lever.to_string())).collect();
@@ -425,17 +421,37 @@ fn inverted(state: &RunState, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn failures(facts: &Facts<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let lines = facts.failures.iter().map(|failed| {
+    let lines = facts.failures.iter().filter(|failed| failed.is_failure()).map(|failed| {
         let on = if failed.on.is_empty() { String::new() } else { format!(" on {}", escaped(&failed.on)) };
         format!(
             "{}{on}: {} ({}): {}",
-            escaped(&failed.what),
+            coded(&failed.what),
             failed.kind,
             escaped(&failed.at),
             escaped(&failed.reason)
         )
     });
-    list(out, "Failures", lines)
+    list(out, "Failures", lines)?;
+    let groups = left_out(&facts.failures);
+    let lines = groups.iter().map(|group| {
+        let first = &group.all[0];
+        let others = match group.all.len() {
+            1 => String::new(),
+            number => format!(", and {} more", number - 1),
+        };
+        format!("{} ({}): {}{others}", escaped(group.reason), escaped(group.kind), coded(&first.what))
+    });
+    list(out, "Left out: not supported, not installed or skipped", lines)
+}
+
+/// Text with its knobs as code.
+fn coded(text: &str) -> String {
+    let word = |word: &str| {
+        let bare = word.trim_end_matches([' ', ',', ':', ';', '.', ')']);
+        // A knob has no character that Markdown interprets between backticks.
+        if is_knob(bare) { format!("`{bare}`{}", &word[bare.len()..]) } else { escaped(word) }
+    };
+    text.split_inclusive(' ').map(word).collect()
 }
 
 fn targets(state: &RunState, out: &mut dyn Write) -> io::Result<()> {

@@ -77,6 +77,40 @@ pub fn elites(state: &RunState) -> Vec<Scored<'_>> {
     best.into_iter().filter_map(|timed| score(state, timed.trial)).collect()
 }
 
+/// Trials with a higher score than the best elite of their kind, the best first. They gained too little over their
+/// parents to become elites ([`runlog::elites::joins`]), so they were not checked with fresh inputs.
+pub fn better_than_elites<'s>(scored: &[Scored<'s>], elites: &[Scored<'s>]) -> Vec<Scored<'s>> {
+    let best = |kind| elites.iter().find(|elite| elite.kind == kind).map(|elite| elite.score);
+    let is_better = |it: &&Scored<'s>| !it.is_copy && best(it.kind).is_some_and(|best| it.score > best);
+    let mut better: Vec<Scored<'s>> = scored.iter().filter(is_better).copied().collect();
+    better.sort_by(|a, b| b.score.total_cmp(&a.score));
+    better
+}
+
+/// Why the best trial is not the best elite; `None` if it is.
+pub fn elite_rule(better: &[Scored<'_>], elites: &[Scored<'_>]) -> Option<String> {
+    let (best, elite) = (better.first()?, elites.first()?);
+    let parent = best.trial.parent.map_or(String::new(), |parent| format!(" (#{parent})"));
+    Some(format!(
+        "Trial #{} ({}) scored {:.3}x, more than the best elite, #{} with {:.3}x. An elite must be at least {:.0}% faster \
+         than its parent{parent} and slower on fewer than two problems; only elites are checked with fresh inputs, so \
+         the search recommends #{}.",
+        best.trial.number,
+        best.trial.candidate,
+        best.score,
+        elite.trial.number,
+        elite.score,
+        100.0 * (runlog::elites::GAIN - 1.0),
+        elite.trial.number,
+    ))
+}
+
+/// Why the best trial of a run is not its best elite; `None` if it is.
+pub fn better_trial(state: &RunState) -> Option<String> {
+    let elites = elites(state);
+    elite_rule(&better_than_elites(&scored(state), &elites), &elites)
+}
+
 /// A trial in the tree of the elites and their ancestors.
 #[derive(Debug)]
 pub struct Node<'s> {
@@ -158,6 +192,26 @@ mod tests {
         let elites = elites(&state);
         assert_eq!(elites.len(), state.search.as_ref().map_or(0, |search| search.elites as usize));
         assert!(elites.windows(2).all(|pair| pair[0].score >= pair[1].score));
+    }
+
+    #[test]
+    fn a_better_trial_that_is_no_elite_is_explained() {
+        let mut state = state_from(&full_log());
+        assert_eq!(elite_rule(&better_than_elites(&scored(&state), &elites(&state)), &elites(&state)), None);
+        let best = elites(&state)[0].score;
+        if let Some(TrialResult::Timed { score, elite, .. }) =
+            state.trials.get_mut(&12).map(|trial| &mut trial.result)
+        {
+            (*score, *elite) = (best * 1.01, false);
+        }
+        let (scored, elites) = (scored(&state), elites(&state));
+        let better = better_than_elites(&scored, &elites);
+        assert_eq!(better.iter().map(|it| it.trial.number).collect::<Vec<_>>(), [12]);
+        let words = elite_rule(&better, &elites).unwrap();
+        assert!(
+            words.contains("#12") && words.contains("at least 3% faster than its parent (#10)"),
+            "{words}"
+        );
     }
 
     #[test]

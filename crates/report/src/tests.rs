@@ -267,7 +267,7 @@ fn a_missed_target_lists_bottlenecks_and_changes() {
 fn the_summary_has_every_section() {
     let summary = text(&Markdown, &state_from(&full_log()));
     for words in [
-        "**wmma stage-2 runs at",
+        "x the speed of pytorch flash (95% interval",
         "## Targets",
         "most promising changes: more stages of cp.async",
         "## Measured",
@@ -293,4 +293,75 @@ fn the_summary_has_every_section() {
         assert_eq!(*columns.get_or_insert(cells), cells, "{line}");
     }
     assert!(summary.contains(&long_name()));
+}
+
+#[test]
+fn a_search_shows_before_and_after_and_a_heat_map() {
+    let page = html(&search_log());
+    let main = &page[page.find("Before and after").unwrap()..];
+    // The winner of the log has STAGES=3 and BLOCK_N=48; the baseline 2 and 32.
+    for words in ["<code>48</code>", "1.36x the speed", "heat heat-4", "<h3>Importance of knobs"] {
+        assert!(main.contains(words), "{words}");
+    }
+    // A narrow page needs the name of the column in every cell.
+    assert!(page.contains(" data-label=\"before\""));
+    assert!(page.contains("<span class=\"lead modelled\">1.36x</span> the speed of"));
+}
+
+#[test]
+fn a_profile_has_one_roofline_and_annotated_source() {
+    let mut events = full_log();
+    let second = events.iter().find_map(|event| match event {
+        Event::Profiled { of, profile } => {
+            let of = runlog::ResultId { subject: "mma STAGES=4".to_owned(), ..of.clone() };
+            Some(Event::Profiled { of, profile: profile.clone() })
+        }
+        _ => None,
+    });
+    events.insert(events.len() - 1, second.unwrap());
+    let page = html(&events);
+    assert_eq!(page.matches("Roofline of 2 kernels (modelled)").count(), 1);
+    assert_eq!(page.matches("<pre class=\"listing\"").count(), 2);
+    for words in ["<code>STAGES=4</code>", "<i> 38.5%</i><i>  181</i> ", "class=\"line hot-3\"", "\u{22ee}"] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn times_over_sizes_need_three_sizes() {
+    let modelled = |index: u32| {
+        let modelled = serde_json::json!({
+            "gpu": "l4", "time_us": f64::from(index + 3), "limiter": null,
+            "work": { "flops": 1e6 * f64::from(1 << index), "bytes": 1000 },
+        });
+        let of = runlog::ResultId::new(format!("n{index}"), "scale", "1");
+        Event::Modelled { of, modelled: serde_json::from_value(modelled).unwrap() }
+    };
+    let with = |number: u32| html(&(0..number).map(modelled).collect::<Vec<_>>());
+    assert!(with(3).contains("Time against problem size") && with(3).contains("over MFLOP of the problem"));
+    assert!(!with(2).contains("Time against problem size"));
+}
+
+#[test]
+fn what_is_not_supported_is_no_failure() {
+    let mut events = search_log();
+    let refused = |number: u32| Event::CandidateFailed {
+        of: runlog::ResultId::new("p", format!("k{number}"), ""),
+        stage: runlog::Stage::Build,
+        failure: runlog::FailureKind::Refused,
+        reason: "needs sm_90a".to_owned(),
+    };
+    let failed = |events: &[Event]| {
+        let page = html(events);
+        page[page.find("<dt>failures</dt>").unwrap()..].chars().take(80).collect::<String>()
+    };
+    let before = failed(&events);
+    let end = events.pop().unwrap();
+    events.extend((0..56).map(refused));
+    events.push(end);
+    // The number stays; only what was left out grows.
+    let number = |text: &str| text.split("<dd>").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert_eq!(number(&failed(&events)), number(&before));
+    assert!(html(&events).contains("Left out: 56") || html(&events).contains("Left out: 57"));
+    assert!(text(&Markdown, &state_from(&events)).contains("k0, and 55 more"));
 }

@@ -9,6 +9,18 @@ pub fn in_processes(number: usize) -> String {
     format!("in {}", count(number, "process"))
 }
 
+/// Whether a word is a knob with its value: `STAGES=3`.
+pub fn is_knob(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    word.split_once('=').is_some_and(|(name, value)| {
+        let mut letters = name.chars();
+        letters.next().is_some_and(|first| first.is_ascii_uppercase())
+            && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !value.is_empty()
+            && value.chars().all(plain)
+    })
+}
+
 /// A number with about four significant digits, at most two of them after the point unless it is below 0.1.
 pub fn number(value: f64) -> String {
     match value.abs() {
@@ -84,6 +96,16 @@ mod tests {
     fn numbers_keep_their_significant_digits() {
         let texts = [12345.6, 1234.5, 123.45, 12.345, 0.5, 0.01234, 1.5e-5, 0.0].map(number);
         assert_eq!(texts, ["12\u{202f}346", "1234", "123.5", "12.35", "0.50", "0.0123", "1.5e-5", "0.00"]);
+    }
+
+    #[test]
+    fn a_knob_is_a_name_with_a_plain_value() {
+        for knob in ["STAGES=3", "BLOCK_N=32", "SWIZZLE=none", "SCALE=0.5"] {
+            assert!(is_knob(knob), "{knob}");
+        }
+        for word in ["mma", "=3", "STAGES=", "a=b", "A=<b>", "A=`b`", "https://A=b"] {
+            assert!(!is_knob(word), "{word}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Interval;
 
-use super::{Fact, ResultId, RunState, RunSummary, Time, Timer, Utc, rows};
+use super::{Fact, Modelled, ResultId, RunState, RunSummary, Time, Timer, Utc, rows};
+use crate::record::METRICS;
 
 /// Modelled times that differ by less are the same: the model's inputs are rounded.
 const SAME_MODELLED: f64 = 0.005;
@@ -25,6 +26,8 @@ pub struct SubjectTime {
     pub interval: Option<Interval>,
     /// The version of the model that computed a modelled time.
     pub model: Option<u32>,
+    /// What the compiler reported and the virtual GPU counted, or a profile found: name and value.
+    pub counters: Vec<(String, f64)>,
 }
 
 impl SubjectTime {
@@ -32,6 +35,35 @@ impl SubjectTime {
     fn is_comparable(&self, other: &SubjectTime) -> bool {
         self.time.is_modelled() == other.time.is_modelled() && self.model == other.model
     }
+}
+
+/// The counters of a result: the compiler's, those of the launch, and those of its profile.
+fn counters(state: &RunState, of: &ResultId, modelled: Option<&Modelled>) -> Vec<(String, f64)> {
+    let mut found: Vec<(String, f64)> = Vec::new();
+    let mut add = |name: &str, value: f64| {
+        if !found.iter().any(|(known, _)| known == name) {
+            found.push((name.to_owned(), value));
+        }
+    };
+    if let Some(build) = state.builds.get(of) {
+        add("registers", f64::from(build.registers));
+        add("spilled bytes", f64::from(build.spill_bytes));
+        add("shared memory, bytes", build.shared_bytes as f64);
+    }
+    if let Some(counts) = modelled.and_then(|modelled| modelled.counts) {
+        add("warp instructions", counts.instructions as f64);
+        add("global sectors", counts.global_sectors as f64);
+        add("local sectors", counts.local_sectors as f64);
+        add("bank conflicts", counts.bank_conflicts as f64);
+    }
+    if let Some(profile) = state.profiles.get(of) {
+        for metric in METRICS {
+            if let Fact::Known(value) = (metric.value)(&profile.metrics) {
+                add(metric.label, value);
+            }
+        }
+    }
+    found
 }
 
 /// The times of a run: the last hot measurement of each subject on each problem, and the modelled times.
@@ -43,12 +75,27 @@ pub fn times(state: &RunState) -> Vec<SubjectTime> {
     };
     for row in rows(state).into_iter().filter(|row| row.timer == Timer::GraphHot) {
         let (time, interval) = (Time::Measured(row.p50_us), Some(row.interval_us));
-        keep(SubjectTime { of: row.of, is_baseline: row.is_baseline, time, interval, model: None });
+        let counters = counters(state, &row.of, None);
+        keep(SubjectTime { of: row.of, is_baseline: row.is_baseline, time, interval, model: None, counters });
     }
     for (of, modelled) in &state.modelled {
         let time = Time::Modelled(modelled.time_us);
         let model = modelled.model;
-        keep(SubjectTime { of: of.clone(), is_baseline: false, time, interval: None, model });
+        let counters = counters(state, of, Some(modelled));
+        keep(SubjectTime { of: of.clone(), is_baseline: false, time, interval: None, model, counters });
+    }
+    times
+}
+
+/// The times of a run and, for subjects without one, those of their profiles.
+fn times_and_profiles(state: &RunState) -> Vec<SubjectTime> {
+    let mut times = times(state);
+    for (of, profile) in &state.profiles {
+        let Some(time) = profile.metrics.time else { continue };
+        if times.iter().all(|it| !is_same(&it.of, of)) {
+            let (of, counters) = (of.clone(), counters(state, of, None));
+            times.push(SubjectTime { of, is_baseline: false, time, interval: None, model: None, counters });
+        }
     }
     times
 }
@@ -86,6 +133,34 @@ pub struct ComparedTime {
     pub speedup: Option<f64>,
     /// How the time changed.
     pub change: TimeChange,
+    /// The counters that both runs have.
+    pub counters: Vec<CounterChange>,
+}
+
+/// A counter in both runs.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct CounterChange {
+    /// What was counted: `bank conflicts`.
+    pub name: String,
+    /// The value in the first run.
+    pub first: f64,
+    /// The value in the second run.
+    pub second: f64,
+}
+
+impl ComparedTime {
+    /// The counters that differ.
+    pub fn changed_counters(&self) -> impl Iterator<Item = &CounterChange> {
+        self.counters.iter().filter(|it| it.first != it.second)
+    }
+}
+
+fn counter_changes(first: &SubjectTime, second: &SubjectTime) -> Vec<CounterChange> {
+    let both = first.counters.iter().filter_map(|(name, value)| {
+        let (_, other) = second.counters.iter().find(|(other, _)| other == name)?;
+        Some(CounterChange { name: name.clone(), first: *value, second: *other })
+    });
+    both.collect()
 }
 
 /// Two runs side by side.
@@ -105,13 +180,25 @@ pub fn compare(first: &RunState, second: &RunState) -> RunComparison {
         Some(manifest) => manifest.gpu.clone(),
         None => Fact::unavailable("the run has no manifest"),
     });
-    let [before, after] = [first, second].map(times);
+    let [before, after] = [first, second].map(times_and_profiles);
+    // A profile does not record the version of the model; it is that of the program.
+    let programs = [first, second].map(|state| state.manifest.as_ref().map(|manifest| &manifest.warpsmith));
+    let same_model =
+        |it: &SubjectTime| !it.time.is_modelled() || it.model.is_some() || programs[0] == programs[1];
     let same_gpu = gpus[0].known().is_some() && gpus[0] == gpus[1];
     let both = before.iter().filter_map(|one| {
         let other = after.iter().find(|other| is_same(&other.of, &one.of))?;
-        let speedup = (same_gpu && one.is_comparable(other)).then(|| one.time.micros() / other.time.micros());
+        let speedup = (same_gpu && one.is_comparable(other) && same_model(one))
+            .then(|| one.time.micros() / other.time.micros());
         let change = speedup.map_or(TimeChange::NotComparable, |speedup| change(one, other, speedup));
-        Some(ComparedTime { of: one.of.clone(), first: one.time, second: other.time, speedup, change })
+        Some(ComparedTime {
+            of: one.of.clone(),
+            first: one.time,
+            second: other.time,
+            speedup,
+            change,
+            counters: counter_changes(one, other),
+        })
     });
     let missing = |these: &[SubjectTime], those: &[SubjectTime]| {
         let is_missing = |it: &&SubjectTime| those.iter().all(|other| !is_same(&other.of, &it.of));
@@ -225,6 +312,30 @@ mod tests {
     }
 
     #[test]
+    fn counters_that_differ_are_compared_although_the_time_is_the_same() {
+        let state = state_from(&full_log());
+        let mut other = state.clone();
+        let conflicts = |state: &mut RunState, number: u64| {
+            for (_, profile) in &mut state.profiles {
+                profile.metrics.bank_conflicts = Fact::Known(number);
+            }
+            for (_, modelled) in &mut state.modelled {
+                modelled.counts = Some(crate::LaunchCounts { bank_conflicts: number, ..Default::default() });
+            }
+        };
+        let mut first = state;
+        conflicts(&mut first, 0);
+        conflicts(&mut other, 57_344);
+        let compared = compare(&first, &other);
+        let changed: Vec<&CounterChange> =
+            compared.both.iter().flat_map(ComparedTime::changed_counters).collect();
+        assert!(!changed.is_empty());
+        for it in changed {
+            assert_eq!((it.name.contains("conflicts"), it.first, it.second), (true, 0.0, 57_344.0), "{it:?}");
+        }
+    }
+
+    #[test]
     fn a_change_is_clear_only_without_overlap() {
         let time = |micros: f64, half: Option<f64>| SubjectTime {
             of: ResultId { problem: "p".to_owned(), subject: "s".to_owned(), build: String::new() },
@@ -232,6 +343,7 @@ mod tests {
             time: Time::Measured(super::super::MeasuredMicros(micros)),
             interval: half.map(|half| Interval { low: micros - half, high: micros + half }),
             model: None,
+            counters: Vec::new(),
         };
         let change =
             |a: &SubjectTime, b: &SubjectTime| super::change(a, b, a.time.micros() / b.time.micros());

@@ -515,6 +515,20 @@ pub struct Modelled {
     pub counts: Option<LaunchCounts>,
 }
 
+impl Modelled {
+    /// The rate of the problem's floating-point operations; `None` if it has none.
+    pub fn tflops(&self) -> Option<f64> {
+        let flops = self.work.map(|work| work.flops).filter(|flops| *flops > 0.0)?;
+        Some(flops / self.time_us.0 / 1e6).filter(|rate| rate.is_finite())
+    }
+
+    /// The rate of the bytes that the problem must move; `None` if it is not known.
+    pub fn gb_per_s(&self) -> Option<f64> {
+        let bytes = self.work.map(|work| work.bytes).filter(|bytes| *bytes > 0)?;
+        Some(bytes as f64 / self.time_us.0 / 1e3).filter(|rate| rate.is_finite())
+    }
+}
+
 /// What the virtual GPU counted in one launch, with the compiler's spills.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LaunchCounts {

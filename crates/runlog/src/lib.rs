@@ -54,7 +54,9 @@ pub mod testing;
 mod time;
 mod trial;
 
-pub use compare::{ComparedTime, RunComparison, SubjectTime, TimeChange, TrendPoint, compare, times, trend};
+pub use compare::{
+    ComparedTime, CounterChange, RunComparison, SubjectTime, TimeChange, TrendPoint, compare, times, trend,
+};
 pub use event::{
     BuildRecord, Ceiling, CheckRecord, ClassError, Event, LaunchCounts, Modelled, Repeats, ResultId,
     RunOutcome, SampleSet, Speed, StageKey, StageOutcome, TargetVerdict, Telemetry, Timer,

@@ -52,6 +52,8 @@ pub enum FailureKind {
     DoesNotCompile,
     /// The output differs from the reference.
     WrongAnswer,
+    /// A checker of the virtual GPU found a bug, such as a race, whatever the output was.
+    Finding,
     /// The kernel accessed memory that it must not access.
     IllegalAccess,
     /// The worker process crashed.
@@ -76,6 +78,7 @@ impl fmt::Display for FailureKind {
             FailureKind::Refused => "refused",
             FailureKind::DoesNotCompile => "does not compile",
             FailureKind::WrongAnswer => "wrong answer",
+            FailureKind::Finding => "checker finding",
             FailureKind::IllegalAccess => "illegal access",
             FailureKind::Crash => "crash",
             FailureKind::Hang => "hang",

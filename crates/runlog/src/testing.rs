@@ -8,7 +8,9 @@ use op::{Complaint, Work};
 use stats::{NoiseFloor, Paired, Samples, StopReason, compare};
 use times::ModelledMicros;
 
-use crate::record::{Diagnosis, HotLine, Inversion, InversionResult, Lever, Metrics, Profile, Roofline};
+use crate::record::{
+    Diagnosis, HotLine, Inversion, InversionResult, Lever, ListedLine, Metrics, Profile, Roofline,
+};
 use crate::{
     BuildRecord, Ceiling, CheckRecord, Event, Exchange, Fact, FailureKind, Manifest, MeasuredMicros,
     Modelled, ProblemTime, ResultId, RunOutcome, RunState, SampleSet, Search, Speed, Stage, StageKey,
@@ -359,6 +361,18 @@ fn profile_events() -> Vec<Event> {
             share_percent: 38.5,
             of: "instructions".to_owned(),
         }],
+        listing: [
+            (179, "    for (int k = 0; k < 4; k++) {", None),
+            (181, HOSTILE, Some(38.5)),
+            (182, "    }", None),
+        ]
+        .map(|(line, text, share_percent)| ListedLine {
+            file: "kernel.cu".to_owned(),
+            line,
+            text: text.to_owned(),
+            share_percent,
+        })
+        .to_vec(),
     };
     vec![Event::Profiled { of: ResultId::new(PROBLEM, "wmma stage-2", "3f9a"), profile: Box::new(profile) }]
 }

@@ -1,5 +1,17 @@
 //! The virtual GPU runs PTX on the CPU, checks the kernel while it runs, and counts what hardware would count.
 //!
+//! A kernel in CUDA C++:
+//!
+//! ```text
+//! extern "C" __global__ void scale(const float* x, float* y, int n) {
+//!     int i = blockIdx.x * blockDim.x + threadIdx.x;
+//!     if (i < n) y[i] = 2.0f * x[i];
+//! }
+//! ```
+//!
+//! `nvcc -ptx -lineinfo scale.cu` compiles it to PTX without a GPU (`-lineinfo` gives findings their source lines), and
+//! this program runs it:
+//!
 //! ```no_run
 //! use warpsmith_vgpu::{Device, Launch, load};
 //!

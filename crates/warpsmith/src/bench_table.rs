@@ -182,12 +182,34 @@ fn modelled(plan: &BenchPlan<'_, AnyProblem>, state: &RunState) -> Option<String
     }
     let title = styled(STRONG, format!("modelled, not measured ({})", plan.device));
     let about = styled(FAINT, "for ranking settings of one kernel; never compared with measured times");
-    let mut table = Table::new(&["problem", "subject", "modelled time", "limited by"], &["modelled time"]);
+    // The columns of rates are shown if any problem has them.
+    let has =
+        |rate: fn(&runlog::Modelled) -> Option<f64>| state.modelled.values().any(|it| rate(it).is_some());
+    let rates: [(&str, fn(&runlog::Modelled) -> Option<f64>); 2] =
+        [("TFLOP/s", runlog::Modelled::tflops), ("GB/s", runlog::Modelled::gb_per_s)];
+    let rates: Vec<_> = rates.into_iter().filter(|(_, rate)| has(*rate)).collect();
+    let mut titles = vec!["problem", "subject", "modelled time"];
+    titles.extend(rates.iter().map(|(title, _)| *title));
+    titles.push("limited by");
+    let mut table = Table::new(&titles, &titles[2..titles.len() - 1]);
     for (of, modelled) in &state.modelled {
         let limiter = modelled.limiter.clone().unwrap_or_else(|| "n/a".to_owned());
-        table.row([of.problem.clone(), of.subject.clone(), modelled.time_us.to_string(), limiter]);
+        let mut cells = vec![of.problem.clone(), of.subject.clone(), modelled.time_us.to_string()];
+        cells.extend(rates.iter().map(|(_, rate)| rate(modelled).map_or("n/a".to_owned(), rate_text)));
+        cells.push(limiter);
+        table.row(cells);
     }
     Some(format!("{title}  {about}\n{}", table.text()))
+}
+
+/// A rate with three significant digits.
+fn rate_text(rate: f64) -> String {
+    match rate {
+        rate if rate >= 100.0 => format!("{rate:.0}"),
+        rate if rate >= 10.0 => format!("{rate:.1}"),
+        rate if rate >= 1.0 => format!("{rate:.2}"),
+        rate => format!("{rate:.4}"),
+    }
 }
 
 /// What failed and what could not run, as tables; shared with `profile`.

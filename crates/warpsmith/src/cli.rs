@@ -204,7 +204,8 @@ pub enum Command {
 Examples:
   warpsmith toolchain           show the chosen compiler and all searched places
   warpsmith toolchain install   download NVRTC and the CUDA headers from PyPI
-  warpsmith toolchain clean     remove them from the cache")]
+  warpsmith toolchain clean     remove them from the cache
+  warpsmith toolchain requirements > cuda.txt   for pip on a machine with a network")]
     Toolchain(ToolchainOptions),
     /// List the problems that have a short name, or explain one problem
     #[command(after_help = "\
@@ -560,6 +561,8 @@ pub enum ToolchainAction {
     Install,
     /// Remove the installed compiler from the cache
     Clean,
+    /// Print the pinned wheels as a requirements file for pip, to download them on another machine
+    Requirements,
 }
 
 /// Options of `problems`.
@@ -788,6 +791,12 @@ pub struct CheckOptions {
     /// Run under every checker of the virtual GPU: races, uninitialised values, bounds, barriers
     #[arg(long)]
     pub sanitize: bool,
+    /// With --sanitize: known findings, which do not fail a run: a TOML file, each finding with its reason
+    #[arg(long, value_name = "FILE", requires = "sanitize")]
+    pub suppressions: Option<PathBuf>,
+    /// With --json: one entry per kernel and one example per cause of a failure, instead of every run
+    #[arg(long)]
+    pub compact: bool,
     /// Run large problems at full size on the virtual GPU; this can take long
     #[arg(long)]
     pub full_size: bool,
@@ -915,6 +924,9 @@ pub struct EvolveOptions {
     /// Information that the proposer receives
     #[arg(long, value_enum, requires = "proposer", default_value_t = ProposerInformation::Full)]
     pub information: ProposerInformation,
+    /// Shorter documents for the proposer: without the headers of the op, and with the latest six results only
+    #[arg(long, requires = "proposer")]
+    pub compact_prompt: bool,
     /// Maximum seconds for one answer of the proposer
     #[arg(long, value_name = "SECONDS", requires = "proposer", default_value = "120", value_parser = seconds)]
     pub proposer_seconds: f64,
@@ -1171,6 +1183,9 @@ pub struct SanitizeOptions {
     /// Warnings fail the run, as errors do
     #[arg(long)]
     pub strict: bool,
+    /// Known findings, which do not fail the run: a TOML file, each finding with its reason
+    #[arg(long, value_name = "FILE", conflicts_with = "unchecked")]
+    pub suppressions: Option<PathBuf>,
     /// Maximum warp instructions before a kernel counts as runaway; the default takes about half a minute
     #[arg(long, value_name = "N", default_value_t = 300_000_000)]
     pub budget: u64,

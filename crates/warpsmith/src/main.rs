@@ -22,6 +22,7 @@ mod sandboxed;
 mod schemas;
 mod snippet;
 mod style;
+mod suppressed;
 mod tables;
 
 use std::io::Write as _;

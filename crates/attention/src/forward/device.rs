@@ -108,6 +108,11 @@ impl Device {
         }
     }
 
+    /// Whether it is a GPU, and not the virtual GPU.
+    pub fn is_cuda(&self) -> bool {
+        matches!(self.found, FoundDevice::Cuda { .. })
+    }
+
     /// The number of the GPU; `None` for the virtual GPU.
     pub fn gpu(&self) -> Option<u32> {
         match &self.found {

@@ -19,7 +19,7 @@ pub use install::{InstallError, Progress, clean, install};
 pub use installed::installed_root;
 pub(crate) use search::from_root;
 pub use search::{PlaceVerdict, SearchEnvironment, SearchedPlace, Survey, survey};
-pub use wheels::{Wheel, pinned_wheels, pip_command};
+pub use wheels::{Wheel, pinned_wheels, requirements};
 
 /// The oldest NVRTC that compiles for every target of Warpsmith (sm_89 and sm_90a).
 pub const MINIMUM_MAJOR: u32 = 12;

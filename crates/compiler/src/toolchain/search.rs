@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -210,7 +211,29 @@ fn assemble(
     let builtins = nvrtc.parent().and_then(|folder| matching_builtins(folder, major));
     let nvjitlink = libraries.iter().find_map(|folder| newest_library(folder, NVJITLINK));
     let nvjitlink = nvjitlink.map(|(_, library)| library);
+    let libraries = [Some(&nvrtc), builtins.as_ref(), nvjitlink.as_ref()];
+    if let Some(cut) = libraries.into_iter().flatten().find(|library| is_cut_off(library)) {
+        return Err(format!("{} is incomplete: a copy or a download was interrupted", cut.display()));
+    }
     Ok(Toolchain { origin, root: root.to_owned(), nvrtc, builtins, nvjitlink, includes: folders })
+}
+
+/// Whether a library is shorter than its ELF header says. The loader maps such a file, and a process that uses it ends
+/// with a bus error.
+fn is_cut_off(library: &Path) -> bool {
+    let mut header = [0; 64];
+    let Ok(mut file) = fs::File::open(library) else { return false };
+    let Ok(size) = file.metadata().map(|metadata| metadata.len()) else { return false };
+    // Only 64-bit files with little-endian numbers are libraries of CUDA.
+    if file.read_exact(&mut header).is_err() || header[..6] != *b"\x7fELF\x02\x01" {
+        return false;
+    }
+    let number = |at: usize, bytes: usize| {
+        header[at..at + bytes].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    // The table of sections is the last part of a library.
+    let (table, entry, entries) = (number(40, 8), number(58, 2), number(60, 2));
+    table.saturating_add(entry * entries) > size
 }
 
 /// The starts of the libraries' file names.
@@ -370,6 +393,25 @@ mod tests {
             .collect();
         assert!(reasons[0].contains("NVRTC 11 is older than 12.0"), "{reasons:?}");
         assert!(reasons[1].contains("cuda_fp16.h"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_library_that_is_cut_off_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut surroundings = surroundings_in(dir.path());
+        let kit = toolkit(&dir.path().join("home"), 13, true);
+        let library = kit.join("lib64/libnvrtc.so.13");
+        surroundings.cuda_home = Some(kit);
+        // This test program is an ELF file, too.
+        let whole = fs::read(std::env::current_exe().unwrap()).unwrap();
+        fs::write(&library, &whole).unwrap();
+        assert!(survey(&surroundings).chosen.is_some());
+        fs::write(&library, &whole[..whole.len() - 1]).unwrap();
+        let survey = survey(&surroundings);
+        assert!(survey.chosen.is_none());
+        let reasons: Vec<String> =
+            survey.looked.iter().map(|looked| format!("{:?}", looked.verdict)).collect();
+        assert!(reasons.iter().any(|it| it.contains("libnvrtc.so.13 is incomplete")), "{reasons:?}");
     }
 
     #[test]

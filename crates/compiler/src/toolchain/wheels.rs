@@ -1,7 +1,6 @@
 //! The wheels that contain the compiler, pinned by version and hash. The user's own pip downloads them.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -88,20 +87,11 @@ impl Wheel {
     }
 }
 
-/// The command that downloads the wheels into `folder`, for error messages. pip then refuses every file without a
-/// pinned hash. pip reads hashes only from a requirements file, so the command writes one.
-pub fn pip_command(folder: &Path) -> String {
-    let mut command = String::from("printf '%s\\n'");
-    for wheel in pinned_wheels() {
-        let _ = write!(command, " '{}'", wheel.requirement());
-    }
-    let folder = folder.display();
-    let _ = write!(
-        command,
-        " > requirements.txt && python3 -m pip download --require-hashes --no-deps --only-binary=:all: \
-         --dest {folder} -r requirements.txt"
-    );
-    command
+/// The text of a requirements file with the pinned wheels. pip refuses every file without a pinned hash, and reads hashes
+/// only from such a file.
+pub fn requirements() -> String {
+    let lines: Vec<String> = pinned_wheels().iter().map(Wheel::requirement).collect();
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]
@@ -109,11 +99,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manual_download_command_requires_every_hash() {
-        let command = pip_command(Path::new("wheels"));
-        assert!(command.contains(" pip download --require-hashes "), "{command}");
-        for wheel in pinned_wheels() {
-            assert!(command.contains(&format!("'{}'", wheel.requirement())), "{command}");
-        }
+    fn the_requirements_have_every_wheel_with_its_hash() {
+        let text = requirements();
+        assert_eq!(text.lines().count(), pinned_wheels().len());
+        assert!(text.lines().all(|line| line.contains("==") && line.contains(" --hash=sha256:")), "{text}");
     }
 }

@@ -15,7 +15,7 @@ pub use cuda::{
 pub use process::{DevicePool, DeviceProcess, Lease, PooledDevice, ProcessLimits, serve};
 use serde::{Deserialize, Serialize};
 use vgpu::TensorMap;
-pub use virtual_gpu::VirtualDevice;
+pub use virtual_gpu::{FindingFilter, VirtualDevice};
 
 /// Memory on a device, as an address and a size. The device owns the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

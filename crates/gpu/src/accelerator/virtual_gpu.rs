@@ -12,6 +12,12 @@ use super::{Accelerator, AcceleratorError, Buffer, Geometry, Image, Launched, Mo
 /// Memory of every virtual GPU. The host provides it, so the size does not depend on the chip.
 const MEMORY_BYTES: u64 = 6 << 30;
 
+/// Decides which findings are reported.
+pub trait FindingFilter: std::fmt::Debug + Send + Sync {
+    /// Whether a finding is reported.
+    fn keeps(&self, finding: &vgpu::Finding) -> bool;
+}
+
 /// A virtual GPU. Kernels run on the CPU, from their PTX.
 #[derive(Debug)]
 pub struct VirtualDevice {
@@ -20,6 +26,8 @@ pub struct VirtualDevice {
     modules: Vec<vgpu::Module>,
     /// Options of the launches, including `outputs` and the chip's limits.
     pub options: vgpu::Options,
+    /// Removes known findings from the reports of launches.
+    pub filter: Option<Arc<dyn FindingFilter>>,
 }
 
 impl VirtualDevice {
@@ -44,7 +52,7 @@ impl VirtualDevice {
         };
         let options = vgpu::Options { limits, world, ..vgpu::Options::default() };
         let memory = vgpu::Device::in_world(MEMORY_BYTES, world);
-        VirtualDevice { chip, memory, modules: Vec::new(), options }
+        VirtualDevice { chip, memory, modules: Vec::new(), options, filter: None }
     }
 
     /// Later launches run in the world of `seed` (0: the default world), and later allocations are placed there.
@@ -102,12 +110,17 @@ impl VirtualDevice {
             shared: geometry.shared_bytes,
             args: &argument_block(entry, parameters).map_err(failed)?,
         };
-        self.memory.launch(&launch, &options).map_err(|error| match error {
+        let report = self.memory.launch(&launch, &options).map_err(|error| match error {
             vgpu::LaunchError::SharedMemory { .. } => {
                 AcceleratorError::TooLarge { kernel: kernel.to_owned(), reason: error.to_string() }
             }
             other => failed(other.to_string()),
-        })
+        });
+        let mut report = report?;
+        if let Some(filter) = &self.filter {
+            report.findings.retain(|finding| filter.keeps(finding));
+        }
+        Ok(report)
     }
 
     /// Declares buffers as results: the kernel must write every byte with a defined value.

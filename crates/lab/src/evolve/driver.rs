@@ -296,6 +296,7 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             refused: &self.refused,
             profiles: &self.run.state().profiles,
             source: &|hash| untrusted::stored_text(plan.family, hash, &self.sources),
+            is_compact: external.is_compact,
         };
         let prompt = prompt::build(&facts, external.information, (number, plan.budget))?;
         let (mut answer, outcome) = match external.ask(&prompt, folder, stop) {

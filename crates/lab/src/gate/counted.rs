@@ -6,6 +6,7 @@ use indexmap::IndexSet;
 use runlog::{BuildRecord, FailureKind, Modelled, ResultId, RunState, StageOutcome, StageState, Utc};
 
 use super::quantity::{Quantity, QuantityChange, QuantityVerdict};
+use super::report::DifferentCompilers;
 use super::rules;
 use super::{CountedRecord, GateFinding, GateRow, Leaderboard, MissingData};
 
@@ -111,6 +112,8 @@ fn compare(
         row.gaps.push(MissingData::NoCounts { candidate: candidate() });
         return;
     };
+    row.compilers =
+        DifferentCompilers::new(Some(&now.compiler), record.map(|record| record.compiler.as_str()));
     row.modelled_us = Some(now.time_us);
     row.best_modelled_us = record.filter(|record| record.model == now.model).map(|record| record.time_us);
     row.quantities =

@@ -6,6 +6,7 @@ use stats::{Interval, SampleError, Samples};
 
 use super::change::RunTime;
 use super::leaderboard::select_samples;
+use super::report::DifferentCompilers;
 use super::{
     Basis, BestOnRecord, Change, GateFinding, GateReport, GateRow, Leaderboard, MissingData, counted, rules,
 };
@@ -152,6 +153,9 @@ fn check_time(run: &JudgedRun<'_>, board: &Leaderboard, device: &str, row: &mut 
     row.p50_us = Some(p50);
     row.interval_us = Some(interval);
     row.processes = Some(numbers.processes);
+    let compiler = state.builds.get(&measurement.of).map(|build| build.compiler.clone());
+    row.compilers =
+        DifferentCompilers::new(compiler.as_deref(), best.and_then(|best| best.compiler.as_deref()));
     row.throttled = measurement.sampled.telemetry.was_throttled();
     row.change = best.and_then(|best| Change::new(RunTime { samples, p50, interval }, best));
     match row.change {
@@ -169,6 +173,7 @@ fn check_time(run: &JudgedRun<'_>, board: &Leaderboard, device: &str, row: &mut 
         timer,
         candidate: measurement.of.subject.clone(),
         build: measurement.of.build.clone(),
+        compiler,
         commit: state.manifest.as_ref().map(|manifest| manifest.commit.clone()).unwrap_or_default(),
         recorded: Utc::now(),
         p50_us: p50,

@@ -44,6 +44,9 @@ pub struct BestOnRecord {
     pub candidate: String,
     /// The build's hash.
     pub build: String,
+    /// The compiler and its version; `None` in old files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiler: Option<String>,
     /// The commit of the run.
     pub commit: Fact<Commit>,
     /// When the entry was recorded.
@@ -336,6 +339,7 @@ pub(super) mod tests {
             timer: Timer::GraphHot,
             candidate: "wmma stage-2".to_owned(),
             build: "3f9a".to_owned(),
+            compiler: Some("NVRTC 13.0.88".to_owned()),
             commit: Fact::Known(Commit { hash: "cc32999".to_owned(), dirty: false }),
             recorded: Utc::from_unix_millis(1_794_721_630_123),
             p50_us: MeasuredMicros(samples.median()),

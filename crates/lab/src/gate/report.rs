@@ -72,6 +72,9 @@ pub struct GateRow {
     /// The candidate's compiled, counted and modelled quantities beside those on record.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub quantities: Vec<QuantityChange>,
+    /// The compilers of the run and of the record, if they differ: the change may be theirs and not the kernel's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compilers: Option<DifferentCompilers>,
     /// The reasons why the row fails.
     pub findings: Vec<GateFinding>,
     /// The data that is missing for a verdict.
@@ -87,6 +90,34 @@ pub struct GateRow {
     /// The only candidate that the row is about; `None` means all candidates of the problem.
     #[serde(skip)]
     only: Option<String>,
+}
+
+/// Two compilers that differ.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+pub struct DifferentCompilers {
+    /// The compiler of the run.
+    pub now: String,
+    /// The compiler of the record.
+    pub best: String,
+}
+
+impl DifferentCompilers {
+    /// The two compilers; `None` if they are the same or one is unknown.
+    pub(super) fn new(now: Option<&str>, best: Option<&str>) -> Option<Self> {
+        let (now, best) = (now?, best?);
+        (now != best && !now.is_empty() && !best.is_empty())
+            .then(|| DifferentCompilers { now: now.to_owned(), best: best.to_owned() })
+    }
+}
+
+impl fmt::Display for DifferentCompilers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the compilers differ: {} now, {} on record; a change may come from the compiler",
+            self.now, self.best
+        )
+    }
 }
 
 /// The verdict of a row.
@@ -183,6 +214,19 @@ pub enum GateFinding {
 }
 
 impl GateFinding {
+    /// The name of the candidate.
+    pub fn candidate(&self) -> &str {
+        match self {
+            GateFinding::WrongAnswer { candidate, .. }
+            | GateFinding::Broken { candidate, .. }
+            | GateFinding::Registers { candidate, .. }
+            | GateFinding::Spills { candidate, .. }
+            | GateFinding::SerialisedWgmma { candidate, .. }
+            | GateFinding::Regression { candidate, .. }
+            | GateFinding::Increased { candidate, .. } => candidate,
+        }
+    }
+
     /// A fixed identifier of the finding, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -372,6 +416,7 @@ impl GateRow {
             modelled_us: None,
             best_modelled_us: None,
             quantities: Vec::new(),
+            compilers: None,
             findings: Vec::new(),
             gaps: Vec::new(),
             throttled: false,

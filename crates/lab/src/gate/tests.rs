@@ -456,7 +456,7 @@ fn mixed_report() -> GateReport {
 #[test]
 fn junit_is_well_formed_and_its_counts_add_up() {
     let report = mixed_report();
-    let xml = ::report::ci::junit(&output::ci_report(&report, "leaderboard.json"));
+    let xml = ::report::ci::junit(&output::ci_report(&report, "leaderboard.json", &|_| None));
     let document = roxmltree::Document::parse(&xml).unwrap_or_else(|error| panic!("{error}\n{xml}"));
     let root = document.root_element();
     assert_eq!(root.tag_name().name(), "testsuites");
@@ -489,7 +489,8 @@ fn junit_is_well_formed_and_its_counts_add_up() {
 
 #[test]
 fn annotations_are_one_line_each_and_escaped() {
-    let text = ::report::ci::github(&output::ci_report(&mixed_report(), "bench/leader,board:1.json"));
+    let text =
+        ::report::ci::github(&output::ci_report(&mixed_report(), "bench/leader,board:1.json", &|_| None));
     let lines: Vec<&str> = text.lines().collect();
     let level = |line: &&str| line[2..].split(' ').next().map(ToOwned::to_owned);
     let mut levels: Vec<String> = lines.iter().filter_map(level).collect();
@@ -826,4 +827,34 @@ fn every_quantity_has_its_own_rule_for_ci() {
     for quantity in Quantity::ALL {
         assert_eq!(::report::ci::rule(quantity.increase()).id, quantity.increase());
     }
+}
+
+#[test]
+fn different_compilers_are_told() {
+    let newer = virtual_result().with(|it| it.build.compiler = "NVRTC 99.1".to_owned());
+    let report = judged_virtual(&newer);
+    let words = "the compilers differ: NVRTC 99.1 now, NVRTC 13.0.88 on record";
+    assert!(output::text(&report).contains(words), "{}", output::text(&report));
+    let github = ::report::ci::github(&output::ci_report(&report, "leaderboard.json", &|_| None));
+    assert!(github.contains("::warning ") && github.contains(words), "{github}");
+    assert!(output::json(&report).unwrap().contains("\"compilers\""));
+    let same = judged_virtual(&virtual_result());
+    assert!(
+        !output::text(&same).contains("compilers") && !output::json(&same).unwrap().contains("compilers")
+    );
+}
+
+#[test]
+fn findings_are_at_the_source_of_the_candidate() {
+    let slow = virtual_result().with_counts(|it| it.bank_conflicts += 57_344);
+    let place = |candidate: &str| {
+        assert_eq!(candidate, CANDIDATE);
+        Some(::report::ci::Location { line: 12, ..::report::ci::Location::file("kernels/wmma.cu") })
+    };
+    let report = judged_virtual(&slow);
+    let github = ::report::ci::github(&output::ci_report(&report, "leaderboard.json", &place));
+    assert!(github.starts_with("::error file=kernels/wmma.cu,line=12,"), "{github}");
+    // Without a known source, the leaderboard is named.
+    let github = ::report::ci::github(&output::ci_report(&report, "leaderboard.json", &|_| None));
+    assert!(github.starts_with("::error file=leaderboard.json,"), "{github}");
 }

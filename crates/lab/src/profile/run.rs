@@ -12,7 +12,7 @@ use family::{Candidate, Family};
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{ExtraTolerance, InputDraw, Op, Refusal, TrialStep, dispatch};
-use runlog::record::{Direction, Lever, Profile, Seen, TriedLever};
+use runlog::record::{Direction, Lever, Profile, Seen, TriedLever, listing};
 use runlog::{
     BuildRecord, CheckRecord, Event, FailureKind, LogError, ResultId, Run, Stage, StageKey, StageOutcome,
 };
@@ -597,6 +597,7 @@ impl<O: Op + ?Sized> ProfileRun<'_, O> {
             roofline,
             diagnoses: rules::diagnose(&seen.metrics, self.op.matrix_type(problem).is_some(), &knobs),
             metrics: seen.metrics,
+            listing: listing(&seen.hot_lines, family),
             hot_lines: seen.hot_lines,
         }
     }

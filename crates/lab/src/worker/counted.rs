@@ -89,7 +89,9 @@ impl CountedLaunch<'_> {
         let average = self.blocks as f64 / (self.blocks.div_ceil(sms).max(1) * sms) as f64;
         let of = |resource: Resource| {
             let micros = modelled.resources.iter().find(|(known, _)| *known == resource);
-            (100.0 * average * micros.map_or(0.0, |(_, micros)| micros.0) / modelled.time.0).min(100.0)
+            (100.0 * average * micros.map_or(0.0, |(_, micros)| micros.0) / modelled.time.0).clamp(0.0, 100.0)
+                // The share of nothing can be -0.0.
+                + 0.0
         };
         let dram = counters.dram_footprint as f64 / (self.chip.memory.gbs * 1e3);
         let percent = |micros: f64| (100.0 * micros / modelled.time.0).min(100.0);

@@ -552,7 +552,9 @@ fn launch_replies(
                 vgpu::Kind::Runaway | vgpu::Kind::Deadlock => FailureKind::Hang,
                 vgpu::Kind::Launch => FailureKind::Refused,
                 vgpu::Kind::Trap => FailureKind::Crash,
-                _ => FailureKind::WrongAnswer,
+                vgpu::Kind::UnwrittenOutput => FailureKind::WrongAnswer,
+                // A race or a value that was never written is a bug, whatever the output was.
+                _ => FailureKind::Finding,
             };
             return Err(CandidateFailure::new(
                 kind,

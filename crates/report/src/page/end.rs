@@ -5,7 +5,8 @@ use std::path::Path;
 use runlog::{Fact, Manifest, RunState};
 
 use super::super::facts::Facts;
-use super::super::html::{HtmlFragment, Table, each, escape, missing};
+use super::super::failures::{Failed, left_out};
+use super::super::html::{HtmlFragment, Table, details, each, escape, missing};
 use super::super::words::{count, shell_command};
 use super::Section;
 use super::results::ceiling_text;
@@ -103,25 +104,57 @@ fn telemetry(state: &RunState) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The section with all failures.
+/// How many subjects a reason lists.
+const NAMED: usize = 3;
+
+/// The section with all failures, and with what was left out by reason.
 pub fn failures(facts: &Facts<'_>) -> Option<Section> {
     let (state, all) = (facts.state, &facts.failures);
-    if all.is_empty() {
-        let is_empty = state.manifest.is_none() || state.last.is_none();
-        return (!is_empty).then(|| Section::new("failures", "Failures", missing("Nothing failed.")));
+    if all.is_empty() && (state.manifest.is_none() || state.last.is_none()) {
+        return None;
     }
     let head = ["what", "kind", "stage", "problem", "reason"];
-    let mut table = Table::new(&format!("{} with the reasons", count(all.len(), "failure")), &head, 5);
-    for failed in all {
+    let failed: Vec<&Failed> = all.iter().filter(|it| it.is_failure()).collect();
+    let mut table = Table::new(&format!("{} with the reasons", count(failed.len(), "failure")), &head, 5);
+    for failed in &failed {
         table.row(vec![
-            HtmlFragment::text(&failed.what),
+            HtmlFragment::with_knobs(&failed.what),
             HtmlFragment::text(&failed.kind),
             HtmlFragment::text(&failed.at),
             if failed.on.is_empty() { HtmlFragment::faint("-") } else { HtmlFragment::text(&failed.on) },
             HtmlFragment::text(&failed.reason),
         ]);
     }
-    Some(Section::new("failures", "Failures", table.html()))
+    let table = if table.is_empty() { missing("Nothing failed.") } else { table.html() };
+    Some(Section::new("failures", "Failures", table + &left_out_html(all)))
+}
+
+fn left_out_html(all: &[Failed]) -> String {
+    let groups = left_out(all);
+    let number: usize = groups.iter().map(|group| group.all.len()).sum();
+    if number == 0 {
+        return String::new();
+    }
+    let caption =
+        "Not supported, not installed or skipped, by reason. These are not failures, and not passes";
+    let mut table = Table::new(caption, &["reason", "kind", "what", "number"], 3);
+    for group in &groups {
+        let named = group.all.iter().take(NAMED).map(|it| match it.on.as_str() {
+            "" => it.what.clone(),
+            on => format!("{} on {on}", it.what),
+        });
+        let mut names = named.collect::<Vec<_>>().join("; ");
+        if group.all.len() > NAMED {
+            names += &format!("; and {} more", group.all.len() - NAMED);
+        }
+        table.row(vec![
+            HtmlFragment::text(group.reason),
+            HtmlFragment::text(group.kind),
+            HtmlFragment::with_knobs(names),
+            HtmlFragment::text(group.all.len()),
+        ]);
+    }
+    details(&format!("Left out: {number}"), &table.html())
 }
 
 /// The section with the notes of the run and the warnings about its log.

@@ -11,7 +11,7 @@ use super::super::html::{
 };
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
-use super::super::words::{micros, number, ratio, thousands};
+use super::super::words::{count, micros, number, ratio, thousands};
 use super::Section;
 
 /// How many suggested changes are listed.
@@ -33,7 +33,8 @@ pub fn section(state: &RunState) -> Option<Section> {
     }
     let (pathological, healthy): (Vec<_>, Vec<_>) =
         state.profiles.iter().partition(|(of, _)| has_pathology(state, of));
-    let mut body: String = healthy.iter().map(|(of, profile)| profile_html(of, profile)).collect();
+    let mut body = rooflines(&healthy);
+    body += &healthy.iter().map(|(of, profile)| profile_html(of, profile)).collect::<String>();
     if !pathological.is_empty() {
         let pages: String = pathological.iter().map(|(of, profile)| profile_html(of, profile)).collect();
         let title = format!("Profiles of kernels with a deliberate pathology: {}", pathological.len());
@@ -46,19 +47,20 @@ fn profile_html(of: &ResultId, profile: &Profile) -> String {
     let kind = kind(profile);
     let mut html = format!(
         "<h3>{} on {} <small>{}</small> {}</h3>\n",
-        escape(&of.subject),
+        HtmlFragment::with_knobs(&of.subject),
         escape(&of.problem),
         escape(&profile.source),
         tag(kind)
     );
     html += &diagnoses(profile);
     html += &metrics(kind, &profile.metrics);
-    match &profile.roofline {
-        Some(roof) => html += &roofline_figure(kind, of, roof),
-        None => html += &missing("No roofline: the profile has no data for it."),
-    }
+    html += &match &profile.roofline {
+        Some(roof) => paragraph(&HtmlFragment::text(format!("Under the roofline: {}.", roof.text()))),
+        None => missing("Not in the roofline: the profile has no data for it."),
+    };
     html += &stalls(kind, &profile.metrics);
     html += &hot_lines(profile);
+    html += &annotated_source(profile);
     html
 }
 
@@ -122,28 +124,49 @@ fn metrics(kind: TimeKind, metrics: &Metrics) -> String {
     if table.is_empty() { unavailable } else { table.html() + &unavailable }
 }
 
-fn roofline_figure(kind: TimeKind, of: &ResultId, roof: &Roofline) -> String {
-    let words =
-        format!("{} TFLOP/s at {} operations per byte", number(roof.tflops), number(roof.flops_per_byte));
-    let point = Point {
-        label: format!("{} TFLOP/s", number(roof.tflops)),
+/// A kernel with its place under the roofs.
+type Placed<'s> = (&'s ResultId, &'s Roofline);
+
+/// One roofline with all kernels for each pair of roofs: types of elements have different peaks.
+fn rooflines(profiles: &[(&ResultId, &Profile)]) -> String {
+    let mut groups: Vec<(TimeKind, Vec<Placed<'_>>)> = Vec::new();
+    for (of, profile) in profiles {
+        let Some(roof) = &profile.roofline else { continue };
+        let kind = kind(profile);
+        let same = |(other, placed): &&mut (TimeKind, Vec<Placed<'_>>)| {
+            let peaks = |roof: &Roofline| (roof.peak_tflops, roof.peak_gb_per_s, roof.peaks.clone());
+            *other == kind && peaks(placed[0].1) == peaks(roof)
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, placed)) => placed.push((of, roof)),
+            None => groups.push((kind, vec![(of, roof)])),
+        }
+    }
+    groups.iter().map(|(kind, placed)| roofline_figure(*kind, placed)).collect()
+}
+
+fn roofline_figure(kind: TimeKind, placed: &[Placed<'_>]) -> String {
+    let name = |of: &ResultId| format!("{} on {}", of.subject, of.problem);
+    let point = |(index, (of, roof)): (usize, &Placed<'_>)| Point {
+        label: (index + 1).to_string(),
         flops_per_byte: roof.flops_per_byte,
         tflops: roof.tflops,
-        title: format!("{} on {}: {words}", of.subject, of.problem),
+        title: format!("{}: {}", name(of), roof.text()),
         is_faint: false,
     };
+    let roof = placed[0].1;
     let roofs = Roofs { tflops: roof.peak_tflops, gb_per_s: roof.peak_gb_per_s };
-    let Some(picture) = roofline::draw(kind, &roofs, &[point]) else {
+    let points: Vec<Point> = placed.iter().enumerate().map(point).collect();
+    let Some(picture) = roofline::draw(kind, &roofs, &points) else {
         return missing("No roofline: its numbers are not positive.");
     };
-    let attainable = roof.peak_tflops.min(roof.flops_per_byte * roof.peak_gb_per_s / 1000.0);
-    let caption = format!(
-        "Roofline ({}): {words}, {:.0}% of the attainable rate there. Peaks: {}.",
-        kind.word(),
-        100.0 * roof.tflops / attainable,
-        roof.peaks
-    );
-    figure(Some(kind), &picture, &HtmlFragment::text(caption))
+    let caption =
+        format!("Roofline of {} ({}). Peaks: {}.", count(placed.len(), "kernel"), kind.word(), roof.peaks);
+    let items = each(placed, |(of, roof)| {
+        format!("<li>{}: {}</li>", HtmlFragment::with_knobs(name(of)), escape(&roof.text()))
+    });
+    let caption = format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption));
+    heading("Roofline") + &figure(Some(kind), &picture, &HtmlFragment::html(caption))
 }
 
 fn stalls(kind: TimeKind, metrics: &Metrics) -> String {
@@ -176,6 +199,43 @@ fn hot_lines(profile: &Profile) -> String {
         ]);
     }
     heading("Hot lines") + &table.html()
+}
+
+/// The source around the hot lines, with the share of each line in the margin.
+fn annotated_source(profile: &Profile) -> String {
+    let Some(of) = profile.hot_lines.first().map(|line| line.of.as_str()) else { return String::new() };
+    let mut html = String::new();
+    let mut before: Option<(&str, u32)> = None;
+    for line in &profile.listing {
+        let file = line.file.as_str();
+        match before {
+            Some((known, number)) if known == file && number + 1 == line.line => {}
+            Some((known, _)) if known == file => html += "<i class=\"gap\">\u{22ee}</i>",
+            _ => html += &format!("<b>{}</b>", escape(file)),
+        }
+        before = Some((file, line.line));
+        let share = match line.share_percent {
+            Some(share) => format!("{share:.1}%"),
+            None => String::new(),
+        };
+        let step = match line.share_percent.unwrap_or(0.0) {
+            40.0.. => 4,
+            15.0.. => 3,
+            5.0.. => 2,
+            1.0.. => 1,
+            _ => 0,
+        };
+        html += &format!(
+            "<span class=\"line hot-{step}\"><i>{share:>6}</i><i>{:>5}</i> {}</span>",
+            line.line,
+            escape(&line.text)
+        );
+    }
+    if html.is_empty() {
+        return String::new();
+    }
+    let summary = format!("Annotated source, with the share of {of} of each line");
+    details(&summary, &format!("<pre class=\"listing\" tabindex=\"0\">{html}</pre>\n"))
 }
 
 /// The section with the suggested changes.

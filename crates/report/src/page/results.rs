@@ -10,6 +10,7 @@ use super::super::comparison::ComparisonTable;
 use super::super::facts::Facts;
 use super::super::html::{HtmlFragment, Table, Tone, details, each, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
+use super::super::svg::lines::{self, Line};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{count, in_processes, interval, micros, number, ratio, thousands};
 use super::Section;
@@ -40,6 +41,7 @@ pub fn measured(facts: &Facts<'_>) -> Option<Section> {
     if comparisons.is_empty() {
         body += &missing("No candidate was compared with a baseline in this run.");
     }
+    body += &measured_scaling(state, rows);
     body += &rooflines(state, rows);
     body += &noise(state);
     body += &untimed_work(state);
@@ -69,7 +71,7 @@ fn speedup_table(comparison: &ComparisonTable<'_>) -> String {
     for line in &comparison.lines {
         let mut cells = vec![
             HtmlFragment::text(line.problem),
-            HtmlFragment::text(line.best.subject()),
+            HtmlFragment::with_knobs(line.best.subject()),
             median(line.best),
         ];
         cells.extend(line.over.iter().map(|over| over.map_or(HtmlFragment::faint("not measured"), speedup)));
@@ -175,6 +177,113 @@ fn every_candidate(state: &RunState, comparison: &ComparisonTable<'_>) -> String
         table.row([HtmlFragment::text(candidate)].into_iter().chain(cells).collect());
     }
     details("Every candidate over every baseline", &table.html())
+}
+
+/// The size of a problem and the time of a subject on it.
+struct Sized<'s> {
+    subject: String,
+    problem: &'s str,
+    flops: f64,
+    bytes: u64,
+    micros: f64,
+    is_baseline: bool,
+}
+
+/// A subject needs this many problems of different sizes for a line.
+const MIN_SIZES: usize = 3;
+/// How many subjects the figure of times over sizes shows.
+const MAX_LINES: usize = 8;
+
+/// The times of all subjects over the sizes of their problems. Empty if no subject has enough sizes.
+fn scaling(kind: TimeKind, times: &[Sized<'_>]) -> String {
+    // An op without floating-point operations has bytes only.
+    let has_flops = times.iter().all(|it| it.flops > 0.0);
+    let amount = |it: &Sized<'_>| if has_flops { it.flops } else { it.bytes as f64 };
+    let largest = times.iter().map(amount).fold(0.0, f64::max);
+    // The unit in which the largest problem has at least one digit before the point.
+    let (unit, prefix) = match largest {
+        1e12.. => (1e12, "T"),
+        1e9.. => (1e9, "G"),
+        1e6.. => (1e6, "M"),
+        _ => (1e3, "k"),
+    };
+    let axis = if has_flops {
+        format!("{prefix}FLOP of the problem")
+    } else {
+        format!("{prefix}B that the problem moves")
+    };
+    let size = |it: &Sized<'_>| amount(it) / unit;
+    let mut subjects: indexmap::IndexMap<&str, (bool, Vec<lines::Point>)> = indexmap::IndexMap::new();
+    for it in times {
+        let title = format!("{} on {}: {}, {}", it.subject, it.problem, micros(it.micros), kind.word());
+        let (_, points) = subjects.entry(&it.subject).or_insert((it.is_baseline, Vec::new()));
+        points.push((size(it), it.micros, title));
+    }
+    for (_, points) in subjects.values_mut() {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    }
+    subjects.retain(|_, (_, points)| {
+        let mut sizes: Vec<f64> = points.iter().map(|it| it.0).collect();
+        sizes.dedup();
+        sizes.len() >= MIN_SIZES
+    });
+    let left_out = subjects.len().saturating_sub(MAX_LINES);
+    subjects.truncate(MAX_LINES);
+    let names: Vec<String> = subjects.keys().map(|name| (*name).to_owned()).collect();
+    let lines: Vec<Line> = subjects
+        .into_values()
+        .enumerate()
+        .map(|(index, (is_faint, points))| Line { label: (index + 1).to_string(), points, is_faint })
+        .collect();
+    let Some(picture) = lines::draw(kind, &axis, &lines) else { return String::new() };
+    let others = if left_out > 0 { format!(" {left_out} more are in the tables.") } else { String::new() };
+    let caption = format!("Time over the size of the problem, {}. Hollow: baselines.{others}", kind.word());
+    let items = each(&names, |name| format!("<li>{}</li>", HtmlFragment::with_knobs(name)));
+    let caption = format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption));
+    heading("Time against problem size") + &figure(Some(kind), &picture, &HtmlFragment::html(caption))
+}
+
+fn measured_scaling(state: &RunState, rows: &[Row]) -> String {
+    let Some(timer) = rows.iter().map(|row| row.timer).min() else { return String::new() };
+    let sized = |row: &'_ Row| {
+        let same = |it: &&runlog::Measurement| it.of == row.of && it.sampled.session == row.session;
+        state.measurements.iter().find(same)?.sampled.work
+    };
+    let times: Vec<Sized<'_>> = rows
+        .iter()
+        .filter(|row| row.timer == timer)
+        .filter_map(|row| {
+            let work = sized(row)?;
+            Some(Sized {
+                subject: row.subject(),
+                problem: &row.of.problem,
+                flops: work.flops,
+                bytes: work.bytes,
+                micros: row.p50_us.0,
+                is_baseline: row.is_baseline,
+            })
+        })
+        .collect();
+    scaling(TimeKind::Measured, &times)
+}
+
+fn modelled_scaling(state: &RunState) -> String {
+    let times: Vec<Sized<'_>> = state
+        .modelled
+        .iter()
+        .filter_map(|(of, modelled)| {
+            let work = modelled.work?;
+            Some(Sized {
+                subject: state.subject(of),
+                problem: &of.problem,
+                flops: work.flops,
+                bytes: work.bytes,
+                micros: modelled.time_us.0,
+                is_baseline: state.is_baseline(&of.subject),
+            })
+        })
+        .collect();
+    scaling(TimeKind::Modelled, &times)
 }
 
 /// Rooflines with the ceilings that this run measured: the fastest candidate and the fastest baseline of each problem.
@@ -351,7 +460,7 @@ fn measurements(rows: &[Row]) -> String {
         for row in &rows {
             let role = if row.is_baseline { "baseline" } else { "" };
             table.row(vec![
-                HtmlFragment::text(row.subject()).with_small(role),
+                HtmlFragment::with_knobs(row.subject()).with_small(role),
                 HtmlFragment::text(row.timer),
                 median(row),
                 HtmlFragment::text(micros(row.p90_us.0)),
@@ -389,7 +498,7 @@ fn builds(state: &RunState) -> String {
         };
         let limit = build.registers_limit.map_or(String::new(), |limit| format!("of {limit}"));
         table.row(vec![
-            HtmlFragment::text(state.subject(of)),
+            HtmlFragment::with_knobs(state.subject(of)),
             HtmlFragment::text(&build.target),
             HtmlFragment::code(of.build.chars().take(12).collect::<String>()),
             HtmlFragment::text(build.registers).with_small(limit),
@@ -424,7 +533,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         for (of, modelled) in times {
             table.row(vec![
                 HtmlFragment::text(problem),
-                HtmlFragment::text(state.subject(of)),
+                HtmlFragment::with_knobs(state.subject(of)),
                 HtmlFragment::text(&modelled.gpu),
                 modelled.limiter.as_ref().map_or(HtmlFragment::faint("n/a"), HtmlFragment::text),
                 HtmlFragment::text(micros(modelled.time_us.0)).styled_as(TimeKind::Modelled),
@@ -444,6 +553,7 @@ pub fn modelled(state: &RunState) -> Option<Section> {
     let caption = "Modelled time of each kernel, computed by the virtual GPU. Each problem has its own axis. \
                    A bar with two strokes is longer than the axis.";
     let mut body = figure(Some(TimeKind::Modelled), &picture, &HtmlFragment::text(caption));
+    body += &modelled_scaling(state);
     body += &if state.modelled.len() > MAX_OPEN_ROWS {
         details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
     } else {
@@ -495,7 +605,7 @@ pub fn correctness(state: &RunState) -> Option<Section> {
             HtmlFragment::mark(Tone::Bad, "wrong")
         };
         table.row(vec![
-            HtmlFragment::text(&of.subject),
+            HtmlFragment::with_knobs(&of.subject),
             HtmlFragment::text(&of.problem),
             mark,
             error(check.error),

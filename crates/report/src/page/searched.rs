@@ -10,9 +10,13 @@ use super::super::importance::{Importance, importance};
 use super::super::search::Scored;
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::curve::{self, Point};
+use super::super::svg::heat;
 use super::super::svg::lineage as tree;
 use super::super::words::{count, interval, micros, ratio, thousands};
 use super::Section;
+
+/// How many values of a knob the heat map shows.
+const MAX_HEAT_VALUES: usize = 8;
 
 /// The section about the search.
 pub fn section(facts: &Facts<'_>) -> Option<Section> {
@@ -26,9 +30,11 @@ pub fn section(facts: &Facts<'_>) -> Option<Section> {
     };
     for kind in TimeKind::ALL {
         if facts.scored.iter().any(|it| it.kind == kind) {
+            body += &before_and_after(facts, kind);
             body += &curve(facts, kind);
             body += &elites_html(facts, kind);
             body += &knobs(facts, kind);
+            body += &heat_map(facts, kind);
         }
     }
     if facts.scored.is_empty() {
@@ -85,6 +91,86 @@ fn description(facts: &Facts<'_>, search: &Search) -> String {
 
 fn count_points(points: u64) -> String {
     format!("{} combination{}", thousands(points as f64), if points == 1 { "" } else { "s" })
+}
+
+/// The baseline beside the winner: changed knobs, resources and times.
+fn before_and_after(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let timed = |trial: &'_ runlog::Trial| match &trial.result {
+        TrialResult::Timed { registers, shared_bytes, .. } => Some((*registers, *shared_bytes)),
+        TrialResult::Same { .. } | TrialResult::Failed { .. } => None,
+    };
+    let winner = facts.elites.first().filter(|it| it.kind == kind && it.trial.number != 0);
+    let (Some(winner), Some(baseline)) = (winner, facts.state.trials.get(&0)) else { return String::new() };
+    let TrialResult::Timed { problems, .. } = &winner.trial.result else { return String::new() };
+    let (Some(before), Some(after)) = (timed(baseline), timed(winner.trial)) else { return String::new() };
+    let caption = format!("The baseline and the best elite, {}; {}", winner.trial.candidate, kind.word());
+    let mut table = Table::for_kind(kind, &caption, &["what", "before", "after", "change"], 1);
+    for (knob, value) in &winner.trial.knobs {
+        let Some(old) = baseline.knobs.get(knob).filter(|old| *old != value) else { continue };
+        let [old, new] = [old, value].map(HtmlFragment::code);
+        table.row(vec![HtmlFragment::code(knob), old, new, HtmlFragment::faint("-")]);
+    }
+    let whole = |now: f64, before: f64| match now - before {
+        0.0 => HtmlFragment::faint("same"),
+        change if change > 0.0 => HtmlFragment::text(format!("+{}", thousands(change))),
+        change => HtmlFragment::text(thousands(change)),
+    };
+    let counted = [
+        ("registers", f64::from(before.0), f64::from(after.0), ""),
+        ("shared memory", before.1 as f64, after.1 as f64, " B"),
+    ];
+    for (name, before, after, unit) in counted {
+        let text = |value: f64| HtmlFragment::text(format!("{}{unit}", thousands(value)));
+        table.row(vec![HtmlFragment::text(name), text(before), text(after), whole(after, before)]);
+    }
+    for time in problems {
+        table.row(vec![
+            HtmlFragment::text(format!("time on {}", time.problem)),
+            HtmlFragment::text(micros(time.baseline.micros())).styled_as(kind),
+            HtmlFragment::text(micros(time.time.micros())).styled_as(kind),
+            HtmlFragment::text(format!("{} the speed", ratio(time.speedup))).styled_as(kind),
+        ]);
+    }
+    heading("Before and after") + &table.html()
+}
+
+/// The best score for each pair of values of the two most important knobs.
+fn heat_map(facts: &Facts<'_>, kind: TimeKind) -> String {
+    let found = importance(&facts.scored, kind);
+    let [first, second, ..] = found.as_slice() else { return String::new() };
+    // Of many values, the best are shown.
+    let values = |it: &Importance<'_>| {
+        let mut names: Vec<String> =
+            it.values.iter().take(MAX_HEAT_VALUES).map(|value| value.name.to_owned()).collect();
+        names.sort_by(|a, b| match (a.parse::<f64>(), b.parse::<f64>()) {
+            (Ok(a), Ok(b)) => a.total_cmp(&b),
+            _ => a.cmp(b),
+        });
+        names
+    };
+    let (rows, columns) = (values(first), values(second));
+    let cell = |row: &str, column: &str| {
+        let has = |it: &&Scored<'_>| {
+            let value = |knob: &str| it.trial.knobs.get(knob).map(String::as_str);
+            it.kind == kind && value(first.knob) == Some(row) && value(second.knob) == Some(column)
+        };
+        let tried: Vec<&Scored<'_>> = facts.scored.iter().filter(has).collect();
+        let best = tried.iter().max_by(|a, b| a.score.total_cmp(&b.score));
+        let text = best.map_or("no timed trial".to_owned(), |best| {
+            format!("best {} of {}, #{}", ratio(best.score), count(tried.len(), "trial"), best.trial.number)
+        });
+        let title = format!("{}={row} {}={column}: {text}", first.knob, second.knob);
+        heat::Cell { score: best.map(|it| it.score), title }
+    };
+    let cells = rows.iter().flat_map(|row| columns.iter().map(|column| cell(row, column))).collect();
+    let [row_knob, column_knob] = [first.knob, second.knob].map(str::to_owned);
+    let caption = format!(
+        "The best score of all trials with both values, for the two most important knobs ({}). A dash is a pair that \
+         no timed trial has.",
+        kind.word()
+    );
+    let map = heat::Map { row_knob, rows, column_knob, columns, cells };
+    figure(Some(kind), &heat::draw(kind, &map), &HtmlFragment::text(caption))
 }
 
 fn curve(facts: &Facts<'_>, kind: TimeKind) -> String {
@@ -149,7 +235,7 @@ fn elites_html(facts: &Facts<'_>, kind: TimeKind) -> String {
             continue;
         };
         let mut cells = vec![
-            HtmlFragment::text(&elite.trial.candidate),
+            HtmlFragment::with_knobs(&elite.trial.candidate),
             HtmlFragment::text(format!("#{}", elite.trial.number)).with_small(&elite.trial.origin),
             HtmlFragment::text(registers),
             HtmlFragment::text(format!("{} B", thousands(*shared_bytes as f64))),
@@ -245,7 +331,7 @@ fn every_trial(state: &RunState) -> String {
         };
         table.row(vec![
             HtmlFragment::text(trial.number),
-            HtmlFragment::text(&trial.candidate),
+            HtmlFragment::with_knobs(&trial.candidate),
             HtmlFragment::text(&trial.origin),
             trial.parent.map_or(HtmlFragment::faint("-"), |parent| HtmlFragment::text(format!("#{parent}"))),
             result,

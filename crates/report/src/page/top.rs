@@ -7,6 +7,7 @@ use super::super::TimeKind;
 use super::super::facts::Facts;
 use super::super::headline::Headline;
 use super::super::html::{HtmlFragment, Tone, each, escape, tag};
+use super::super::search::elite_rule;
 use super::super::words::{count, ratio};
 
 /// The top of the page as HTML.
@@ -25,19 +26,41 @@ pub fn html(facts: &Facts<'_>, headline: &Headline) -> String {
     format!(
         "<p class=\"kicker\">{}</p>\n<h1>{}{tag}</h1>\n<dl class=\"figures\">\n{figures}</dl>\n{notices}",
         escape(&run),
-        escape(&headline.sentence),
+        sentence(headline),
     )
+}
+
+/// The sentence of the headline, with its number in front in large type.
+fn sentence(headline: &Headline) -> String {
+    let figure = headline.figure.as_deref().unwrap_or_default();
+    let words = headline.sentence.strip_prefix(figure).unwrap_or(&headline.sentence);
+    let class = headline.kind.map_or("", TimeKind::word);
+    let lead = if figure.is_empty() {
+        String::new()
+    } else {
+        format!("<span class=\"lead {class}\">{}</span>", escape(figure))
+    };
+    format!("{lead}{}", HtmlFragment::with_knobs(words))
 }
 
 /// The key figures of the run.
 fn figures(facts: &Facts<'_>) -> Vec<(String, HtmlFragment)> {
     let state = facts.state;
+    let (failed, left_out) = facts.failures.iter().partition::<Vec<_>, _>(|it| it.is_failure());
     let (tone, word) = match state.outcome {
         Some(outcome @ RunOutcome::Success) => (Tone::Good, outcome.to_string()),
         Some(outcome) => (Tone::Bad, outcome.to_string()),
         None => (Tone::Bad, "unfinished".to_owned()),
     };
     let mut figures = vec![("result".to_owned(), HtmlFragment::mark(tone, word))];
+    if !facts.failures.is_empty() {
+        let value = HtmlFragment::text(failed.len()).with_small(if left_out.is_empty() {
+            String::new()
+        } else {
+            format!("{} left out", left_out.len())
+        });
+        figures.push(("failures".to_owned(), value));
+    }
     let first = facts.tables.first().and_then(|table| Some((table, table.strongest_baseline()?)));
     if let Some((table, baseline)) = first {
         let column = table.baselines.iter().position(|name| *name == baseline).unwrap_or(0);
@@ -55,7 +78,7 @@ fn figures(facts: &Facts<'_>) -> Vec<(String, HtmlFragment)> {
     }
     if let Some(best) = facts.elites.first() {
         let value = HtmlFragment::time(best.kind, ratio(best.score));
-        figures.push(("best candidate of the search".to_owned(), value));
+        figures.push(("best elite of the search".to_owned(), value));
     }
     if let (Some(search), counts) = (&state.search, &facts.counts) {
         let value = HtmlFragment::text(counts.all())
@@ -95,6 +118,9 @@ fn notices(facts: &Facts<'_>) -> Vec<(&'static str, HtmlFragment)> {
             tag(TimeKind::Modelled)
         );
         notices.push(("modelled", HtmlFragment::html(text)));
+    }
+    if let Some(text) = elite_rule(&facts.better_than_elites, &facts.elites) {
+        notices.push(("", HtmlFragment::with_knobs(text)));
     }
     let throttled = rows.iter().filter(|row| row.throttled == Some(true)).count();
     if throttled > 0 {

@@ -3,7 +3,9 @@
 
 pub mod bars;
 pub mod curve;
+pub mod heat;
 pub mod lineage;
+pub mod lines;
 pub mod roofline;
 mod scale;
 

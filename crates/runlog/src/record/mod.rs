@@ -8,5 +8,7 @@ mod profile;
 pub use fact::Fact;
 pub use inversion::{Inversion, InversionResult};
 pub use metrics::{METRICS, Metric, Unit};
-pub use profile::{Diagnosis, Direction, HotLine, Lever, Metrics, Profile, Roofline, Seen, TriedLever};
-pub use profile::{LineWeights, hottest};
+pub use profile::{
+    Diagnosis, Direction, HotLine, Lever, ListedLine, Metrics, Profile, Roofline, Seen, TriedLever,
+};
+pub use profile::{LineWeights, hottest, listing};

@@ -23,6 +23,22 @@ pub struct Profile {
     pub diagnoses: Vec<Diagnosis>,
     /// Source lines with the largest share of the work, largest first.
     pub hot_lines: Vec<HotLine>,
+    /// The source around the hot lines, in order; empty in old logs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listing: Vec<ListedLine>,
+}
+
+/// A line of the annotated source.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct ListedLine {
+    /// Relative to the family's folder: `kernel.cu`.
+    pub file: String,
+    /// Line number, from 1.
+    pub line: u32,
+    /// The line's text.
+    pub text: String,
+    /// Percentage of the launch's total; `None` if the line is not one of the hot lines.
+    pub share_percent: Option<f64>,
 }
 
 /// The metrics of one launch. A metric that could not be collected is unavailable, with the reason; it is never 0.
@@ -239,6 +255,35 @@ pub struct Seen {
     pub metrics: Metrics,
     /// Source lines with the largest share of the work, largest first.
     pub hot_lines: Vec<HotLine>,
+}
+
+/// Lines of source that are shown before and after a hot line.
+const CONTEXT: u32 = 3;
+
+/// The source around the hot lines, by file and line. Lines whose source is unknown are left out.
+pub fn listing(hot: &[HotLine], family: &Family) -> Vec<ListedLine> {
+    let mut files: Vec<&str> = Vec::new();
+    for line in hot {
+        if !files.contains(&line.file.as_str()) {
+            files.push(&line.file);
+        }
+    }
+    let own = family.source_name().rsplit('/').next().unwrap_or_default();
+    let mut listed = Vec::new();
+    for file in files {
+        let name = if file == own { family.source_name() } else { file };
+        let Some(text) = family.source_text(name) else { continue };
+        let here: Vec<&HotLine> = hot.iter().filter(|line| line.file == file).collect();
+        for (number, text) in (1u32..).zip(text.lines()) {
+            if here.iter().any(|line| line.line.abs_diff(number) <= CONTEXT) {
+                let own = here.iter().find(|line| line.line == number);
+                let share_percent = own.map(|line| line.share_percent);
+                let (file, text) = (file.to_owned(), text.trim_end().to_owned());
+                listed.push(ListedLine { file, line: number, text, share_percent });
+            }
+        }
+    }
+    listed
 }
 
 /// Number of source lines that a profile keeps.

@@ -20,6 +20,8 @@ use lab::check::{
 };
 use op::{AnyOp, AnyProblem, CheckDevice, Refusal};
 use report::ci::{CiCase, CiFinding, CiReport, CiStatus, Location};
+use sanitize::Suppressions;
+use sanitize::suppressions::RuleUse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use text::count;
@@ -38,6 +40,7 @@ use crate::progress;
 use crate::quote;
 use crate::sandboxed;
 use crate::snippet;
+use crate::suppressed;
 use crate::tables::Table;
 
 /// The largest launch on the virtual GPU: half a head of S = 2048 at D = 64. Larger problems are reduced. A case has
@@ -83,7 +86,8 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     let stop = super::stop_on_interrupt();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.jobs.map_or(cores, usize::from);
-    let devices = devices(&device, options, threads, &stop)?;
+    let suppressions = suppressions(options, global)?;
+    let devices = devices(&device, options, suppressions.clone(), (threads, &stop))?;
     let open_device = |lease| devices.open(lease);
     // A GPU that cannot be opened is reported once, not as a failure of every kernel.
     if let Err(reason) = open_device(Lease::Shared) {
@@ -141,16 +145,18 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         skipped: if stop.load(Ordering::Relaxed) { 0 } else { extent.verdicts - verdicts.len() },
         seconds: started.elapsed().as_secs_f64(),
         extent: &extent,
+        suppressions: suppressions.as_ref().map(|rules| rules.uses()).unwrap_or_default(),
         verdicts: &verdicts,
     };
     if let Some(folder) = &options.svg {
         save_pictures(folder, &verdicts, printer)?;
     }
     if printer.is_json() {
-        printer.json("check", &run);
+        run.print_json(options, printer);
     } else {
         run.print(options, global, &catalog, printer);
     }
+    suppressed::tell(suppressions.as_deref(), printer);
     if ci_output::is_wanted(&options.ci) {
         ci_output::write(&run.ci_report(options, global, &catalog), &options.ci, printer)?;
     }
@@ -161,16 +167,26 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
     })
 }
 
+/// The known findings, and the sources whose lines they may name.
+fn suppressions(options: &CheckOptions, global: &Global) -> Result<Option<Arc<Suppressions>>, CommandError> {
+    let sources = global.catalog()?;
+    let texts = move |name: &str| {
+        let mut families = sources.entries().iter().filter_map(|entry| entry.family.as_ref().ok());
+        families.find_map(|family| family.source_text(name)).map(str::to_owned)
+    };
+    suppressed::read(options.suppressions.as_deref(), texts)
+}
+
 /// The devices that run the kernels.
 fn devices(
     device: &Device,
     options: &CheckOptions,
-    threads: usize,
-    stop: &Arc<AtomicBool>,
+    suppressions: Option<Arc<Suppressions>>,
+    (threads, stop): (usize, &Arc<AtomicBool>),
 ) -> Result<Devices, CommandError> {
     let checks = if options.sanitize { Checks::All } else { Checks::None };
     match device {
-        Device::Virtual { chip } => Ok(Devices::Virtual { chip, checks, limit: options.limit }),
+        Device::Virtual { chip } => Ok(Devices::Virtual { chip, checks, limit: options.limit, suppressions }),
         Device::Cuda { .. } if options.sanitize => {
             Err(CommandError::usage("--sanitize needs the virtual GPU").hint("add `--device virtual`"))
         }
@@ -496,15 +512,21 @@ fn setting_hint(op: &AnyOp, plan: &CheckPlan<'_, AnyProblem>) -> Option<String> 
 
 /// The source of the devices that kernels are checked on.
 enum Devices {
-    Virtual { chip: &'static Chip, checks: Checks, limit: Option<f64> },
+    Virtual {
+        chip: &'static Chip,
+        checks: Checks,
+        limit: Option<f64>,
+        suppressions: Option<Arc<Suppressions>>,
+    },
     Lent(Arc<DevicePool>),
 }
 
 impl Devices {
     fn open(&self, lease: Lease) -> Result<Box<dyn CheckDevice>, String> {
         match self {
-            Devices::Virtual { chip, checks, limit } => {
+            Devices::Virtual { chip, checks, limit, suppressions } => {
                 let mut device = VirtualDevice::new(chip);
+                device.filter = suppressions.clone().map(|rules| rules as _);
                 device.options.checks = *checks;
                 device.options.threads = 1;
                 if let Some(limit) = limit {
@@ -529,11 +551,121 @@ pub struct Run<'a> {
     seconds: f64,
     #[serde(flatten)]
     extent: &'a PlanSize,
+    /// The known findings of --suppressions, with the number of findings that each matched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suppressions: Vec<RuleUse>,
     #[serde(rename = "cases")]
     verdicts: &'a [CaseResult],
 }
 
+/// The results of a check without every run.
+#[derive(JsonSchema, Serialize)]
+pub struct Compact<'a> {
+    device: &'a str,
+    target: Target,
+    sanitized: bool,
+    complete: bool,
+    /// Runs that were not done, because their kernel had failed --max-failures times with the same cause.
+    skipped: usize,
+    seconds: f64,
+    /// Combinations that were not run, by reason.
+    refusals: usize,
+    #[serde(skip_serializing_if = "<[RuleUse]>::is_empty")]
+    suppressions: &'a [RuleUse],
+    kernels: Vec<CheckedKernel<'a>>,
+    failures: Vec<CompactFailure<'a>>,
+}
+
+/// All runs of one kernel.
+#[derive(JsonSchema, Serialize)]
+struct CheckedKernel<'a> {
+    family: &'a str,
+    kernel: &'a str,
+    runs: usize,
+    failed: usize,
+    /// The largest error of the runs that passed, as a share of its limit.
+    worst_share: Option<f64>,
+    /// The problem and the class of that run.
+    worst_case: Option<String>,
+}
+
+/// Failures with the same cause.
+#[derive(JsonSchema, Serialize)]
+struct CompactFailure<'a> {
+    family: &'a str,
+    kernel: &'a str,
+    problem: &'a str,
+    class: &'a str,
+    seed: u64,
+    /// How many runs fail for this cause.
+    runs: usize,
+    /// What is wrong, the checkers' findings first.
+    messages: Vec<String>,
+}
+
+/// How many messages of a failure the compact document has.
+const COMPACT_MESSAGES: usize = 4;
+
+impl<'a> Compact<'a> {
+    fn new(run: &'a Run<'_>) -> Self {
+        let mut kernels: indexmap::IndexMap<(&str, &str), CheckedKernel<'_>> = indexmap::IndexMap::new();
+        for verdict in run.verdicts {
+            let CaseResult { family, kernel, problem, class, .. } = verdict;
+            let entry = kernels.entry((family, kernel)).or_insert_with(|| CheckedKernel {
+                family,
+                kernel,
+                runs: 0,
+                failed: 0,
+                worst_share: None,
+                worst_case: None,
+            });
+            entry.runs += 1;
+            entry.failed += usize::from(!verdict.passed());
+            let share = verdict.judgement().map(|it| it.error / it.limit).filter(|share| share.is_finite());
+            if let Some(share) = share.filter(|share| verdict.passed() && entry.worst_share < Some(*share)) {
+                (entry.worst_share, entry.worst_case) = (Some(share), Some(format!("{problem}, {class}")));
+            }
+        }
+        let failure = |group: &check::FailureGroup<'a>| {
+            let CaseResult { family, kernel, problem, class, seed, findings, outcome, .. } = group.example();
+            let found = findings.iter().map(|it| format!("[{}] {}", it.kind, it.message));
+            let told: Vec<String> = match outcome {
+                CaseOutcome::Passed { .. } => Vec::new(),
+                CaseOutcome::Broken { reason, .. } => vec![reason.clone()],
+                CaseOutcome::Failed { complaints, .. } => complaints
+                    .iter()
+                    .filter(|complaint| !findings.iter().any(|it| it.kind.name() == complaint.kind))
+                    .map(|complaint| format!("[{}] {}", complaint.kind, complaint.message))
+                    .collect(),
+            };
+            let messages = found.chain(told).take(COMPACT_MESSAGES).collect();
+            let runs = group.results.len();
+            CompactFailure { family, kernel, problem, class, seed: *seed, runs, messages }
+        };
+        Compact {
+            device: &run.device,
+            target: run.target,
+            sanitized: run.sanitized,
+            complete: run.complete,
+            skipped: run.skipped,
+            seconds: run.seconds,
+            refusals: run.extent.refusals.values().sum(),
+            suppressions: &run.suppressions,
+            kernels: kernels.into_values().collect(),
+            failures: check::group_failures(run.verdicts).iter().map(failure).collect(),
+        }
+    }
+}
+
 impl Run<'_> {
+    fn print_json(&self, options: &CheckOptions, printer: &Printer) {
+        if options.compact {
+            printer.json("check-compact", &Compact::new(self));
+        } else {
+            printer.json("check", self);
+        }
+    }
+
     fn print(&self, options: &CheckOptions, global: &Global, catalog: &Catalog, printer: &Printer) {
         let table =
             if self.verdicts.len() <= MAX_LINES { lines(self.verdicts) } else { summary(self.verdicts) };

@@ -64,7 +64,9 @@ pub fn run(global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
         counters(),
         sandbox(),
         interpreter(python.as_ref()),
+        numpy(python.as_ref()),
         torch(python.as_ref()),
+        packages(python.as_ref()),
     ];
     let device = super::device(global);
     if printer.is_json() {
@@ -240,6 +242,40 @@ fn interpreter(python: Option<&machine::Python>) -> Check {
             }
         }
     }
+}
+
+fn numpy(python: Option<&machine::Python>) -> Check {
+    match python.and_then(|python| python.package("numpy")) {
+        Some(version) => Check::found("numpy", version),
+        None => Check::missing(
+            "numpy",
+            "not installed",
+            "pip install numpy: references of your own ops (`reference.py`) need it",
+        ),
+    }
+}
+
+/// The packages of the Python package and of its plug-ins.
+fn packages(python: Option<&machine::Python>) -> Check {
+    const PACKAGES: [&str; 5] = ["warpsmith", "triton", "numba-cuda", "nvidia-nvvm", "pytest"];
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for name in PACKAGES {
+        match python.and_then(|python| python.package(name)) {
+            Some(version) => found.push(format!("{name} {version}")),
+            None => missing.push(name),
+        }
+    }
+    let missing =
+        if missing.is_empty() { String::new() } else { format!("not installed: {}", missing.join(", ")) };
+    let detail: Vec<String> =
+        found.iter().cloned().chain(Some(missing)).filter(|it| !it.is_empty()).collect();
+    let detail = detail.join("; ");
+    if found.is_empty() {
+        let remedy =
+            "none needed for CUDA files; for Python: pip install warpsmith, triton or numba-cuda[cu13]";
+        return Check::missing("packages", detail, remedy);
+    }
+    Check::found("packages", detail)
 }
 
 fn torch(python: Option<&machine::Python>) -> Check {

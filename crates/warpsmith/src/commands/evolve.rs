@@ -28,7 +28,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::layout;
 use crate::ops;
-use crate::printer::{FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
+use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
 use crate::progress;
 use crate::quote;
 use crate::tables;
@@ -88,6 +88,7 @@ impl ResumableCommand for EvolveOptions {
                     search: state.search.as_ref(),
                     trials: state.trials.values().collect(),
                     picks,
+                    knobs: report::knob_worths(&state),
                 },
             );
         } else {
@@ -189,7 +190,12 @@ fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
         ProposerInformation::Full => Information::Full,
     };
     let limit = Duration::from_secs_f64(options.proposer_seconds);
-    Ok(Proposer::External(ExternalProposer { transport, information, limit }))
+    Ok(Proposer::External(ExternalProposer {
+        transport,
+        information,
+        is_compact: options.compact_prompt,
+        limit,
+    }))
 }
 
 /// The number of compilations that run while one candidate is timed.
@@ -323,6 +329,8 @@ pub struct SearchDocument<'s> {
     search: Option<&'s runlog::Search>,
     trials: Vec<&'s Trial>,
     picks: Vec<Pick>,
+    /// What each knob is worth, the most important first. Empty if too few trials were timed.
+    knobs: Vec<report::KnobWorth>,
 }
 
 /// The results of a search as text.
@@ -354,6 +362,9 @@ pub fn text(state: &RunState) -> String {
     if modelled {
         parts.push(styled(FAINT, "times are modelled, not measured; use them only to rank settings"));
     }
+    parts.push(every_trial(state));
+    parts.extend(knob_table(state));
+    parts.push(format!("\n{}", styled(STRONG, "elites")));
     let titles = ["trial", "speedup", "time", "registers", "setting"];
     let mut table = tables::Table::new(&titles, &titles[..4]);
     for timed in elites::best(state.trials.values(), search.elites.max(1) as usize) {
@@ -371,8 +382,43 @@ pub fn text(state: &RunState) -> String {
         ]);
     }
     parts.push(table.text());
+    parts.extend(report::better_trial(state).map(|rule| one_line(&rule)));
     parts.extend(state.notes.iter().filter(|note| note.starts_with("knob ")).map(|note| one_line(note)));
     parts.join("\n")
+}
+
+/// One line per trial, in the order of the search.
+fn every_trial(state: &RunState) -> String {
+    let mut trials: Vec<&Trial> = state.trials.values().collect();
+    trials.sort_by_key(|trial| trial.number);
+    let mut table = tables::Table::new(&["every trial", "result", "setting"], &["every trial"]);
+    for trial in trials {
+        let result = match &trial.result {
+            TrialResult::Timed { score, elite, .. } => {
+                let text = format!("{score:.3}x");
+                if *elite { styled(GOOD, format!("{text} elite")) } else { text }
+            }
+            TrialResult::Same { as_trial, .. } => styled(FAINT, format!("same code as {as_trial}")),
+            TrialResult::Failed { failure, .. } => styled(BAD, failure),
+        };
+        table.row([trial.number.to_string(), result, trial.candidate.clone()]);
+    }
+    format!("\n{}", table.text())
+}
+
+/// What each knob is worth; `None` if too few trials were timed.
+fn knob_table(state: &RunState) -> Option<String> {
+    let worths = report::knob_worths(state);
+    let mut table = tables::Table::new(
+        &["what a knob is worth", "explains", "mean speedup with each value, best first"],
+        &["explains"],
+    );
+    for it in &worths {
+        let values: Vec<String> =
+            it.values.iter().map(|value| format!("{} {:.2}x", value.value, value.score)).collect();
+        table.row([it.knob.clone(), format!("{:.0}%", 100.0 * it.share), values.join(", ")]);
+    }
+    (!worths.is_empty()).then(|| format!("\n{}", table.text()))
 }
 
 fn micros(time: Time) -> String {

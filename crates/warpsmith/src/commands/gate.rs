@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use family::Catalog;
 use lab::gate::{GateRequest, Leaderboard, LeaderboardError, judge, output, update};
 use lab::suite;
+use report::ci::Location;
 use runlog::{RunOutcome, RunState, Timer};
 
 use crate::ci_output;
@@ -49,7 +51,9 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
     } else {
         printer.data(output::text(&report).trim_end());
     }
-    let converted = output::ci_report(&report, &report::ci::display_path(path));
+    let catalog = global.catalog()?;
+    let places = |candidate: &str| source_place(candidate, &catalog, global.kernels.as_deref());
+    let converted = output::ci_report(&report, &report::ci::display_path(path), &places);
     ci_output::write(&converted, &options.ci, printer)?;
     Ok(match report.outcome() {
         RunOutcome::Success => Exit::Success,
@@ -58,6 +62,18 @@ pub fn run(options: &GateOptions, global: &Global, printer: &Printer) -> Result<
         RunOutcome::MissingRequirement => Exit::MissingRequirement,
         RunOutcome::Incomplete => Exit::Incomplete,
     })
+}
+
+/// Where the kernel of a candidate begins: `mma STAGES=3` is in the source of the family `mma`.
+fn source_place(candidate: &str, catalog: &Catalog, folder: Option<&Path>) -> Option<Location> {
+    let family = catalog.family(candidate.split(' ').next()?).ok()?;
+    let path = ci_output::family_path(family, folder, family.source_name())?;
+    let mut place = Location::file(report::ci::display_path(&path));
+    let text = family.source_text(family.source_name())?;
+    if let Some((line, text)) = (1..).zip(text.lines()).find(|(_, text)| text.contains("__global__")) {
+        (place.line, place.text) = (line, text.to_owned());
+    }
+    Some(place)
 }
 
 /// Removes times that cannot be true. The work of a problem comes from its op, not from the log.

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use report::export::write_exports;
 use report::{Headline, TimeKind, headline};
-use runlog::{LogError, RunState, Time, TimeChange, compare};
+use runlog::{ComparedTime, CounterChange, LogError, RunState, Time, TimeChange, compare};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::ReportOptions;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::printer::{BAD, FAINT, GOOD, Printer, WARN, one_line, styled};
+use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, one_line, styled};
 use crate::tables::Table;
 
 #[derive(JsonSchema, Serialize)]
@@ -34,7 +34,7 @@ pub fn run(options: &ReportOptions, printer: &Printer) -> Result<Exit, CommandEr
     let state = state(&folder)?;
     let files = write_exports(&folder, &state)
         .map_err(|error| CommandError::missing(format!("cannot write into {}: {error}", folder.display())))?;
-    let Headline { sentence, kind } = headline(&state);
+    let Headline { sentence, kind, .. } = headline(&state);
     let reported = Reported {
         run: folder,
         complete: state.is_complete(),
@@ -96,7 +96,7 @@ fn compare_runs(folders: [&Path; 2], printer: &Printer) -> Result<Exit, CommandE
         let change = match it.change {
             TimeChange::Faster => styled(GOOD, format!("{speedup}faster")),
             TimeChange::Slower => styled(BAD, format!("{speedup}slower")),
-            TimeChange::NoClearDifference => format!("{speedup}no clear difference"),
+            TimeChange::NoClearDifference => format!("{speedup}no clear difference in time"),
             TimeChange::NotComparable => "not comparable".to_owned(),
         };
         let (problem, subject) = (it.of.problem.clone(), it.of.subject.clone());
@@ -106,6 +106,9 @@ fn compare_runs(folders: [&Path; 2], printer: &Printer) -> Result<Exit, CommandE
         printer.data("the runs have no time in common");
     } else {
         printer.data(&table.text());
+        if let Some(text) = changed_counters(&comparison.both) {
+            printer.data(&text);
+        }
     }
     for (of, which) in comparison.only.iter().zip(["first", "second"]) {
         if !of.is_empty() {
@@ -115,6 +118,35 @@ fn compare_runs(folders: [&Path; 2], printer: &Printer) -> Result<Exit, CommandE
         }
     }
     Ok(Exit::Success)
+}
+
+/// The counters that differ, as a table; `None` if there are none.
+fn changed_counters(both: &[ComparedTime]) -> Option<String> {
+    let columns = ["problem", "subject", "counter", "first", "second", "change"];
+    let mut table = Table::new(&columns, &["first", "second", "change"]);
+    let number =
+        |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") };
+    let mut before = None;
+    for it in both {
+        for CounterChange { name, first, second } in it.changed_counters() {
+            // The names of a result stand in its first row only.
+            let is_first = before.replace(&it.of) != Some(&it.of);
+            let names = if is_first {
+                [&it.of.problem, &it.of.subject].map(Clone::clone)
+            } else {
+                [String::new(), String::new()]
+            };
+            let difference = second - first;
+            let sign = if difference > 0.0 { "+" } else { "" };
+            let change = match first {
+                0.0 => format!("{sign}{}", number(difference)),
+                first => format!("{sign}{} ({:+.1}%)", number(difference), 100.0 * difference / first),
+            };
+            let [problem, subject] = names;
+            table.row([problem, subject, name.clone(), number(*first), number(*second), change]);
+        }
+    }
+    before.map(|_| format!("\n{}\n{}", styled(STRONG, "counters that differ"), table.text()))
 }
 
 /// The error for a folder whose log cannot be read.

@@ -32,12 +32,26 @@ pub struct Cleaned {
     removed: bool,
 }
 
+#[derive(JsonSchema, Serialize)]
+pub struct Requirements {
+    wheels: Vec<String>,
+}
+
 /// Shows, installs or removes a compiler.
 pub fn run(options: &ToolchainOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     match options.action.unwrap_or(ToolchainAction::Show) {
         ToolchainAction::Show => show(global, printer),
         ToolchainAction::Install => install(printer),
         ToolchainAction::Clean => clean(printer),
+        ToolchainAction::Requirements => {
+            if printer.is_json() {
+                let wheels = toolchain::requirements().lines().map(str::to_owned).collect();
+                printer.json("toolchain-requirements", &Requirements { wheels });
+            } else {
+                printer.verbatim_data(toolchain::requirements().trim_end());
+            }
+            Ok(Exit::Success)
+        }
     }
 }
 

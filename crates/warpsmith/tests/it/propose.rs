@@ -136,7 +136,7 @@ say([
         (5, "wrong-answer", "check", ""),
         (6, "does-not-compile", "build", "line "),
         // Only the checkers can find this one.
-        (14, "wrong-answer", "check", "race"),
+        (14, "finding", "check", "race"),
     ] {
         let trial = trial(folder, number).unwrap();
         let result = &trial["result"];

@@ -34,7 +34,7 @@ fn the_latest_run_is_reported_unless_one_is_named() {
     let paths: Vec<String> = files.iter().map(|file| format!("warpsmith-runs/one/{file}")).collect();
     assert_eq!(named.stdout.lines().collect::<Vec<_>>(), paths, "{named}");
     assert!(paths.iter().all(|path| folder.path().join(path).is_file()));
-    assert!(named.stderr.contains("runs at"), "{named}");
+    assert!(named.stderr.contains("the speed of"), "{named}");
 
     // Both runs have the same start time, so the name decides which is the latest.
     let latest = report(folder.path(), &["--json"]);

@@ -104,11 +104,12 @@ impl Validation {
 }
 
 /// The printed documents: the schema and the command line. The commands run in this order in one folder.
-const PRINTED: [(&str, &str); 40] = [
+const PRINTED: [(&str, &str); 43] = [
     ("doctor", "doctor"),
     ("toolchain", "toolchain"),
     ("toolchain-install", "toolchain install"),
     ("toolchain-clean", "toolchain clean"),
+    ("toolchain-requirements", "toolchain requirements"),
     ("new", "new sixth"),
     ("export", "export kernelbench --out exported"),
     ("fp8", "fp8 --problem b1h1s16d64-fp16 --class sink --rotate false"),
@@ -124,6 +125,8 @@ const PRINTED: [(&str, &str); 40] = [
     ("build", "build wmma --all"),
     ("build", "build reference --kernels faulty --arch sm_89"),
     ("check", "check reference --problem b1h1s16d64-fp16"),
+    ("check-compact", "check reference --problem b1h1s16d64-fp16 --compact"),
+    ("check-compact", "check reference --problem b1h1s16d64-fp16 --kernels wrong --sanitize --compact"),
     ("check", "check reference --problem b1h1s16d64-fp16 --hard 20"),
     ("check", "check reference --problem b1h1s16d64-fp16 --kernels faulty"),
     ("check", "check reference --problem b1h1s16d64-fp16 --kernels wrong --sanitize"),

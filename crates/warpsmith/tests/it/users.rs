@@ -338,3 +338,227 @@ fn hints_name_ops_values_and_knobs() {
     assert!(gemm("BLOCKN=64").contains("did you mean `BLOCK_N`?"), "{}", gemm("BLOCKN=64"));
     assert!(hint(&["new", "gemm"]).contains("`gemm` is an op of Warpsmith"));
 }
+
+/// Blocks add to the same element without an atomic operation.
+const HISTOGRAM: &str = "\
+// warpsmith: --kernel histogram --grid 2 --block 32 --arg count=inout,u32[1]=zeros
+__global__ void histogram(unsigned* count) { if (threadIdx.x == 0) count[0] += 1; }
+";
+
+#[test]
+fn a_known_finding_is_suppressed_with_its_reason_and_unused_rules_are_told() {
+    let folder = folder(HISTOGRAM, "    pass");
+    let sanitize = |rules: &str| {
+        fs::write(folder.path().join("known.toml"), rules).unwrap();
+        let flags = ["sanitize", "op.cu", "--suppressions", "known.toml"];
+        run(warpsmith().current_dir(&folder).args(flags))
+    };
+    let rule = |fields: &str| format!("[[suppress]]\nkind = 'race'\nreason = 'estimates'\n{fields}\n");
+    let none = sanitize("");
+    assert!(none.code == 1 && none.stdout.contains("[race]"), "{none}");
+    for narrow in ["kernel = 'histogram'", "file = 'op.cu'", "source = 'count[0] += 1'", "message = 'block'"]
+    {
+        let known = sanitize(&rule(narrow));
+        assert_eq!(known.code, 0, "{narrow}: {known}");
+        assert!(!known.stdout.contains("[race]") && known.stderr.contains("estimates"), "{known}");
+    }
+    for other in
+        ["kernel = 'sum'", "file = 'cu'", "source = 'count[1]'", "kernel = 'histogram'\nfile = 'x.cu'"]
+    {
+        let unused = sanitize(&rule(other));
+        assert!(
+            unused.code == 1 && unused.stderr.contains("unused suppression: [race]"),
+            "{other}: {unused}"
+        );
+    }
+    let wrong = sanitize("[[suppress]]\nkind = 'race'\nkernel = 'k'");
+    assert!(wrong.code == 2 && wrong.stderr.contains("reason"), "{wrong}");
+    let flags = ["sanitize", "op.cu", "--suppressions", "known.toml", "--json"];
+    fs::write(folder.path().join("known.toml"), rule("kernel = 'histogram'")).unwrap();
+    let json = run(warpsmith().current_dir(&folder).args(flags));
+    let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(document["suppressions"][0]["matched"].as_u64().unwrap() > 0, "{json}");
+}
+
+#[test]
+fn a_suppression_in_a_check_hides_no_wrong_answer() {
+    let racy = TOTAL.replace("atomicAdd(y, sum)", "y[0] = 0.0f * sum");
+    let folder = folder(&racy, "    return [0.0 * x.sum()]");
+    fs::write(
+        folder.path().join("known.toml"),
+        "[[suppress]]\nkind = 'race'\nreason = 'every warp stores zero'\nkernel = 'total'\n",
+    )
+    .unwrap();
+    let flags = ["--problem", "n300", "--class", "normal", "--sanitize", "--suppressions", "known.toml"];
+    let check = || program(folder.path(), &[&["check", "op.cu"][..], &flags].concat());
+    let clean = check();
+    assert_eq!(clean.code, 0, "{clean}");
+    fs::write(folder.path().join("op.cu"), racy.replace("0.0f * sum", "1.0f + 0.0f * sum")).unwrap();
+    let wrong = check();
+    assert!(wrong.code == 1 && !wrong.stdout.contains("[race]"), "{wrong}");
+    let alone = program(folder.path(), &["check", "op.cu", "--suppressions", "known.toml"]);
+    assert!(alone.code == 2 && alone.stderr.contains("--sanitize"), "{alone}");
+}
+
+#[test]
+fn a_compact_check_has_one_entry_per_kernel_and_cause() {
+    let folder = folder(SCALE, "    return 2 * x");
+    let check = |more: &[&str]| program(folder.path(), &[&["check", "op.cu", "--json"][..], more].concat());
+    let (whole, compact) = (check(&[]), check(&["--compact"]));
+    assert!(compact.stdout.len() < 2_000 && compact.stdout.len() * 5 < whole.stdout.len(), "{compact}");
+    let document: serde_json::Value = serde_json::from_str(&compact.stdout).unwrap();
+    assert_eq!(document["schema"], "warpsmith.check-compact/1");
+    let kernels = document["kernels"].as_array().unwrap();
+    assert!(
+        kernels.len() == 1 && kernels[0]["failed"] == 0 && kernels[0]["runs"].as_u64() > Some(5),
+        "{compact}"
+    );
+    fs::write(folder.path().join("op.cu"), SCALE.replace("2.0f * x[i]", "3.0f * x[i]")).unwrap();
+    let failed: serde_json::Value = serde_json::from_str(&check(&["--compact"]).stdout).unwrap();
+    let failures = failed["failures"].as_array().unwrap();
+    assert_eq!(failures.len(), 1, "{failed:#}");
+    assert!(failures[0]["runs"].as_u64() > Some(1) && !failures[0]["messages"][0].is_null(), "{failed:#}");
+}
+
+#[test]
+fn a_sweep_of_sizes_is_timed_with_its_rates() {
+    let folder = folder(SCALE, "    return 2 * x");
+    let outcome =
+        program(folder.path(), &["bench", "op.cu", "--problem", "n=256..1024", "--baseline", "none"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    for words in ["n256 ", "n512 ", "n1024 ", "GB/s"] {
+        assert!(outcome.stdout.contains(words), "{words}: {outcome}");
+    }
+    for wrong in ["n=", "n=8..4", "m=1..4", "n=1..2+0"] {
+        let refused = program(folder.path(), &["check", "op.cu", "--problem", wrong]);
+        assert_eq!(refused.code, 2, "{wrong}: {refused}");
+    }
+}
+
+/// A stand-in for PyTorch with what a module needs: the test must not depend on PyTorch.
+const TORCH: &str = "
+import types
+import numpy
+float64 = numpy.dtype('float64')
+class Tensor:
+    def __init__(self, array): self.array = array; self.dtype = array.dtype
+    def is_floating_point(self): return self.array.dtype.kind == 'f'
+    def numpy(self): return self.array
+def from_numpy(array): return Tensor(array)
+def is_tensor(value): return isinstance(value, Tensor)
+class no_grad:
+    def __enter__(self): pass
+    def __exit__(self, *error): pass
+class Module:
+    def __init__(self): pass
+    def eval(self): return self
+    def to(self, dtype): return self
+    def state_dict(self): return {'scale.weight': None}
+    def load_state_dict(self, weights): self.weight = weights['scale.weight']
+    def __call__(self, **values): return self.forward(**values)
+nn = types.SimpleNamespace(Module=Module)
+import sys
+sys.modules['torch.nn'] = nn
+";
+
+#[test]
+fn a_reference_may_be_a_pytorch_module() {
+    let kernel = SCALE
+        .replace("op.py:f", "op.py:Model")
+        .replace("// warpsmith: y =", "// warpsmith: scale_weight = \"in f32[1]\"\n// warpsmith: y =")
+        .replace("const float* x, float* y", "const float* x, const float* scale_weight, float* y")
+        .replace("2.0f * x[i]", "2.0f * scale_weight[0] * x[i]");
+    let folder = folder(&kernel, "    pass");
+    let torch = format!(
+        "import sys, types\ntorch = types.ModuleType('torch')\nexec('''{TORCH}''', torch.__dict__)\n\
+         sys.modules['torch'] = torch\n"
+    );
+    let model = "class Model(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+    def forward(self, x):
+        return torch.Tensor(self.factor * self.weight.array[0] * x.array)
+def get_init_inputs():
+    return [2.0]
+";
+    let model = torch + model;
+    fs::write(folder.path().join("op.py"), &model).unwrap();
+    let flags = ["--problem", "n300", "--class", "normal"];
+    let check = || program(folder.path(), &[&["check", "op.cu"][..], &flags].concat());
+    assert_eq!(check().code, 0, "{}", check());
+    fs::write(folder.path().join("op.py"), model.replace("[2.0]", "[3.0]")).unwrap();
+    assert_eq!(check().code, 1, "{}", check());
+    // A weight that no input gives is named.
+    fs::write(folder.path().join("op.cu"), kernel.replace("scale_weight", "weight")).unwrap();
+    let missing = check();
+    assert!(missing.to_string().contains("give the op an input `scale_weight`"), "{missing}");
+}
+
+#[test]
+fn doctor_and_toolchain_tell_what_python_needs() {
+    let doctor = run(warpsmith().arg("doctor"));
+    for name in ["numpy", "packages", "pytest"] {
+        assert!(doctor.stdout.contains(name), "{name}: {doctor}");
+    }
+    let wheels = run(warpsmith().args(["toolchain", "requirements"]));
+    assert!(
+        wheels.code == 0 && wheels.stdout.contains("nvidia-cuda-nvrtc==13.0.88 --hash=sha256:"),
+        "{wheels}"
+    );
+}
+
+#[test]
+fn two_runs_are_compared_by_their_counters_too() {
+    let folder = folder(SCALE, "    return 2 * x");
+    let bench = |name: &str| {
+        let flags = ["bench", "op.cu", "--problem", "n1000", "--baseline", "none", "--run-dir", name];
+        assert_eq!(program(folder.path(), &flags).code, 0);
+    };
+    bench("first");
+    let wasteful = SCALE.replace("if (i < n)", "if (i < n && x[(i * 7) % n] != 1e30f)");
+    fs::write(folder.path().join("op.cu"), wasteful).unwrap();
+    bench("second");
+    let compared = run(warpsmith().current_dir(&folder).args(["report", "first", "second"]));
+    assert_eq!(compared.code, 0, "{compared}");
+    for words in ["counters that differ", "global sectors", "warp instructions", "+"] {
+        assert!(compared.stdout.contains(words), "{words}: {compared}");
+    }
+    let same = run(warpsmith().current_dir(&folder).args(["report", "first", "first"]));
+    assert!(!same.stdout.contains("counters that differ"), "{same}");
+}
+
+#[test]
+fn the_gate_points_at_the_kernel() {
+    let folder = folder(SCALE, "    return 2 * x");
+    let bench = |name: &str| {
+        let flags = ["bench", "op.cu", "--problem", "n1000", "--baseline", "none", "--run-dir", name];
+        assert_eq!(program(folder.path(), &flags).code, 0);
+    };
+    let gate = |more: &[&str]| {
+        let flags = ["gate", "--kernels", "op.cu", "--leaderboard", "board.json"];
+        run(warpsmith().current_dir(&folder).args([&flags[..], more].concat()))
+    };
+    bench("first");
+    assert_eq!(gate(&["--run-dir", "first", "--update"]).code, 0);
+    let wasteful = SCALE.replace("if (i < n)", "if (i < n && x[(i * 7) % n] != 1e30f)");
+    fs::write(folder.path().join("op.cu"), &wasteful).unwrap();
+    bench("second");
+    let slower = gate(&["--run-dir", "second", "--github"]);
+    assert_eq!(slower.code, 1, "{slower}");
+    let line = 1 + wasteful.lines().position(|line| line.contains("__global__")).unwrap();
+    assert!(slower.stdout.contains(&format!("::error file=op.cu,line={line},")), "{slower}");
+    // A record of another compiler.
+    let board = fs::read_to_string(folder.path().join("board.json")).unwrap();
+    let other = board.replace("\"compiler\":\"", "\"compiler\":\"old ");
+    assert_ne!(board, other);
+    fs::write(folder.path().join("board.json"), other).unwrap();
+    assert!(gate(&["--run-dir", "first"]).stdout.contains("the compilers differ"));
+}
+
+#[test]
+fn a_single_file_has_the_macros_of_nvcc_in_check_too() {
+    let folder = folder(&SCALE.replace("2.0f * x[i]", "fminf(2.0f * x[i], INFINITY)"), "    return 2 * x");
+    let outcome = program(folder.path(), &["check", "op.cu", "--problem", "n300", "--class", "normal"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+}

@@ -32,6 +32,7 @@ fn schemas() -> BTreeMap<&'static str, Value> {
         document::<::report::export::BenchFile>("bench", "The results of a run; also the file bench.json."),
         document::<build::Document>("build", "The builds and their resources."),
         document::<check::Run>("check", "The cases of a check."),
+        document::<check::Compact>("check-compact", "The results of a check without every run."),
         document::<runlog::RunComparison>("comparison", "Two runs beside each other."),
         document::<devices::Document>("devices", "The GPUs of this machine and the virtual GPUs."),
         document::<doctor::Document>("doctor", "What this machine has."),
@@ -64,6 +65,10 @@ fn schemas() -> BTreeMap<&'static str, Value> {
         ),
         document::<toolchain::Cleaned>("toolchain-clean", "Whether an installed compiler was removed."),
         document::<toolchain::Installed>("toolchain-install", "The compiler that was installed."),
+        document::<toolchain::Requirements>(
+            "toolchain-requirements",
+            "The pinned wheels, as pip requires them.",
+        ),
         document::<::report::export::TopKFile>("topk", "The elites of a search: the file topk.json."),
         document::<runs::Trend>("trend", "The fastest kernel on a problem, run by run."),
     ];

@@ -34,6 +34,8 @@ pub struct ExternalProposer {
     pub transport: ProposerTransport,
     /// What the proposer is told.
     pub information: Information,
+    /// Whether prompts leave out the headers of the op and all but the latest results.
+    pub is_compact: bool,
     /// The time for one answer, including retries.
     pub limit: Duration,
 }

@@ -25,6 +25,12 @@ const MAX_HOT_LINES: usize = 6;
 /// How many characters of a reason are given.
 const MAX_REASON: usize = 1500;
 
+/// The same limits of a compact prompt.
+const COMPACT_LATEST: usize = 6;
+const COMPACT_REASON: usize = 300;
+/// The header that is generated from the knobs. A compact prompt has no other header.
+const GENERATED: &str = "generated.cuh";
+
 /// Everything that a prompt is built from.
 pub struct PromptFacts<'a, O: Op + ?Sized> {
     /// The op of the search.
@@ -47,6 +53,8 @@ pub struct PromptFacts<'a, O: Op + ?Sized> {
     pub profiles: &'a IndexMap<ResultId, Profile>,
     /// Returns the text of a proposed source, by its hash.
     pub source: &'a dyn Fn(&str) -> Option<String>,
+    /// Leave out the headers of the op and all but the latest results.
+    pub is_compact: bool,
 }
 
 /// The document that a proposer gets.
@@ -200,8 +208,33 @@ pub fn build<O: Op + ?Sized>(
         Information::Insight => (None, Some(insights(facts))),
         Information::Full => (Some(past(facts)), Some(insights(facts))),
     };
-    let prompt = Prompt { schema: SCHEMA, number, of, task: task(facts)?, past, insights };
+    let mut prompt = Prompt { schema: SCHEMA, number, of, task: task(facts)?, past, insights };
+    if facts.is_compact {
+        prompt.compact();
+    }
     serde_json::to_value(&prompt).map_err(Refusal::new)
+}
+
+impl Prompt<'_> {
+    /// Leaves out what makes a prompt long: the headers of the op, whose names the answer's format lists, and older
+    /// results.
+    fn compact(&mut self) {
+        self.task.headers.retain(|name, _| name == GENERATED);
+        // The best comes first. Its knobs are in its name, too, but its source is nowhere else.
+        if let Some(past) = &mut self.past {
+            past.truncate(1);
+        }
+        let Some(insights) = &mut self.insights else { return };
+        let Insights { timed, failed, profiles, same, refused, .. } = insights;
+        keep_latest(timed, COMPACT_LATEST);
+        keep_latest(failed, COMPACT_LATEST);
+        keep_latest(same, COMPACT_LATEST);
+        keep_latest(refused, COMPACT_LATEST);
+        profiles.truncate(1);
+        for it in failed {
+            it.reason = it.reason.chars().take(COMPACT_REASON).collect();
+        }
+    }
 }
 
 fn task<'a, O: Op + ?Sized>(facts: &PromptFacts<'a, O>) -> Result<Task<'a>, Refusal> {
@@ -343,6 +376,10 @@ fn knob_values(trials: &[Trial]) -> IndexMap<&str, IndexMap<&str, ValueSummary>>
 }
 
 fn latest<T>(mut list: Vec<T>) -> Vec<T> {
-    list.drain(..list.len().saturating_sub(MAX_LATEST));
+    keep_latest(&mut list, MAX_LATEST);
     list
+}
+
+fn keep_latest<T>(list: &mut Vec<T>, most: usize) {
+    list.drain(..list.len().saturating_sub(most));
 }

@@ -5,16 +5,20 @@ use report::ci::{CiCase, CiFinding, CiNotice, CiReport, CiStatus, CiValue, Level
 use super::super::{GateReport, GateRow, QuantityChange, QuantityVerdict, RowStatus};
 use super::values;
 
-/// The report for CI systems. Findings are attached to `file`, the leaderboard.
-pub fn ci_report(report: &GateReport, file: &str) -> CiReport {
-    let cases = report.rows.iter().map(|row| case(row, file)).collect();
+/// Where the source of a candidate is; `None` if it is not known.
+pub type Places<'p> = dyn Fn(&str) -> Option<Location> + 'p;
+
+/// The report for CI systems. Findings are attached to the candidate's source; those about all candidates, and those
+/// whose source is not known, to `file`, the leaderboard.
+pub fn ci_report(report: &GateReport, file: &str, places: &Places<'_>) -> CiReport {
+    let cases = report.rows.iter().map(|row| case(row, file, places)).collect();
     let mut converted = CiReport::new("gate", &report.device, cases);
     converted.made = report.judged;
     converted.values = report.rows.iter().flat_map(changed_values).collect();
     converted
 }
 
-fn case(row: &GateRow, file: &str) -> CiCase {
+fn case(row: &GateRow, file: &str, places: &Places<'_>) -> CiCase {
     let status = match row.standing {
         RowStatus::Failed => CiStatus::Failed,
         RowStatus::Incomplete => CiStatus::Incomplete,
@@ -27,18 +31,22 @@ fn case(row: &GateRow, file: &str) -> CiCase {
     case.detail = detail.join("; ");
     for finding in &row.findings {
         let mut converted = CiFinding::new(finding.kind(), row.name(), finding.to_string());
-        converted.location = Some(Location::file(file));
+        converted.location = Some(places(finding.candidate()).unwrap_or_else(|| Location::file(file)));
         case.findings.push(converted);
     }
     if row.findings.is_empty() && status == CiStatus::Incomplete {
         let gaps: Vec<String> = row.gaps.iter().map(ToString::to_string).collect();
         let mut converted = CiFinding::new("incomplete", row.name(), gaps.join("\n"));
-        converted.location = Some(Location::file(file));
+        let place = row.candidate.as_deref().and_then(places);
+        converted.location = Some(place.unwrap_or_else(|| Location::file(file)));
         case.findings.push(converted);
     }
     let mut notice = |level: Level, message: String| case.notices.push(CiNotice { level, message });
     if matches!(row.standing, RowStatus::Improved | RowStatus::Recorded) {
         notice(Level::Note, format!("{}: {}", row.standing, values(row)));
+    }
+    if let Some(compilers) = &row.compilers {
+        notice(Level::Warning, compilers.to_string());
     }
     if row.throttled {
         notice(Level::Warning, "the GPU throttled its clocks during this measurement".to_owned());

@@ -4,7 +4,7 @@ mod ci;
 mod json;
 mod text;
 
-pub use ci::ci_report;
+pub use ci::{Places, ci_report};
 pub use json::{GateDocument, json};
 pub use text::text;
 

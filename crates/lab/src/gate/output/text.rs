@@ -29,6 +29,9 @@ pub fn text(report: &GateReport) -> String {
                 let _ = writeln!(out, "{:12}{}", "", one_line(&change.to_string()));
             }
         }
+        if let Some(compilers) = &row.compilers {
+            let _ = writeln!(out, "{:12}{}", "", one_line(&compilers.to_string()));
+        }
         if row.throttled {
             let _ = writeln!(out, "{:12}the GPU throttled its clocks during the measurement", "");
         }

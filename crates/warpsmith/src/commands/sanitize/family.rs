@@ -1,11 +1,15 @@
 //! `sanitize` for a family: the launch and its arguments follow from a preset and a problem.
 
-use family::Catalog;
+use std::path::Path;
+use std::sync::Arc;
+
 use family::tuned_table::is_tuned;
+use family::{Catalog, Family};
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
 use op::{Addresses, Kernel, dispatch};
 use report::ci::{CiFinding, CiReport, CiStatus};
+use sanitize::Suppressions;
 
 use super::output::Run;
 use super::simulated;
@@ -15,6 +19,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::ops;
 use crate::printer::{BAD, GOOD, Printer, styled};
+use crate::suppressed;
 
 /// Runs one candidate of a family under the checkers and compares its output with the reference.
 pub fn run(
@@ -69,6 +74,9 @@ pub fn run(
     };
     let occupancy = sanitize::simulated::occupancy(chip, &build, &family.entry, geometry);
     let mut device = simulated::device(chip, options);
+    let folder = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
+    let suppressions = suppressions(options, family, folder)?;
+    device.filter = suppressions.clone().map(|rules| rules as _);
     if let Some(occupancy) = &occupancy {
         device.options.limits.blocks_per_sm = occupancy.blocks_per_sm;
     }
@@ -95,6 +103,7 @@ pub fn run(
         fidelity: device.module(kernel.module()).map(|it| &it.fidelity).filter(|_| options.fidelity),
         buffers: &[],
         comparisons: Vec::new(),
+        suppressions: suppressions.as_ref().map(|rules| rules.uses()).unwrap_or_default(),
         sources: &sources,
     };
     let extra = op.extra_tolerance(family, &problem, &build.ptx);
@@ -112,7 +121,7 @@ pub fn run(
             format!("output: {}, {}", styled(BAD, "wrong"), judgement.complaints[0].message)
         });
     }
-    let folder = if is_file { Some(options.file.as_path()) } else { global.kernels.as_deref() };
+    suppressed::tell(suppressions.as_deref(), printer);
     let paths = |name: &str| ci_output::family_path(family, folder, name);
     let mut case = super::output::ci_case(&run, &label, &paths);
     for complaint in &judgement.complaints {
@@ -122,6 +131,17 @@ pub fn run(
     ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
     let is_success = run.is_clean() && report.stats.completed && is_correct;
     Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
+}
+
+/// The known findings, and the sources of the family, whose lines they may name.
+fn suppressions(
+    options: &SanitizeOptions,
+    family: &Family,
+    folder: Option<&Path>,
+) -> Result<Option<Arc<Suppressions>>, CommandError> {
+    let (catalog, name) = (Catalog::load(folder)?, format!("{}/{}", family.op, family.name));
+    let texts = move |file: &str| catalog.family(&name).ok()?.source_text(file).map(str::to_owned);
+    suppressed::read(options.suppressions.as_deref(), texts)
 }
 
 /// The first given flag that describes the launch of a source file.

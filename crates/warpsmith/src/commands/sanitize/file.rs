@@ -22,6 +22,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::snippet;
+use crate::suppressed;
 
 /// Runs the kernels of a file.
 pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
@@ -56,6 +57,10 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     }
 
     let mut device = simulated::device(chip, options);
+    let (own, own_text, include) = (options.file.clone(), text.clone(), options.launch.include.clone());
+    let texts = move |name: &str| Sources::new(&own, &own_text, &include).text(name);
+    let suppressions = suppressed::read(options.suppressions.as_deref(), texts)?;
+    device.filter = suppressions.clone().map(|rules| rules as _);
     let ptx_file = is_ptx.then_some(options.file.as_path());
     let job = Job { code: &code, launches, variables: &launch.variable, ptx_file };
     let outcome = sanitize::run(job, &mut device)?;
@@ -73,6 +78,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         fidelity: options.fidelity.then_some(&outcome.fidelity),
         buffers: &buffers,
         comparisons: expect::compare(options, &buffers)?,
+        suppressions: suppressions.as_ref().map(|rules| rules.uses()).unwrap_or_default(),
         sources: &|name| sources.text(name),
     };
     if let Some(folder) = &options.save {
@@ -83,6 +89,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     } else {
         run.print_text(printer)?;
     }
+    suppressed::tell(suppressions.as_deref(), printer);
     let mut case = super::output::ci_case(&run, run.kernel, &|name| sources.path(name));
     for comparison in run.comparisons.iter().filter(|it| !it.is_equal()) {
         case.status = CiStatus::Failed;

@@ -5,6 +5,7 @@ use launch::{Dtype, PlacedBuffer};
 use report::ci::{CiCase, CiFinding, CiStatus};
 use sanitize::Summary;
 use sanitize::expect::Comparison;
+use sanitize::suppressions::RuleUse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use text::count;
@@ -49,6 +50,9 @@ pub struct Document<'a> {
     buffers: Vec<Printed<'a>>,
     /// The comparisons of `--expect`.
     comparisons: &'a [Comparison],
+    /// The known findings of --suppressions, with the number of findings that each matched.
+    #[serde(skip_serializing_if = "<[RuleUse]>::is_empty")]
+    suppressions: &'a [RuleUse],
 }
 
 /// A buffer that `--print` names, after the launch.
@@ -81,6 +85,8 @@ pub struct Run<'a> {
     pub buffers: &'a [Contents<'a>],
     /// The comparisons of `--expect`.
     pub comparisons: Vec<Comparison>,
+    /// What the rules of --suppressions matched.
+    pub suppressions: Vec<RuleUse>,
     /// The source files that findings may show.
     pub sources: &'a findings::Texts<'a>,
 }
@@ -133,6 +139,7 @@ impl Run<'_> {
             modelled: self.modelled.as_ref(),
             fidelity: self.fidelity,
             comparisons: &self.comparisons,
+            suppressions: &self.suppressions,
             buffers: printed
                 .iter()
                 .map(|buffer| Printed {
