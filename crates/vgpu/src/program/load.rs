@@ -10,6 +10,7 @@ use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
     RefusedKernel,
 };
+use super::product_fences::unfenced_products;
 use super::{RESERVED_SHARED_BYTES, flow, registers};
 use crate::isa::decode::{Callee, Constant, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
@@ -299,6 +300,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                 matches!(op, Op::MapAddress { .. })
                     || matches!(op, Op::TensorLoad(access) if access.multicast)
             }),
+            changes_maps: has(|op| matches!(op, Op::ReplaceInMap { .. } | Op::CopyMap { .. })),
             name: entry.name.to_string(),
             params,
             param_bytes,
@@ -517,6 +519,7 @@ impl Function {
             is_entry,
         };
         let (facts, sketch) = (facts::analyse(&code), Sketch::new(&code));
+        let unfenced = unfenced_products(&insts, &blocks);
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
         let mut block_of = vec![0u32; insts.len()];
         for (b, block) in blocks.iter().enumerate() {
@@ -534,6 +537,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            unfenced,
             sketch,
         };
         (function, facts)
@@ -553,6 +557,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            unfenced: HashMap::new(),
             sketch: None,
         }
     }

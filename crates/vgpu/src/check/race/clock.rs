@@ -157,6 +157,13 @@ impl Blocks {
         Blocks(Some(Arc::new(Node::Leaf { block, clock: Arc::new(clock) })))
     }
 
+    /// The knowledge that a block has started.
+    pub fn presence(block: u32) -> Blocks {
+        let mut clock = Clock::default();
+        clock.learn_entity(0, 0);
+        Blocks::one(block, clock)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
