@@ -168,6 +168,15 @@ impl Blocks {
         self.0.is_none()
     }
 
+    /// Whether this is the same tree as another one, not only an equal one.
+    pub fn is(&self, other: &Blocks) -> bool {
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     pub fn get(&self, block: u32) -> Option<&Clock> {
         let mut node = self.0.as_ref()?;
         loop {

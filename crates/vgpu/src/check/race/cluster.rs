@@ -133,7 +133,7 @@ impl BlockRaces {
                     let here = flag.for_block(self.threads.block).cloned().unwrap_or_default();
                     let mut device = here.clone();
                     device.join(&flag.device);
-                    self.threads.observe(warp, l, access, &here, &device);
+                    self.threads.observe(warp, 1 << l, access, &here, &device);
                 }
             }
             if access.op != Op::Read {

@@ -323,7 +323,7 @@ impl BlockRaces {
                     if let Some(flag) = self.shared_flags.get(word)
                         && let Some(published) = flag.for_block(self.threads.block)
                     {
-                        self.threads.observe(warp, l, access, published, published);
+                        self.threads.observe(warp, 1 << l, access, published, published);
                     }
                 }
             }
@@ -404,11 +404,19 @@ impl BlockRaces {
             return;
         }
         let (own, warp) = (self.threads.block, site.warp as usize);
-        for l in lanes(site.lanes) {
-            for word in words(address[l], bytes) {
+        // Lanes that read one word take over the same.
+        let mut left = site.lanes;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let group = lanes_where(left, |l| address[l] == address[first]);
+            left &= !group;
+            for word in words(address[first], bytes) {
                 let Some(flags) = memory.flags(word, false) else { return };
                 let Some(flag) = flags.get(word).cloned() else { continue };
                 drop(flags);
+                if self.threads.has_observed(warp, group, access, &flag) {
+                    continue;
+                }
                 let here = flag.for_block(own).cloned().unwrap_or_default();
                 let mut device = here.clone();
                 if access.reach() == Reach::Device {
@@ -417,7 +425,7 @@ impl BlockRaces {
                 if let Some(narrow) = flag.for_others(own) {
                     self.threads.note_narrow(warp, narrow);
                 }
-                self.threads.observe(warp, l, access, &here, &device);
+                self.threads.observe(warp, group, access, &here, &device);
             }
         }
     }
@@ -753,16 +761,24 @@ impl BlockRaces {
     fn add_reports(&mut self, shared: bool) {
         let found = std::mem::take(&mut self.found.conflicts.list);
         if !self.threads.exhausted {
+            let mut last: Option<(&Conflict, Option<(RaceKind, Severity)>)> = None;
             for conflict in &found {
-                self.add(shared, conflict);
+                // Lanes of a warp mostly race with one access, for one reason.
+                let cause = match last {
+                    Some((before, cause)) if conflict.is_as(before) => cause,
+                    _ => self.explain(shared, conflict),
+                };
+                last = Some((conflict, cause));
+                if let Some(cause) = cause {
+                    self.add(shared, conflict, cause);
+                }
             }
         }
         self.found.conflicts.list = found;
         self.found.conflicts.list.clear();
     }
 
-    fn add(&mut self, shared: bool, c: &Conflict) {
-        let Some((kind, severity)) = self.explain(shared, c) else { return };
+    fn add(&mut self, shared: bool, c: &Conflict, (kind, severity): (RaceKind, Severity)) {
         let severity = match c.equality {
             Equality::Unknown => severity,
             Equality::Close => Severity::Warning,

@@ -8,7 +8,7 @@
 
 use super::clock::{Blocks, Known};
 use super::event::{Access, Agent, Op, Reach};
-use super::flags::{Publication, Writer};
+use super::flags::{Flag, Publication, Writer};
 use super::stamp::{MAX_TIME, Stamp, entity_of};
 use crate::lanes::lanes;
 
@@ -176,7 +176,23 @@ struct Warp {
     observed: Vec<(u32, Stamp)>,
     /// What was published to these lanes with a scope that does not include them.
     too_narrow: Blocks,
+    /// The flags that lanes have read last, and what these told them.
+    looks: Vec<Look>,
 }
+
+/// What lanes have taken over from a flag.
+#[derive(Debug)]
+struct Look {
+    lanes: u32,
+    reach: Reach,
+    acquires: bool,
+    is_atomic: bool,
+    here: Option<Blocks>,
+    device: Blocks,
+}
+
+/// Number of flags that a warp remembers.
+const LOOKS: usize = 4;
 
 impl Warp {
     fn new(live: u32) -> Warp {
@@ -192,6 +208,7 @@ impl Warp {
             narrow_fence: false,
             observed: Vec::new(),
             too_narrow: Blocks::default(),
+            looks: Vec::new(),
         }
     }
 }
@@ -839,24 +856,51 @@ impl Threads {
         }
     }
 
-    /// A lane has read a flag with these publications, for its block and for the device.
-    pub fn observe(&mut self, warp: usize, lane: usize, access: Access, block: &Blocks, device: &Blocks) {
+    /// Whether lanes have already taken over everything that a flag tells a read. Records that they do so now. Knowledge is
+    /// never lost, so a lane that polls learns nothing from a flag that has not changed.
+    pub fn has_observed(&mut self, warp: usize, mask: u32, access: Access, flag: &Flag) -> bool {
+        if flag.for_others(self.block).is_some() {
+            return false;
+        }
+        let (reach, acquires, is_atomic) = (access.reach(), access.acquires(), access.op == Op::Atomic);
+        let here = flag.for_block(self.block);
+        let is_same = |look: &Look| {
+            (look.reach, look.acquires, look.is_atomic) == (reach, acquires, is_atomic)
+                && look.device.is(&flag.device)
+                && look.here.as_ref().map_or(here.is_none(), |old| here.is_some_and(|new| old.is(new)))
+        };
+        let looks = &mut self.warps[warp].looks;
+        if let Some(look) = looks.iter_mut().find(|look| is_same(look)) {
+            let known = mask & !look.lanes == 0;
+            look.lanes |= mask;
+            return known;
+        }
+        if looks.len() == LOOKS {
+            looks.remove(0);
+        }
+        let (here, device) = (here.cloned(), flag.device.clone());
+        looks.push(Look { lanes: mask, reach, acquires, is_atomic, here, device });
+        false
+    }
+
+    /// Lanes have read a flag with these publications, for their block and for the device.
+    pub fn observe(&mut self, warp: usize, mask: u32, access: Access, block: &Blocks, device: &Blocks) {
         if block.is_empty() && device.is_empty() {
             return;
         }
         self.knows_others = true;
-        self.learn_proxied(warp, 1 << lane, device);
+        self.learn_proxied(warp, mask, device);
         let live = self.warps[warp].live;
         if access.acquires() {
             let mut news = Known::default();
             news.receive(self.block, device);
-            self.known.learn(warp, 1 << lane, live, &news);
+            self.known.learn(warp, mask, live, &news);
             return;
         }
         self.pending_used = true;
         for (layers, published) in self.pending.iter_mut().zip([block, device]) {
             let news = Known { others: published.clone(), ..Known::default() };
-            layers.learn(warp, 1 << lane, live, &news);
+            layers.learn(warp, mask, live, &news);
         }
         if access.op == Op::Atomic {
             self.read_by_atomics.join(device);
@@ -867,15 +911,18 @@ impl Threads {
         if !self.pending_used {
             return;
         }
-        let live = self.warps[warp].live;
-        for l in lanes(mask) {
-            let scope = usize::from(reach == Reach::Device);
+        let (live, scope) = (self.warps[warp].live, usize::from(reach == Reach::Device));
+        self.warps[warp].narrow_fence |= scope == 0;
+        let mut left = mask;
+        while left != 0 {
+            let is_common = self.pending[scope].warps[warp].lanes.is_none();
+            let group = if is_common { left } else { 1 << left.trailing_zeros() };
+            left &= !group;
             let mut news = Known::default();
-            news.receive(self.block, &self.pending[scope].view(warp, 1 << l).others);
+            news.receive(self.block, &self.pending[scope].view(warp, group).others);
             if !news.is_empty() {
-                self.known.learn(warp, 1 << l, live, &news);
+                self.known.learn(warp, group, live, &news);
             }
-            self.warps[warp].narrow_fence |= scope == 0;
         }
     }
 
