@@ -105,7 +105,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             let again = arrived;
             if P::CHECK && again != 0 {
                 self.finding(Kind::BarrierCount, again, || {
-                    "threads arrive at the cluster barrier again, before they have waited for its last phase".to_string()
+                    "threads arrive at the cluster barrier again, before they have waited for its last phase"
+                        .to_string()
                 });
                 // The findings that follow from it would only hide it.
                 return Next::Continue;

@@ -352,7 +352,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             ..RawFinding::new(
                 Kind::OutOfBounds,
                 site,
-                format!("the whole box at {at:?} is outside the tensor, whose sizes are {dims:?} (innermost first); {effect}"),
+                format!(
+                    "the whole box at {at:?} is outside the tensor, whose sizes are {dims:?} (innermost first); {effect}"
+                ),
             )
         };
         self.worker.findings.add_many((Kind::OutOfBounds, site.pc, 0), Severity::Warning, site, 1, make);

@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::check::layout::Fault;
-use crate::check::{Kind, Site};
 use crate::check::race::{Agent, ChunkReads};
+use crate::check::{Kind, Site};
 use crate::count::Event;
 use crate::isa::op::{Class, Flow, Inst, Op, Slot, Wgmma};
 use crate::lanes::{lanes, lanes_where};

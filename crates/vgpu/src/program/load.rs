@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use super::facts::{self, Code, Fact};
+use super::product_fences::unfenced_products;
 use super::source::{SourceMap, SourceReader};
 use super::values::Sketch;
 use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
     RefusedKernel,
 };
-use super::product_fences::unfenced_products;
 use super::{RESERVED_SHARED_BYTES, flow, registers};
 use crate::isa::decode::{Callee, Constant, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
-use crate::isa::types::Ty;
+use crate::isa::types::{Space as MemorySpace, Ty};
 use crate::mem::window;
 use crate::ptx::ast::{self, Init, Space, Statement, Variable};
 
@@ -300,6 +300,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                 matches!(op, Op::MapAddress { .. })
                     || matches!(op, Op::TensorLoad(access) if access.multicast)
             }),
+            starts_dependents_without_wait: starts_dependents_without_wait(&functions),
             changes_maps: has(|op| matches!(op, Op::ReplaceInMap { .. } | Op::CopyMap { .. })),
             name: entry.name.to_string(),
             params,
@@ -379,6 +380,19 @@ impl<'m, 'a> Loader<'m, 'a> {
         function.local_bytes = (local.bytes as u32).next_multiple_of(16);
         (function, facts)
     }
+}
+
+/// See [`Kernel::starts_dependents_without_wait`].
+fn starts_dependents_without_wait(functions: &[Function]) -> Option<u32> {
+    let insts = || functions.iter().flat_map(|f| (f.first..).zip(&f.insts)).map(|(at, inst)| (at, &inst.op));
+    let waits = insts().any(|(_, op)| matches!(op, Op::GridDependency { wait: true }));
+    let reads = insts().any(|(_, op)| match op {
+        Op::Load(access) => matches!(access.space, MemorySpace::Global | MemorySpace::Generic),
+        Op::CopyAsync { .. } | Op::CopyBulk { .. } | Op::TensorLoad(_) => true,
+        _ => false,
+    });
+    let starts = insts().find(|(_, op)| matches!(op, Op::GridDependency { wait: false }));
+    starts.filter(|_| reads && !waits).map(|(at, _)| at)
 }
 
 /// The instructions of the module for the fidelity report.

@@ -214,6 +214,9 @@ pub struct Kernel {
     pub(crate) synchronises_grid: bool,
     /// Whether the kernel can access the shared memory of other blocks.
     pub(crate) reaches_peers: bool,
+    /// The instruction that lets dependent kernels start, if the kernel reads global memory and never waits for the kernels
+    /// that it may depend on itself.
+    pub(crate) starts_dependents_without_wait: Option<u32>,
     /// Whether the kernel can change tensor maps.
     pub(crate) changes_maps: bool,
     pub(crate) functions: Vec<Function>,

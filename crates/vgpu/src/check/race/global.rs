@@ -580,10 +580,7 @@ impl Found {
 /// Whether a bulk copy reads or overwrites what a thread wrote.
 #[inline(always)]
 fn needs_proxy_fence(first: Record, own: Record) -> bool {
-    own.stamp.is_agent()
-        && !is_generic(own.stamp)
-        && !first.is_none()
-        && is_generic(first.stamp)
+    own.stamp.is_agent() && !is_generic(own.stamp) && !first.is_none() && is_generic(first.stamp)
 }
 
 impl Accesses {

@@ -229,7 +229,9 @@ impl BlockRaces {
         ranges: &Ranges<'_, u32>,
         pattern: &AccessPattern,
     ) {
-        if access.op != Op::Read && self.objects.may_meet(pattern.min, pattern.max.saturating_add(ranges.bytes)) {
+        if access.op != Op::Read
+            && self.objects.may_meet(pattern.min, pattern.max.saturating_add(ranges.bytes))
+        {
             let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
             self.check_objects(stamp, site.lanes, ranges);
         }

@@ -46,8 +46,7 @@ impl Objects {
         let old = self.remove(address);
         let own = address..address.saturating_add(BYTES);
         let is_first = self.by_address.is_empty();
-        self.span =
-            if is_first { own } else { self.span.start.min(own.start)..self.span.end.max(own.end) };
+        self.span = if is_first { own } else { self.span.start.min(own.start)..self.span.end.max(own.end) };
         self.by_address.insert(address, Object { init, fenced: false });
         self.unfenced += 1;
         old

@@ -742,7 +742,8 @@ impl Threads {
     /// itself releases. `reach` is that of the write.
     pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Reach) -> Publication {
         let mask = 1 << lane;
-        let (to_cluster, to_device) = (reach != Reach::Block && !self.cluster.is_empty(), reach == Reach::Device);
+        let (to_cluster, to_device) =
+            (reach != Reach::Block && !self.cluster.is_empty(), reach == Reach::Device);
         if releases {
             let all = self.outside(&self.release(warp, mask), warp, mask);
             self.tick(warp);
@@ -753,9 +754,17 @@ impl Threads {
             return Publication::default();
         }
         let fenced = |wanted: bool, scope: usize| {
-            if wanted { self.outside(&self.fenced_view(scope, warp, mask), warp, mask) } else { Blocks::default() }
+            if wanted {
+                self.outside(&self.fenced_view(scope, warp, mask), warp, mask)
+            } else {
+                Blocks::default()
+            }
         };
-        Publication { block: fenced(true, 0), cluster: fenced(to_cluster, CLUSTER), device: fenced(to_device, 1) }
+        Publication {
+            block: fenced(true, 0),
+            cluster: fenced(to_cluster, CLUSTER),
+            device: fenced(to_device, 1),
+        }
     }
 
     /// Returns everything that the lanes of `mask` know, for other blocks.
