@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(128) tile(const __grid_constant__ T
     u32 a[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-        asm volatile("mul.rn.f16x2 %0, %1, 0x38003800;" : "=r"(a[i]) : "r"(x[4 * threadIdx.x + i]) : "memory");
+        asm volatile("mul.rn.f16x2 %0, %1, %2;" : "=r"(a[i]) : "r"(x[4 * threadIdx.x + i]), "r"(0x38003800u) : "memory");
     fence_products();
     product_registers_f16(d, a, descriptor(sb));
     commit_products();
