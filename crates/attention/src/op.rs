@@ -475,11 +475,12 @@ impl OpJudgement for Attention {
             [Weights::Half, Weights::Fp8].map(|weights| Tolerance::new(problem.dtype, weights).l2);
         let note =
             format!("the kernel has FP8 weights: relative L2 error {asked:.0e} allowed, not {own:.0e}");
-        // Only a kernel whose products are all of this kind can need what the sums of FP8 tensor cores lose. `mma.sync`
-        // does not count: a kernel may compute lost scores of a step again with it.
+        // Only a kernel whose products are all of this kind can need what the sums of FP8 tensor cores lose. 16-bit
+        // products of single warps do not count: a kernel may compute lost scores of a step again with them.
         let other_product = |it: &str| {
-            ["wmma.mma", "wgmma.mma_async"].iter().any(|start| it.starts_with(start))
-                && !(it.starts_with("wgmma") && it.contains(".f32.e4m3.e4m3"))
+            it.starts_with("wmma.mma")
+                || (it.starts_with("mma.") && it.contains(".e4m3"))
+                || (it.starts_with("wgmma.mma_async") && !it.contains(".f32.e4m3.e4m3"))
         };
         if by_warpgroup && !instructions(ptx, &family.entry).any(other_product) {
             let name = FP8_WEIGHTS_AND_SUMS.to_owned();

@@ -186,6 +186,16 @@ pub(crate) enum Element {
     Unwritten,
 }
 
+/// The element with the largest error; a wrong one if there are wrong ones.
+#[derive(Clone, Copy, Debug)]
+struct Worst {
+    is_wrong: bool,
+    error: f64,
+    index: usize,
+    number: f64,
+    right: f64,
+}
+
 /// The errors of one output.
 #[derive(Debug, Default)]
 pub(crate) struct OutputErrors {
@@ -194,8 +204,8 @@ pub(crate) struct OutputErrors {
     pub wrong: usize,
     /// The first unwritten, not finite and wrong elements, as indices of the output.
     first: [Option<usize>; 3],
-    worst: Option<(usize, f64, f64, f64)>,
-    /// Largest ratio of the error of an element to its limit.
+    worst: Option<Worst>,
+    /// Largest ratio of the error of an element to its limit. Infinite if an element is missing or not finite.
     share: f64,
     squares: f64,
     reference_squares: f64,
@@ -367,8 +377,13 @@ impl OutputReference {
                     note(&mut errors, 2, index);
                 }
             }
-            if element == Element::Wrong && !right.is_finite() {
-                errors.worst = Some((index, number, right, f64::INFINITY));
+            let is_wrong = element == Element::Wrong;
+            let has_error = number.is_finite() && right.is_finite();
+            if !(element == Element::Right || is_wrong && has_error) {
+                errors.share = f64::INFINITY;
+            }
+            if is_wrong && !right.is_finite() {
+                errors.worst = Some(Worst { is_wrong, error: f64::INFINITY, index, number, right });
             }
             // Overflown numbers have no useful error.
             if right.abs() < largest && number.is_finite() {
@@ -378,11 +393,14 @@ impl OutputReference {
                 errors.allowed_squares += allowed * allowed;
                 errors.rows.add(index / row_length, error, (right, allowed), self);
                 errors.share = errors.share.max(share_of(error, atol + rtol * right.abs() + allowed));
-                if errors.worst.is_none_or(|(_, _, _, worst)| error > worst) {
-                    errors.worst = Some((index, number, right, error));
+                if errors.worst.is_none_or(|worst| (is_wrong, error) > (worst.is_wrong, worst.error)) {
+                    errors.worst = Some(Worst { is_wrong, error, index, number, right });
                 }
             }
         });
+        if errors.compared < self.values.len() {
+            errors.share = f64::INFINITY;
+        }
         errors.rows.finish(self);
         errors
     }
@@ -437,8 +455,8 @@ pub(crate) fn judge(reference: &[OutputReference], outputs: &[Vec<u8>]) -> Judge
         judgement.elements += output.dims.iter().product::<usize>();
         complain(output, &errors, &mut judgement.complaints);
         let error = errors.relative_l2();
-        if let Some((.., worst)) = errors.worst {
-            judgement.worst = judgement.worst.max(worst);
+        if let Some(worst) = errors.worst {
+            judgement.worst = judgement.worst.max(worst.error);
         }
         let row_share = errors.rows.worst.map_or(0.0, |(_, limit)| limit.share);
         let row_share_before =
@@ -506,7 +524,7 @@ fn complain(output: &OutputReference, errors: &OutputErrors, complaints: &mut Ve
         );
     }
     if errors.wrong > 0 {
-        let worst = errors.worst.map_or(String::new(), |(index, number, right, _)| {
+        let worst = errors.worst.map_or(String::new(), |Worst { index, number, right, .. }| {
             format!("; the worst at {}: {number:.6e}, expected {right:.6e}", output.coordinates(index))
         });
         let Tolerance { rtol, atol, .. } = tolerance;
@@ -600,5 +618,33 @@ mod tests {
         let output = reference(Dtype::F64, &[1e305], tolerance);
         let judged = |number: f64| judge(std::slice::from_ref(&output), &[number.to_le_bytes().to_vec()]);
         assert!(!judged(5.0).complaints.is_empty());
+    }
+
+    /// The share of the limit, of fp32 numbers that should all be 1.
+    fn share(answer: &[f32]) -> f64 {
+        let values = vec![1.0; 4];
+        let tolerance = Tolerance { row: 1.0, l2: 1.0, ..Tolerance::new(1e-3, 0.0, 1.0) };
+        let answer: Vec<u8> = answer.iter().flat_map(|number| number.to_le_bytes()).collect();
+        judge(&[reference(Dtype::F32, &values, tolerance)], &[answer]).share
+    }
+
+    // Such an answer would be tried on other inputs, as one that exceeds its limit by little.
+    #[test]
+    fn an_answer_with_missing_elements_is_not_near_its_limit() {
+        let near = 1.0012;
+        assert!((1.1..1.3).contains(&share(&[near, 1.0, 1.0, 1.0])));
+        for missing in [f32::NAN, f32::INFINITY, f32::from_bits(0x7fc0_beef)] {
+            assert_eq!(share(&[near, missing, 1.0, 1.0]), f64::INFINITY, "{missing}");
+        }
+        assert_eq!(share(&[near, 1.0, 1.0]), f64::INFINITY, "an element is missing");
+    }
+
+    #[test]
+    fn the_worst_element_is_a_wrong_one() {
+        let values = [1.0, 1e6];
+        let tolerance = Tolerance::new(1e-3, 0.0, 1.0);
+        let answer: Vec<u8> = [1.5_f32, 1e6 + 100.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+        let judged = judge(&[reference(Dtype::F32, &values, tolerance)], &[answer]);
+        assert!(judged.complaints[0].message.contains("the worst at [0]"), "{:?}", judged.complaints);
     }
 }

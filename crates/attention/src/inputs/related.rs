@@ -101,15 +101,20 @@ fn pick<'t, T>(random: &mut Random, from: &'t [T]) -> &'t T {
     &from[random.integer(0, from.len() as i64) as usize]
 }
 
-/// The dominant keys: one, a few, or a whole tile, at the start, in the middle, at the end, or scattered.
+/// The dominant keys: one, a few, or a whole tile, at the start, in the middle, at the end, or scattered. A whole tile at an
+/// end matters to kernels that choose the range of a row's weights in its first step: there it has no light keys.
 fn dominant_keys(keys: usize, random: &mut Random) -> Vec<usize> {
-    let count = (*pick(random, &[1, 1, 2, 4, 16, 64, 128])).min((keys / 4).max(1));
-    let room = (keys - count) as i64 + 1;
-    match random.integer(0, 5) {
+    const TILE: usize = 128;
+    let most = (keys / 4).max(1);
+    let count = (*pick(random, &[1, 1, 2, 4, 16, 64, TILE])).min(most);
+    let tile = TILE.min(most);
+    match random.integer(0, 7) {
         0 | 1 => (0..count).collect(),
         2 => (keys - count..keys).collect(),
-        3 => {
-            let first = random.integer(0, room) as usize;
+        3 => (0..tile).collect(),
+        4 => (keys - tile..keys).collect(),
+        5 => {
+            let first = random.integer(0, (keys - count) as i64 + 1) as usize;
             (first..first + count).collect()
         }
         _ => {

@@ -108,8 +108,10 @@ fn only_code_whose_products_are_all_fp8_warpgroup_products_gets_the_allowance() 
     let fp8 = "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%f1}, %rd1, %rd2, p, 1, 1";
     let half = "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 0";
     let by_warp = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1}";
+    let half_by_warp = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1}";
     let e4m3 = "b1h1s512d64-e4m3";
     assert_eq!(granted(e4m3, &[rounding, fp8]).as_deref(), Some("fp8-weights-and-sums"));
+    assert_eq!(granted(e4m3, &[rounding, fp8, half_by_warp]).as_deref(), Some("fp8-weights-and-sums"));
     assert_eq!(granted(e4m3, &[rounding, fp8, half]).as_deref(), Some("fp8-weights"));
     assert_eq!(granted(e4m3, &[rounding, by_warp]).as_deref(), Some("fp8-weights"));
     assert_eq!(granted(e4m3, &[rounding, fp8, by_warp]).as_deref(), Some("fp8-weights"));

@@ -43,10 +43,11 @@ const HOPPER: Place =
 const HOPPER_BF16: Place = Place { problem: "b1h4sq16sk130d64-bf16", ..HOPPER };
 const HOPPER_CAUSAL: Place = Place { problem: "b1h1s70d64-causal-fp16", ..HOPPER };
 const HOPPER_LAZY: Place = Place { knobs: &[("RUNNING_MAX", "lazy")], ..HOPPER };
+/// Many heads: some must have light keys only after the first step, where the range of the weights is chosen.
 const HOPPER_FP8: Place = Place {
     preset: "fp8-d256",
     knobs: &[("TRANSPOSE", "inside")],
-    problem: "b1h1sq16sk520d128-e4m3",
+    problem: "b1h16sq16sk520d128-e4m3",
     ..HOPPER
 };
 const HOPPER_FP8_LAZY: Place = Place { preset: "fp8-d128", knobs: &[("RUNNING_MAX", "lazy")], ..HOPPER_FP8 };
@@ -79,8 +80,8 @@ const MUTANTS: &[Mutant] = &[
         name: "hopper: a rescale factor is never below 2^-6",
         place: HOPPER,
         file: "hopper/rows.cuh",
-        right: "rescale_factor[row] = ptx::exp2_approx(running_max[row] - to);",
-        wrong: "rescale_factor[row] = ptx::exp2_approx(fmaxf(running_max[row] - to, -6.0f));",
+        right: "rescale_factor[row] = ptx::exp2_approx(running_max[row] - to[row]);",
+        wrong: "rescale_factor[row] = ptx::exp2_approx(fmaxf(running_max[row] - to[row], -6.0f));",
     },
     Mutant {
         name: "hopper: the maximum leaves out the last keys of a tile",
@@ -178,7 +179,7 @@ const MUTANTS: &[Mutant] = &[
         place: HOPPER_FP8,
         file: "hopper/rows.cuh",
         right: "changes |= !ranges.full(row) && is_light(smallest[row] * scale, running_max[row]);",
-        wrong: "",
+        wrong: "changes |= ranges.full(row) && false;",
     },
     Mutant {
         name: "hopper, FP8: each lane looks for its own light weights",

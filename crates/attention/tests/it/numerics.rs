@@ -112,7 +112,7 @@ fn errors_of_kernel(reference: &Reference, run: &Run) -> Errors {
 }
 
 /// Rows of a head that are emulated. They are alike.
-const EMULATED: usize = 4;
+const EMULATED: usize = 16;
 
 /// FlashAttention with tiles of 128 keys, the last first: fp32 scores, the running maximum of every step, weights rounded
 /// to the type of the inputs, for E4M3 multiplied by 2^8, as FlashAttention-3 does. FP8 products are added as the tensor cores do.

@@ -355,8 +355,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8, promotion: the output is not replaced after it was promoted",
-        right: "start_output<RESIDUAL_BEFORE>(PROMOTE);",
-        wrong: "start_output<RESIDUAL_BEFORE>(false);",
+        right: "start_output(PROMOTE);",
+        wrong: "start_output(false);",
         ..HOPPER_PROMOTION
     },
     Fault {
@@ -557,6 +557,7 @@ const FAULTS: &[Fault] = &[
         right: "rounded_residuals[i] ^ zero",
         wrong: "rounded[i] ^ zero",
         class: "normal",
+        knobs: &[("RUNNING_MAX", "lazy"), ("PING_PONG", "false"), ("RESIDUAL_BLOCKS", "2")],
         ..HOPPER_FP8_LAZY
     },
     Fault {
@@ -565,6 +566,7 @@ const FAULTS: &[Fault] = &[
         right: "rounded_residuals[i] = residual(i / 4, i % 4, rounded[i]);",
         wrong: "rounded_residuals[i] = residual(i / 4, i % 4, weights[i]);",
         class: "normal",
+        knobs: &[("RUNNING_MAX", "lazy"), ("PING_PONG", "false"), ("RESIDUAL_BLOCKS", "2")],
         ..HOPPER_FP8_LAZY
     },
     Fault {
@@ -590,8 +592,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the next work tile adds to the output of the one before",
-        right: "rows.clear_output();\n        rows.pack_weights();",
-        wrong: "rows.pack_weights();",
+        right: "rows.clear_output();\n        rows.round_weights();",
+        wrong: "rows.round_weights();",
         knobs: &[("PERSISTENT", "2")],
         problem: "b1h3s130d64-fp16",
         ..HOPPER

@@ -139,6 +139,7 @@ pub fn confine(command: &mut Command, mut policy: ScriptPolicy) -> io::Result<Pr
     // SAFETY: between fork and exec this makes system calls only. It allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
+            drop_capabilities()?;
             // The child has its own copy of the rules, so each child takes them once.
             if rules.take().is_some_and(|rules| rules.restrict_self().is_err()) {
                 return Err(io::Error::last_os_error());
@@ -147,6 +148,43 @@ pub fn confine(command: &mut Command, mut policy: ScriptPolicy) -> io::Result<Pr
         });
     }
     Ok(folder)
+}
+
+/// Drops all capabilities of this process but those for its own files. With others, a privileged user's script could look
+/// into other processes. The rules set `no_new_privs`, so that a program that is started later does not get them back.
+fn drop_capabilities() -> io::Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Sets {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    /// The version of the interface with 64 capabilities.
+    const VERSION: u32 = 0x2008_0522;
+    /// `CAP_CHOWN`, `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH` and `CAP_FOWNER`.
+    const FILES: u32 = 0b1111;
+    let header = Header { version: VERSION, pid: 0 };
+    let mut sets = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: both arguments have the layout that this version of the call reads and writes.
+    unsafe {
+        if libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let [low, high] = &mut sets;
+        let kept = low.permitted & FILES;
+        *low = Sets { effective: kept, permitted: kept, inheritable: 0 };
+        *high = Sets { effective: 0, permitted: 0, inheritable: 0 };
+        if libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Whether the user turned the sandbox off.
@@ -290,10 +328,28 @@ mod tests {
 
     #[test]
     fn a_script_has_no_network_and_can_start_programs() {
-        let text = "import socket, subprocess\nsubprocess.run(['true'], check=True)\n\
-                    try:\n    socket.socket()\nexcept PermissionError:\n    print('refused')";
-        assert_eq!(script(text, ScriptPolicy::default()), "refused\n");
-        assert_eq!(script(text, ScriptPolicy { network: true, ..ScriptPolicy::default() }), "");
+        let text = "import socket, subprocess\n\
+                    subprocess.run(['true'], check=True)\n\
+                    socket.socketpair()\n\
+                    for kind in [(2, 1), (1, 2), (1, 2 | 0o4000)]:\n\
+                    \x20   try:\n        socket.socket(*kind)\n\
+                    \x20   except PermissionError:\n        print('refused')";
+        assert_eq!(script(text, ScriptPolicy::default()), "refused\nrefused\nrefused\n");
+        let policy = ScriptPolicy { network: true, ..ScriptPolicy::default() };
+        assert_eq!(script(text, policy), "refused\nrefused\n", "local services act for their clients");
+    }
+
+    #[test]
+    fn a_script_has_no_capabilities_in_a_namespace_of_its_own() {
+        let text = "import ctypes, os\nCLONE_NEWUSER = 0x10000000\n\
+                    libc = ctypes.CDLL(None, use_errno=True)\n\
+                    print(libc.syscall(56, CLONE_NEWUSER | 17, 0, 0, 0, 0), ctypes.get_errno())";
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(script(text, ScriptPolicy::default()), "-1 1\n");
+        }
+        let own = script("print(open('/proc/self/status').read())", ScriptPolicy::default());
+        let effective = own.lines().find_map(|line| line.strip_prefix("CapEff:\t")).unwrap();
+        assert_eq!(u64::from_str_radix(effective, 16).unwrap() & !0b1111, 0, "{effective}");
     }
 
     #[test]
@@ -322,6 +378,8 @@ mod tests {
              assert refused(other + '/file', 'r') and refused(other + '/new', 'w'), 'other'\n\
              assert refused(private, 'r') and refused(private, 'w'), 'private'\n\
              assert refused('/proc/%d/mem' % os.getppid(), 'rb'), 'memory'\n\
+             assert refused('/proc/%d/environ' % os.getppid(), 'rb'), 'environment'\n\
+             assert refused('/proc/%d/maps' % os.getppid(), 'rb'), 'maps'\n\
              assert refused('/dev/shm/warpsmith-test', 'w'), 'shared memory'\n\
              with tempfile.TemporaryFile() as file: file.write(b'x')\n\
              print('done')",

@@ -107,6 +107,9 @@ const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const FORKS: &[c_long] = &[];
 
+/// The part of a socket's type that is not a flag.
+const SOCKET_KIND: u64 = 0xf;
+
 /// These requests insert bytes into a terminal as if they were typed.
 const TERMINAL_INPUT: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
@@ -130,11 +133,26 @@ pub(super) fn of_script(network: bool) -> Result<Vec<BpfProgram>, Error> {
     for &call in DENIED.iter().chain(DENIED_HERE).chain(others) {
         denied.insert(call, Vec::new());
     }
+    let local = libc::AF_UNIX as u64;
+    // Local services act for their clients. A stream needs `connect`, a datagram does not. A pair of sockets is allowed.
+    denied.insert(
+        libc::SYS_socket,
+        if network {
+            vec![rule(&[(0, SeccompCmpOp::Eq, local)])?]
+        } else {
+            let kind = SeccompCmpOp::MaskedEq(SOCKET_KIND);
+            vec![
+                rule(&[(0, SeccompCmpOp::Ne, local)])?,
+                rule(&[(0, SeccompCmpOp::Eq, local), (1, kind, libc::SOCK_DGRAM as u64)])?,
+            ]
+        },
+    );
     if !network {
-        let local = libc::AF_UNIX as u64;
         denied.insert(libc::SYS_connect, Vec::new());
-        denied.insert(libc::SYS_socket, vec![rule(&[(0, SeccompCmpOp::Ne, local)])?]);
     }
+    // A process has all capabilities in a user namespace of its own.
+    let own_users = libc::CLONE_NEWUSER as u64;
+    denied.insert(libc::SYS_clone, vec![rule(&[(0, SeccompCmpOp::MaskedEq(own_users), own_users)])?]);
     let ignored = LEAVING.iter().map(|&call| (call, Vec::new())).collect();
     let filter = |rules, error: i32| -> Result<BpfProgram, Error> {
         let action = SeccompAction::Errno(error as u32);

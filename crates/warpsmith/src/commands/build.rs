@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use chips::{CHIPS, Chip, DoesNotFit, Occupancy, Resources, Target};
-use compiler::toolchain;
 use compiler::{BuildError, BuildOutcome, Compiler, Entry, Request};
 use family::tuned_table::is_tuned;
 use family::{Candidate, Catalog, Family, SettingError};
@@ -17,7 +16,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::ops;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, styled};
-use crate::progress::{self, Installation};
+use crate::progress;
 use crate::snippet;
 use crate::tables::Table;
 
@@ -114,7 +113,7 @@ pub fn run(options: &BuildOptions, global: &Global, printer: &Printer) -> Result
         (plan_named(options, global, &archs, &catalog, printer)?, Vec::new())
     };
 
-    let compiler = compiler(global, printer)?;
+    let compiler = super::compiler(global, printer)?;
     let rows = execute(&jobs, &compiler, options, printer)?;
     if printer.is_json() {
         printer.json(
@@ -143,14 +142,6 @@ pub fn unknown_target(name: &str, error: &chips::UnknownTarget) -> CommandError 
         Some(near) => failure.hint(format!("did you mean `{near}`?")),
         None => failure,
     }
-}
-
-/// The compiler. It is installed first if the machine has none.
-pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandError> {
-    let mut display = Installation::new(printer);
-    let toolchain = toolchain::ensure(global.cuda.as_deref(), &mut |progress| display.show(progress))?;
-    let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
-    Ok(super::lend_compiler::compiler(toolchain)?.warn_with(warn))
 }
 
 /// The jobs for the named family, or for those families of the named op that have the preset.

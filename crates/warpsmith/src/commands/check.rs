@@ -79,7 +79,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         planned.push((op, plan));
     }
 
-    let compiler = super::build::compiler(global, printer)?;
+    let compiler = super::compiler(global, printer)?;
     let stop = super::stop_on_interrupt();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.jobs.map_or(cores, usize::from);
@@ -600,13 +600,13 @@ impl Run<'_> {
             let of = |group: &&check::FailureGroup<'_>| {
                 group.results.iter().any(|result| std::ptr::eq(*result, verdict))
             };
-            let example = groups.iter().find(of).map(check::FailureGroup::example);
-            match example.filter(|example| !std::ptr::eq(*example, verdict)) {
+            let group = groups.iter().find(of);
+            match group.map(check::FailureGroup::example).filter(|it| !std::ptr::eq(*it, verdict)) {
                 Some(example) => CiCase {
                     same_cause_as: Some(ci_name(example, options)),
                     ..CiCase::new(ci_name(verdict, options), CiStatus::Failed, error_text(verdict))
                 },
-                None => ci_case(verdict, options, global, catalog),
+                None => ci_case(verdict, group, options, (global, catalog)),
             }
         };
         let mut cases: Vec<CiCase> = self.verdicts.iter().map(case).collect();
@@ -682,8 +682,13 @@ fn error_text(verdict: &CaseResult) -> String {
     })
 }
 
-/// One result for CI systems.
-fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalog: &Catalog) -> CiCase {
+/// One result for CI systems. The example of a group tells the findings of the group, each once.
+fn ci_case(
+    verdict: &CaseResult,
+    group: Option<&check::FailureGroup<'_>>,
+    options: &CheckOptions,
+    (global, catalog): (&Global, &Catalog),
+) -> CiCase {
     let CaseResult { family, kernel, .. } = verdict;
     let kernel = format!("{family} {kernel}");
     let name = ci_name(verdict, options);
@@ -693,7 +698,11 @@ fn ci_case(verdict: &CaseResult, options: &CheckOptions, global: &Global, catalo
     let sources = |name: &str| family.and_then(|family| family.source_text(name)).map(str::to_owned);
     let folder = global.kernels.as_deref();
     let paths = |name: &str| family.and_then(|family| ci_output::family_path(family, folder, name));
-    let findings = verdict.findings.iter();
+    let findings = group.map_or_else(
+        || verdict.findings.iter().collect(),
+        |group| group.findings().into_iter().map(|shared| shared.finding).collect::<Vec<_>>(),
+    );
+    let findings = findings.into_iter();
     case.findings = findings.map(|it| ci_output::finding(it, &kernel, &sources, &paths)).collect();
     let own = family.and_then(|family| paths(family.source_name()));
     let mut add = |kind: &str, message: &str| {

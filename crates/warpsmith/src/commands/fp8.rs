@@ -7,7 +7,7 @@ use gpu::device::Device;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{build, device, stop_on_interrupt};
+use super::{device, stop_on_interrupt};
 use crate::cli::{Fp8Options, Global, ScaledPartName};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -92,7 +92,7 @@ pub fn run(options: &Fp8Options, global: &Global, printer: &Printer) -> Result<E
         Device::Virtual { chip } => forward::Device::virtual_gpu(chip.id),
     };
     let stop = stop_on_interrupt();
-    let gpu = opened?.with_compiler(build::compiler(global, printer)?).with_stop(stop);
+    let gpu = opened?.with_compiler(super::compiler(global, printer)?).with_stop(stop);
     let seed = global.secret_seed();
     let classes = if options.class.is_empty() { StudyClass::ALL.to_vec() } else { options.class.clone() };
     let (ways, not_run) = possible_ways(options, &gpu, &problem)?;

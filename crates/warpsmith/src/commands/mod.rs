@@ -32,12 +32,14 @@ pub mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ::compiler::Compiler;
 use gpu::device::{Device, DeviceError, Selector, SelectorError};
 
 use crate::cli::Global;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::progress;
+use crate::printer::{Printer, WARN, styled};
+use crate::progress::{self, Installation};
 
 /// The device of `--device`, or an error if this machine does not have it.
 pub fn device(global: &Global) -> Result<Device, CommandError> {
@@ -48,6 +50,15 @@ pub fn device(global: &Global) -> Result<Device, CommandError> {
             .hint("`--device virtual` uses the virtual GPU; `warpsmith doctor` shows what is missing"),
         other => CommandError::missing(other.to_string()),
     })
+}
+
+/// The compiler. It is installed first if the machine has none.
+pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandError> {
+    let mut display = Installation::new(printer);
+    let toolchain =
+        ::compiler::toolchain::ensure(global.cuda.as_deref(), &mut |progress| display.show(progress))?;
+    let warn = |text: &str| Printer::default().message(&format!("{}: {text}", styled(WARN, "warning")));
+    Ok(lend_compiler::compiler(toolchain)?.warn_with(warn))
 }
 
 /// A flag that the first Ctrl-C sets, so that the command stops early and shows its results so far. A second Ctrl-C

@@ -215,7 +215,7 @@ impl<'g> Workbench<'g> {
         Execution { printer, open, .. }: Execution<'_>,
     ) -> Result<StartedRun<'_>, CommandError> {
         ops::require_reference(&*self.op, printer)?;
-        let compiler = super::build::compiler(self.global, printer)?;
+        let compiler = super::compiler(self.global, printer)?;
         let opened = OpenRun::new(open(self.manifest(command, &compiler)), self.global, printer)?;
         let (start, stop) = (self.start()?, super::stop_on_interrupt());
         Ok(StartedRun { op: &*self.op, compiler, opened, start, stop })

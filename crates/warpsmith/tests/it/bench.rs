@@ -156,17 +156,17 @@ fn a_source_cannot_include_files_outside_its_family() {
 fn a_killed_worker_fails_only_its_candidate() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
-    let mut parent = start(&mut bench(folder.path(), &["hangs", "good", "--limit", "100"]));
+    let mut parent = start(&mut bench(folder.path(), &["sleeps", "good", "--limit", "100"]));
     let place = folder.path().to_str().unwrap().to_owned();
-    let worker = || processes(&["worker", "hangs default", &place]);
+    let worker = || processes(&["worker", "sleeps default", &place]);
     wait_until("the worker", || !worker().is_empty());
-    wait_until("its build", || !of_kind(&events(folder.path()), "built", "hangs default").is_empty());
+    wait_until("its build", || !of_kind(&events(folder.path()), "built", "sleeps default").is_empty());
     let status = fs::read_to_string(format!("/proc/{}/status", worker()[0])).unwrap();
     assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
     kill(worker()[0]);
     assert_eq!(parent.wait().unwrap().code(), Some(1));
     let events = events(folder.path());
-    let failed = of_kind(&events, "candidate-failed", "hangs default");
+    let failed = of_kind(&events, "candidate-failed", "sleeps default");
     assert_eq!(failed[0]["failure"], "crash");
     assert!(failed[0]["reason"].as_str().unwrap().contains("SIGKILL"), "{}", failed[0]);
     assert_eq!(of_kind(&events, "modelled", "good default").len(), 1);
@@ -176,7 +176,7 @@ fn a_killed_worker_fails_only_its_candidate() {
 fn a_killed_run_resumes_without_repeating_finished_work() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
-    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "nan", "--limit", "4"]));
+    let mut parent = start(&mut bench(folder.path(), &["good", "sleeps", "nan", "--limit", "4"]));
     // A stage counts as done when its end is in the log; otherwise it is repeated.
     let is_end =
         |event: &Value| event["kind"] == "stage-finished" && event["key"]["subject"] == "good default";
@@ -199,7 +199,7 @@ fn a_killed_run_resumes_without_repeating_finished_work() {
     for (kind, subject) in [
         ("built", "good default"),
         ("modelled", "good default"),
-        ("candidate-failed", "hangs default"),
+        ("candidate-failed", "sleeps default"),
         ("candidate-failed", "nan default"),
     ] {
         assert_eq!(of_kind(&events, kind, subject).len(), 1, "{kind} {subject}\n{outcome}");
@@ -214,7 +214,7 @@ fn a_killed_run_resumes_without_repeating_finished_work() {
 fn an_interrupted_run_ends_cleanly_and_can_be_resumed() {
     let folder = tempfile::tempdir().unwrap();
     drill(folder.path());
-    let mut parent = start(&mut bench(folder.path(), &["good", "hangs", "--limit", "100"]));
+    let mut parent = start(&mut bench(folder.path(), &["good", "sleeps", "--limit", "100"]));
     wait_until("the first time", || !of_kind(&events(folder.path()), "modelled", "good default").is_empty());
     let id = parent.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());

@@ -103,7 +103,7 @@ fn kernels_are_named_as_in_the_source() {
         sanitize("scale.cu", PROGRAM, &flags)
     };
     contains(&template("scale"), 2, &["no kernel `scale`", "--kernel 'scale<float>'"]);
-    contains(&template("scale<double, 2>"), 2, &["has 3 parameters, but 0 arguments are given", "3: u32"]);
+    contains(&template("scale<double, 2>"), 2, &["has 3 parameters, but 0 arguments are given", "uint n"]);
 }
 
 const PTX: &str = "

@@ -256,8 +256,8 @@ fn sanitize_checks_arguments_against_the_source() {
     let wide = sanitize(&["--arg", "x=inout,f64[32]=iota"]);
     assert_eq!(wide.code, 2, "{wide}");
     assert!(wide.stderr.contains("argument `x` has the type f64, but the parameter `x` is float*"), "{wide}");
-    // One argument of the command line replaces only that of the file.
-    let fewer = sanitize(&["--arg", "n=i32=64", "--grid", "2"]);
+    // One argument of the command line replaces only that argument of the file.
+    let fewer = sanitize(&["--arg", "n=i32=16"]);
     assert_eq!(fewer.code, 0, "{fewer}");
     let one = sanitize(&["--arg", "fp32[32]=iota"]);
     assert!(one.stderr.contains("the kernel is f(float* x, int n)"), "{one}");

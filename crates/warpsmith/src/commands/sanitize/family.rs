@@ -58,7 +58,7 @@ pub fn run(
     let candidate =
         dispatch::candidate(op, family, options.preset.as_deref(), &options.set, (&problem, &place))?;
     let request = family.request(&candidate, chip.target)?;
-    let build = super::super::build::compiler(global, printer)?.build(&request)?.build;
+    let build = super::super::compiler(global, printer)?.build(&request)?.build;
 
     let launch = family.launch(&candidate, &op.sizes(&problem))?;
     let geometry = Geometry {

@@ -43,7 +43,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let code = if is_ptx {
         code::from_ptx(&text, &launches.kernels())?
     } else {
-        let compiler = super::super::build::compiler(global, printer)?;
+        let compiler = super::super::compiler(global, printer)?;
         let mut request = code::request(&options.file, &text, target, &launch.define, &launch.include);
         request.options.extend(launch.std.iter().map(|name| format!("--std={name}")));
         match code::from_cuda(&compiler, request, &launches.kernels()) {
