@@ -1,6 +1,6 @@
 """Measures how many CUDA files of other projects `warpsmith sanitize` compiles as they are.
 
-    python python/scripts/compile_rate.py target/release/warpsmith FOLDER... [--files 12] [--seed 1] [--arch sm_90a]
+    python python/scripts/compile_rate.py target/release/warpsmith FOLDER... [--files 12] [--seed 1] [--std c++20] [--define NAME]
 
 Each folder has the sources of one project. The files are drawn at random from those that define a kernel. The folders
 `include`, `Common` and `csrc` of the project are searched for headers. For each project the script prints how many files
@@ -28,10 +28,10 @@ def header_folders(project: Path) -> list[Path]:
     return [project, *sorted(path for path in near if path.is_dir() and path.name in HEADERS)]
 
 
-def first_error(program: str, file: Path, project: Path, arch: str) -> str | None:
+def first_error(program: str, file: Path, project: Path, flags: list[str]) -> str | None:
     """Returns None if the file compiles."""
     # The launch is not made: no kernel has this name.
-    command = [program, "sanitize", str(file), "--json", "--arch", arch, "--grid", "1", "--block", "32"]
+    command = [program, "sanitize", str(file), "--json", "--grid", "1", "--block", "32", *flags]
     command += ["--kernel", "no_kernel_has_this_name"]
     for folder in header_folders(project):
         command += ["--include", str(folder)]
@@ -55,12 +55,17 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--std", help="standard of C++ (default: the program's)")
+    parser.add_argument("--define", action="append", default=[], help="macro that the project's own build defines")
     options = parser.parse_args()
+    flags = ["--arch", options.arch, *(f"--define={name}" for name in options.define)]
+    if options.std:
+        flags += ["--std", options.std]
     compiled = tried = 0
     for project in options.projects:
         files = files_with_kernels(project)
         chosen = random.Random(options.seed).sample(files, min(options.files, len(files)))
-        errors = {file: first_error(options.program, file, project, options.arch) for file in chosen}
+        errors = {file: first_error(options.program, file, project, flags) for file in chosen}
         right = sum(error is None for error in errors.values())
         compiled, tried = compiled + right, tried + len(chosen)
         print(f"{project.name}: {right} of {len(chosen)} files compile ({len(files)} have kernels)")
