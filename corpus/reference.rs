@@ -210,6 +210,7 @@ pub fn reference(name: &str, args: &[Arg]) -> Option<Vec<Output>> {
         "ring_of_messages" => ring_of_messages,
         "rmsnorm_residual" => rmsnorm_residual,
         "rmsnorm_rope_bf16" => rmsnorm_rope_bf16,
+        "rolled_butterflies" => rolled_butterflies,
         "saxpy_grid_stride" => saxpy_grid_stride,
         "scan_block_warps" => scan_block_warps,
         "scan_decoupled_lookback" => scan_decoupled_lookback,
@@ -1565,6 +1566,13 @@ fn rmsnorm_rope_bf16(a: &Args) -> Vec<Output> {
         }
     }
     vec![close("y", y, 1e-5, 1.0 / 256.0)]
+}
+
+fn rolled_butterflies(a: &Args) -> Vec<Output> {
+    let rows = || a.f("x").chunks(32);
+    let largest = rows().map(|row| row.iter().copied().fold(f64::MIN, f64::max)).collect();
+    let sums = rows().map(|row| row.iter().sum()).collect();
+    vec![close("sums", sums, 1e-5, 1e-5), exact_floats("largest", largest)]
 }
 
 fn saxpy_grid_stride(a: &Args) -> Vec<Output> {

@@ -24,10 +24,10 @@ extern "C" __global__ void __launch_bounds__(128) tile(const __grid_constant__ T
     }
     wait(&full, 0);
     float d[32] = {};
-    fence_products();
     u32 p[4] = {0x3c003c00u, 0x3c003c00u, 0x3c003c00u, 0x3c003c00u};
     for (int i = 0; i < 4; ++i)
         p[i] += threadIdx.x;
+    fence_products();
 #pragma unroll 1
     for (int k = 0; k < 4; ++k) {
         product_registers_f16(d, p, descriptor(sb + 32 * k));

@@ -15,7 +15,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32) swap(
         fence_init();
     }
     __syncthreads();
-    store_remote(map_to(&given[threadIdx.x], other), x[32 * blockIdx.x + threadIdx.x]);
+    store_remote(map_to(&given[threadIdx.x], other), x[32 * blockIdx.x + threadIdx.x]); //~? race
     arrive_remote(map_to(&full, other)); //~| race //~? uninitialised
     wait(&full, 0); //~? deadlock
     y[32 * blockIdx.x + threadIdx.x] = given[threadIdx.x];

@@ -253,15 +253,15 @@ impl Compiler {
     }
 }
 
-/// Options of every build.
+/// Options of every build. The request may name another standard.
 fn fixed_options(request: &Request) -> Vec<String> {
-    vec![
-        format!("--gpu-architecture={}", request.target),
-        "--std=c++17".to_owned(),
-        "-lineinfo".to_owned(),
-        "--device-as-default-execution-space".to_owned(),
-        "--ptxas-options=-v".to_owned(),
-    ]
+    let mut options = vec![format!("--gpu-architecture={}", request.target)];
+    if !request.options.iter().any(|option| option.starts_with("--std=")) {
+        options.push("--std=c++17".to_owned());
+    }
+    let others = ["-lineinfo", "--device-as-default-execution-space", "--ptxas-options=-v"];
+    options.extend(others.map(str::to_owned));
+    options
 }
 
 fn milliseconds(since: Instant) -> f64 {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{Dtype, Init};
 
-/// More elements than any kernel under test needs. A size typed by mistake is refused, not allocated.
-const MOST_ELEMENTS: usize = 1 << 31;
+/// More elements than any GPU holds. A size typed by mistake is refused, not allocated.
+const MOST_ELEMENTS: usize = 1 << 40;
 
 /// The contents of `count` elements: a kind of contents, or a list of values.
 pub(super) fn initial(dtype: Dtype, text: &str, count: usize) -> Result<Init, String> {

@@ -4,7 +4,10 @@ use gpu::accelerator::{Accelerator, AcceleratorError, Buffer};
 use vgpu::TensorMap;
 use vgpu::tensor_map::{Element, Swizzle};
 
-use super::{Argument, Dtype, Role, TextureArgument};
+use super::{Argument, Dtype, Init, Role, TextureArgument};
+
+/// The least size in bytes of buffers that are filled on the device if all their elements are 0.
+const LARGE: u64 = 32 << 20;
 
 /// A launch's arguments on a device.
 #[derive(Clone, Debug)]
@@ -40,16 +43,25 @@ impl Placed {
                 placed.parameters.push(place_texture(device, &name, texture)?);
                 continue;
             }
-            let contents = argument.contents();
             let Some((dtype, dims)) = argument.buffer() else {
-                placed.parameters.push(contents.unwrap_or_default());
+                placed.parameters.push(argument.contents().unwrap_or_default());
                 continue;
             };
             let name = argument.name.clone().unwrap_or_else(|| format!("argument {index}"));
             let elements: usize = dims.iter().product();
             let buffer = device.allocate(&name, (elements * dtype.bytes()) as u64)?;
-            if let Some(contents) = contents {
-                device.write(buffer, &contents)?;
+            match &argument.role {
+                // Large buffers of zeros take memory only where the kernel writes.
+                Role::Input { init: Init::Zeros, .. } | Role::InOut { init: Init::Zeros, .. }
+                    if buffer.bytes >= LARGE =>
+                {
+                    device.fill(buffer, 0)?;
+                }
+                _ => {
+                    if let Some(contents) = argument.contents() {
+                        device.write(buffer, &contents)?;
+                    }
+                }
             }
             placed.parameters.push(buffer.parameter());
             let is_output = matches!(argument.role, Role::Out { .. });

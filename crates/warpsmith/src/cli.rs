@@ -1137,8 +1137,11 @@ pub struct RunsOptions {
     pub trend: Option<String>,
 }
 
+/// The default of `sanitize --budget`.
+pub const SANITIZE_BUDGET: u64 = 300_000_000;
+
 /// Options of `sanitize`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SanitizeOptions {
     /// CUDA source file, PTX file, or the name of a family
@@ -1187,7 +1190,7 @@ pub struct SanitizeOptions {
     #[arg(long, value_name = "FILE", conflicts_with = "unchecked")]
     pub suppressions: Option<PathBuf>,
     /// Maximum warp instructions before a kernel counts as runaway; the default takes about half a minute
-    #[arg(long, value_name = "N", default_value_t = 300_000_000)]
+    #[arg(long, value_name = "N", default_value_t = SANITIZE_BUDGET)]
     pub budget: u64,
     /// Number of worker threads (default: one per core)
     #[arg(long, short, value_name = "N", default_value_t = 0, hide_default_value = true)]
@@ -1231,15 +1234,50 @@ pub struct LaunchOptions {
     /// Folder with headers; the folder of the file is always searched
     #[arg(long, short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
+    /// Standard of C++ for the compiler: c++14, c++17 or c++20 (default: c++17)
+    #[arg(long, value_name = "NAME", value_parser = ["c++14", "c++17", "c++20"], hide_possible_values = true)]
+    pub std: Option<String>,
 }
 
-/// Parses the flags in a source file's `// warpsmith:` comments.
+/// Parses the flags in a source file's `// warpsmith:` comments. These are all flags of `sanitize` but those that write
+/// files, which a file of somebody else must not do.
 #[derive(Debug, Parser)]
 #[command(name = "// warpsmith:", no_binary_name = true, disable_help_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct HeaderFlags {
     /// The launch that the comments describe.
     #[command(flatten)]
     pub launch: LaunchOptions,
+    /// As in [`SanitizeOptions`].
+    #[arg(long)]
+    pub print: Vec<String>,
+    /// As in [`SanitizeOptions`]. The files lie beside the source.
+    #[arg(long, value_parser = assignment)]
+    pub expect: Vec<(String, String)>,
+    /// As in [`SanitizeOptions`].
+    #[arg(long, value_parser = tolerance)]
+    pub rtol: Option<f64>,
+    /// As in [`SanitizeOptions`].
+    #[arg(long, value_parser = tolerance)]
+    pub atol: Option<f64>,
+    /// As in [`SanitizeOptions`].
+    #[arg(long)]
+    pub counters: bool,
+    /// As in [`SanitizeOptions`].
+    #[arg(long)]
+    pub fidelity: bool,
+    /// As in [`SanitizeOptions`].
+    #[arg(long)]
+    pub unchecked: bool,
+    /// As in [`SanitizeOptions`].
+    #[arg(long)]
+    pub strict: bool,
+    /// As in [`SanitizeOptions`].
+    #[arg(long)]
+    pub budget: Option<u64>,
+    /// As in [`SanitizeOptions`].
+    #[arg(long, short)]
+    pub jobs: Option<usize>,
 }
 
 /// The maximum number of cases of a check and of runs of a replay. More would take months, and too much memory.

@@ -28,6 +28,25 @@ namespace std {}
 #define EXIT_SUCCESS 0
 #define EXIT_FAILURE 1
 
+// C++17 has removed it; nvcc ignores it with a warning.
+#define register
+
+// Built-in functions of host compilers, which nvcc translates for device code.
+#define __builtin_clz(x) __clz(static_cast<int>(x))
+#define __builtin_clzll(x) __clzll(static_cast<long long>(x))
+#define __builtin_ctz(x) (__ffs(static_cast<int>(x)) - 1)
+#define __builtin_ctzll(x) (__ffsll(static_cast<long long>(x)) - 1)
+#define __builtin_popcount(x) __popc(x)
+#define __builtin_popcountll(x) __popcll(x)
+
+// Types of the host's libraries that stand in classes of headers. Only host code uses their members.
+typedef struct WarpsmithFile FILE;
+typedef int pid_t;
+struct timeval {
+    long tv_sec, tv_usec;
+};
+int gettimeofday(timeval*, void*);
+
 // Types of the runtime that stand in declarations of host functions and in members of classes.
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;

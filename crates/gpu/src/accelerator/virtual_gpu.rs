@@ -200,6 +200,10 @@ impl Accelerator for VirtualDevice {
     }
 
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        if word == 0 {
+            let at = vgpu::Buffer(buffer.address);
+            return self.memory.fill(at, 0, buffer.bytes).map_err(|error| memory(&error));
+        }
         // In pieces: a workspace may be as large as most of the memory.
         const PIECE: u64 = 1 << 20;
         let bytes = word.to_le_bytes().repeat(PIECE as usize / 4);

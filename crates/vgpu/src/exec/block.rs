@@ -123,6 +123,7 @@ impl Block {
             w.bulk = BulkGroups::default();
             w.flight.clear();
             w.cluster_phase = [0; 32];
+            w.at_cluster_barrier = 0;
             w.fragments.clear();
             w.passed.clear();
             w.passed_over = 0;

@@ -117,6 +117,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.add_pending(site, offset, bytes, copied, object as u32);
             return Some(());
         };
+        self.check_peer_runs(&target.span, 1 << l);
         self.note_visit(&target.span, 1 << l);
         let races = &mut self.block.races;
         races.agent_writes_remote(Agent::Load, site, target.address, bytes);
@@ -187,6 +188,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Records a pending copy.
     pub fn add_pending(&mut self, site: Site, to: u32, bytes: u32, source: CopySource, barrier: u32) {
+        self.block.races.copy_reports_to(site, barrier);
         let mark = Some(self.block.races.agent_mark(Agent::Load, site.warp));
         self.block.bulk.push(BulkCopy { site, to, bytes, source, landed: 0, barrier, mark });
     }

@@ -25,9 +25,21 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         member.cluster.cores.borrow().get(rank as usize).copied()
     }
 
-    /// Whether all blocks of the cluster have met at its barrier. Before, some of them may not have started.
-    pub fn cluster_has_met(&self) -> bool {
-        self.block.membership.as_ref().is_some_and(|member| member.cluster.phase.get() > 0)
+    /// Reports lanes that access the shared memory of a block that may not have started.
+    pub fn check_peer_runs(&mut self, span: &Span, mask: u32) {
+        let Some(peer) = self.owner(span) else { return };
+        // SAFETY: `peer` is another block of the cluster. The same worker runs it.
+        let index = unsafe { (*peer).index } as u32;
+        let early = lanes_where(mask, |l| !self.block.races.knows_block(index, self.w.id, l));
+        if early != 0 {
+            let rank = span.low / WINDOW - 1;
+            self.finding(Kind::Race, early, || {
+                format!(
+                    "the instruction accesses the shared memory of block {rank} of the cluster, but the block may not have \
+                     started: no barrier.cluster and no message of that block comes before the access"
+                )
+            });
+        }
     }
 
     fn rank(&self) -> u32 {
@@ -88,7 +100,18 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if cluster.cores.borrow().is_empty() {
             cluster.enter(&raw mut *self.block);
         }
+        let arrived = lanes_where(mask, |l| self.w.at_cluster_barrier >> l & 1 == 1);
         if arrive {
+            let again = arrived;
+            if P::CHECK && again != 0 {
+                self.finding(Kind::BarrierCount, again, || {
+                    "threads arrive at the cluster barrier again, before they have waited for its last phase"
+                        .to_string()
+                });
+                // The findings that follow from it would only hide it.
+                return Next::Continue;
+            }
+            self.w.at_cluster_barrier |= mask;
             if P::CHECK {
                 // A relaxed arrival publishes what a fence before it covers.
                 let races = &mut self.block.races;
@@ -97,7 +120,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 } else {
                     races.publish(self.w.id, mask)
                 };
-                cluster.publishing.borrow_mut().join(&published);
+                let mut publishing = cluster.publishing.borrow_mut();
+                publishing.join(&published);
+                publishing.join(&races.presence());
             }
             for l in lanes(mask) {
                 self.w.cluster_phase[l] = cluster.phase.get() + 1;
@@ -107,7 +132,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.block.progress += 1;
             return Next::Continue;
         }
-        let never = lanes_where(mask, |l| self.w.cluster_phase[l] == 0);
+        let never = mask & !arrived;
         if P::CHECK && never != 0 {
             self.finding(Kind::BarrierCount, never, || {
                 "threads execute barrier.cluster.wait before they arrive at the barrier".to_string()
@@ -120,6 +145,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             self.worker.executed += 1;
             return Next::Again;
         }
+        self.w.at_cluster_barrier &= !mask;
         if P::CHECK {
             let published = cluster.published.borrow().clone();
             self.block.races.learn(self.w.id, mask, &published);

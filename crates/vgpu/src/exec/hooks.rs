@@ -36,6 +36,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         match space {
             Space::Shared if span.low != 0 => {
                 races.remote(site, race, &race::Ranges { at: &ad.at, bytes: size, values });
+                self.check_peer_runs(span, lanes);
                 self.note_visit(span, lanes);
             }
             Space::Shared => {

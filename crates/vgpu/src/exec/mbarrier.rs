@@ -149,6 +149,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         if let Some(peer) = self.owner(span) {
             let site = self.site(group);
             self.block.races.remote_mbarrier(site, at);
+            self.check_peer_runs(span, group);
             self.note_visit(span, group);
             if matches!(op, MbarrierOp::Arrive { .. } | MbarrierOp::CompleteTx) && !relaxed {
                 let published = self.block.races.publish(self.w.id, group);

@@ -97,6 +97,7 @@ pub(super) fn report(
     let completed = !grid.stopped();
     if options.checks == Checks::All && completed {
         check_outputs(grid, options, &taints, &mut findings);
+        check_dependency(grid, &mut findings);
         if idle > 0 && grid.blocks > 1 {
             let blocks = grid.blocks;
             // A rounded-up grid has some blocks without work: with two blocks, one of them. So has a grid that fills the
@@ -158,6 +159,23 @@ pub(super) fn report(
     }
 }
 
+/// Warns of a kernel of a chain of dependent launches that does not wait for the kernel before it.
+fn check_dependency(grid: &Grid<'_>, findings: &mut Collector) {
+    let Some(pc) = grid.kernel.starts_dependents_without_wait else { return };
+    let site = Site { pc, lanes: u32::MAX, ..Site::default() };
+    findings.add_many((Kind::Race, pc, 0), Severity::Warning, site, 1, || RawFinding {
+        severity: Severity::Warning,
+        ..RawFinding::new(
+            Kind::Race,
+            site,
+            "the kernel lets dependent kernels start early, but it never executes griddepcontrol.wait \
+             (cudaGridDependencySynchronize): if it is a dependent launch itself, it may read what the kernel before it has \
+             not written yet"
+                .to_string(),
+        )
+    });
+}
+
 /// Whether the kernel reads the extents of its grid.
 pub(super) fn reads_grid_size(kernel: &Kernel) -> bool {
     let extents = ["%nctaid.x", "%nctaid.y", "%nctaid.z"].map(special);
@@ -169,9 +187,13 @@ pub(super) fn reads_grid_size(kernel: &Kernel) -> bool {
 pub(super) fn begin_outputs(regions: &[Region], outputs: &[Buffer]) {
     for o in outputs {
         if let Some(r) = regions.iter().find(|r| r.address == o.0) {
-            for i in 0..r.bytes as usize {
-                // SAFETY: the index is inside the region's shadow, and no worker runs.
-                unsafe { *r.shadow.add(i) &= !shadow::TAINTED };
+            // SAFETY: the slice is the region's shadow, and no worker runs.
+            let states = unsafe { std::slice::from_raw_parts_mut(r.shadow, r.bytes as usize) };
+            // Memory that nothing has written is only read, so that it takes no pages of the host.
+            for part in states.chunks_mut(4096) {
+                if part.iter().fold(0, |all, state| all | state) & shadow::TAINTED != 0 {
+                    part.iter_mut().for_each(|state| *state &= !shadow::TAINTED);
+                }
             }
         }
     }

@@ -69,6 +69,7 @@ impl Blocks {
             let bytes = u64::from(grid.shared_end).next_multiple_of(128);
             Rc::new(GlobalRaces::new((1..=per_cluster).map(|rank| (rank * WINDOW, bytes))))
         });
+        let members: Vec<u32> = numbers.iter().map(|number| *number as u32).collect();
         for (rank, number) in (0..).zip(numbers) {
             let mut block = self.spare.pop().unwrap_or_default();
             block.start::<P>(grid, number, grid.placement(position * per_cluster + u64::from(rank)));
@@ -76,6 +77,7 @@ impl Blocks {
             if per_cluster > 1 {
                 cluster.enter(&raw mut block.core);
                 block.core.membership = Some(Membership { cluster: Rc::clone(&cluster), rank });
+                block.core.races.set_cluster_blocks(members.clone());
                 if let Some(races) = &memory {
                     let (races, base) = (Rc::clone(races), u64::from(rank + 1) * WINDOW);
                     block.core.races.join_cluster(ClusterMemory { races, base, window: WINDOW, hint: 0 });

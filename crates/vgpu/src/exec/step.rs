@@ -341,7 +341,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             }
             Op::LocalAddress { offset } => self.local_address(inst, *offset, mask),
             Op::IsSpace { space } => self.is_space(inst, *space, mask),
-            Op::Nop => Next::Continue,
+            Op::Nop | Op::GridDependency { .. } => Next::Continue,
             Op::Texture(fetch) => self.texture_fetch(inst, *fetch, mask),
             Op::Fence { scope } => self.fence(*scope, mask),
             Op::CopyAsync { .. } => self.copy_async(inst, mask),

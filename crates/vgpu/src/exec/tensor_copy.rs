@@ -7,9 +7,10 @@ use super::state::{
     AccessKind, Addresses, BlockCore, BulkCopy, CopySource, Location, Next, RunningWarp, Span, WINDOW,
     relative,
 };
-use crate::check::Kind;
+use crate::check::collect::RawFinding;
 use crate::check::layout::{ChunkOrigin, TensorLoad};
 use crate::check::race::{self, Agent};
+use crate::check::{Kind, Severity};
 use crate::count::{CopyKind, Event};
 use crate::isa::op::{AtomOp, Inst, Slot, TensorAccess};
 use crate::isa::types::{Space, Ty};
@@ -165,15 +166,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let core = unsafe { &mut *peer };
         let (bytes, site) = (tensor.map.box_bytes(), self.site(1 << lane));
         if P::CHECK {
-            if !self.cluster_has_met() {
-                let rank = window / WINDOW - 1;
-                self.finding(Kind::Race, 1 << lane, || {
-                    format!(
-                        "the copy writes the shared memory of block {rank} of the cluster and reports to its mbarrier, but the \
-                         block may not have started: no barrier.cluster comes before the copy"
-                    )
-                });
-            }
+            let span = Span { low: window, ..core.shared_span() };
+            self.check_peer_runs(&span, 1 << lane);
             let races = &mut self.block.races;
             races.agent_writes_remote(Agent::Load, site, window + to, tensor.map.shared_bytes());
             let mark = Some(races.agent_mark(Agent::Load, site.warp));
@@ -271,7 +265,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         coordinates: &Coordinates,
         lane: usize,
     ) -> Option<(TensorBox, Location)> {
-        let map = self.tensor_map(maps.at[lane], lane, coordinates.rank)?;
+        // `kind` is that of shared memory: a store to the tensor loads from shared memory.
+        let stores = kind == AccessKind::Load;
+        let agent = if stores { Agent::StoreRead } else { Agent::Load };
+        let map = self.tensor_map(maps.at[lane], lane, coordinates.rank, agent)?;
         self.check_mode(&map, coordinates, lane)?;
         let place = shared.at[lane];
         if !place.is_multiple_of(BOX_ALIGN) {
@@ -294,8 +291,6 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             });
             return None;
         }
-        // `kind` is that of shared memory: a store to the tensor loads from shared memory.
-        let stores = kind == AccessKind::Load;
         if stores && let Some(dimension) = at.iter().position(|coordinate| *coordinate < 0) {
             self.fault(Kind::OutOfBounds, lane, || {
                 format!(
@@ -319,8 +314,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 return Some((tensor, location));
             }
         }
+        let mut is_outside = tensor.map.im2col.is_none();
         for (number, loaded) in tensor.rows().enumerate() {
             let row = if stores { tensor.stored_row(loaded) } else { loaded };
+            is_outside &= row.bytes == 0;
             if row.bytes > 0 && !region.holds(row.address, u64::from(row.bytes)) {
                 region = self.grid.region_of(row.address);
                 if !region.holds(row.address, u64::from(row.bytes)) || region.constant && stores {
@@ -339,11 +336,32 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
             }
         }
+        if P::CHECK && is_outside {
+            self.report_outside(&tensor, stores, lane);
+        }
         Some((tensor, location))
     }
 
+    /// Warns of a copy of a box that has no element inside the tensor.
+    fn report_outside(&mut self, tensor: &TensorBox, stores: bool, lane: usize) {
+        let (rank, site) = (tensor.map.rank(), self.site(1 << lane));
+        let (at, dims) = (&tensor.at[..rank], &tensor.map.dims[..]);
+        let effect = if stores { "the store writes nothing" } else { "the load only fills it" };
+        let make = || RawFinding {
+            severity: Severity::Warning,
+            ..RawFinding::new(
+                Kind::OutOfBounds,
+                site,
+                format!(
+                    "the whole box at {at:?} is outside the tensor, whose sizes are {dims:?} (innermost first); {effect}"
+                ),
+            )
+        };
+        self.worker.findings.add_many((Kind::OutOfBounds, site.pc, 0), Severity::Warning, site, 1, make);
+    }
+
     /// Reads a lane's tensor map from parameters or global memory.
-    fn tensor_map(&mut self, address: u64, lane: usize, rank: usize) -> Option<TensorMap> {
+    fn tensor_map(&mut self, address: u64, lane: usize, rank: usize, agent: Agent) -> Option<TensorMap> {
         if !address.is_multiple_of(tensor_map::ALIGN) {
             self.fault(Kind::TensorMap, lane, || {
                 format!("the tensor map is at {address:#x}, which is not a multiple of {}", tensor_map::ALIGN)
@@ -378,6 +396,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 }
                 if P::CHECK {
                     self.check_map_fence(address, lane);
+                    if self.grid.kernel.changes_maps {
+                        let site = self.site(1 << lane);
+                        self.block.races.agent_reads_map(&self.grid.races, agent, site, address);
+                    }
                 }
                 // SAFETY: the region contains all bytes of the map.
                 unsafe {
@@ -603,6 +625,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                     map.state().write_bytes(shadow::WRITTEN, tensor_map::BYTES);
                     if space == Space::Global {
                         cx.grid.change_map(map.address);
+                        let site = cx.site(1 << l);
+                        cx.block.races.change_map(&cx.grid.races, site, map.address);
                     }
                 }
             }
@@ -644,6 +668,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         self.store_out(shared, global, bytes, None, lane);
         if P::CHECK {
             self.grid.change_map(global.address);
+            let site = self.site(mask);
+            self.block.races.change_map(&self.grid.races, site, global.address);
         }
         self.block.progress += 1;
         Next::Continue

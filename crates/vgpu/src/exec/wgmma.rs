@@ -12,9 +12,9 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::check::Kind;
 use crate::check::layout::Fault;
 use crate::check::race::{Agent, ChunkReads};
+use crate::check::{Kind, Site};
 use crate::count::Event;
 use crate::isa::op::{Class, Flow, Inst, Op, Slot, Wgmma};
 use crate::lanes::{lanes, lanes_where};
@@ -641,6 +641,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             });
         }
         let at = self.at();
+        let function = &self.grid.kernel.functions[self.frag.function as usize];
+        if let Some(writer) = function.unfenced.get(&self.frag.pc).copied() {
+            let site = Site { pc: function.first + writer, ..self.site(mask) };
+            let related = vec![("this wgmma uses the register".to_string(), at)];
+            self.worker.report_with(Kind::AsyncNotWaited, site, related, || {
+                "a register of a wgmma is written after the last wgmma.fence, so the wgmma may use its old value; the fence must \
+                 come between the two"
+                    .to_string()
+            });
+        }
         if w.a_registers {
             for slot in a_slots {
                 if let Some(f) = self.in_flight(*slot).filter(|f| f.written) {

@@ -10,11 +10,12 @@ use crate::ptx::ast::Instruction;
 impl<'a> Decoder<'a, '_> {
     /// Launches run one after another here, so the grids that this one depends on are complete.
     pub(super) fn grid_dependency(&mut self, _: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
-        if !m.take("wait") && !m.take("launch_dependents") {
+        let wait = m.take("wait");
+        if !wait && !m.take("launch_dependents") {
             return reject("operation is missing or unknown");
         }
         m.finish()?;
-        self.emit(Op::Nop, &[], &[])
+        self.emit(Op::GridDependency { wait }, &[], &[])
     }
 
     pub(super) fn cluster_address(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {

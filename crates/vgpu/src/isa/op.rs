@@ -455,6 +455,11 @@ pub enum Op {
     },
     /// An instruction without effect here, such as a prefetch.
     Nop,
+    /// `griddepcontrol`: waits for the kernels that the launch depends on, or lets the kernels start that depend on it. Every
+    /// launch runs alone here.
+    GridDependency {
+        wait: bool,
+    },
     /// `tex` and `tld4`. Results: four values. Sources: the texture, (layer), coordinates, (level).
     Texture(TextureFetch),
     /// A fence of any order. All fences run as `fence.sc`.

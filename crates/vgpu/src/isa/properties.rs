@@ -189,7 +189,7 @@ impl Op {
             Op::Atom { access, .. } => {
                 class(Class::Atomic).latency(Latency::Atomic(access.space)).writes(access.space)
             }
-            Op::Nop => Properties::NONE,
+            Op::Nop | Op::GridDependency { .. } => Properties::NONE,
             Op::Malloc | Op::Free => Properties::NONE,
             Op::Printf => Properties::NONE.reads(Space::Global),
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::heap::{self, Heap};
-use super::region::{ALIGN, Bytes, Region};
+use super::region::{ALIGN, Bytes, LARGE as LARGE_BYTES, Region};
 use super::shadow;
 use super::window::{self, Windows};
 use crate::program::Module;
@@ -352,6 +352,16 @@ impl Device {
     pub fn fill(&mut self, at: Buffer, value: u8, bytes: u64) -> Result<(), MemoryError> {
         let a = self.find_mut(at.0, bytes)?;
         let offset = (at.0 - a.address) as usize;
+        // Zeros take no memory.
+        if value == 0
+            && bytes == a.bytes
+            && bytes as usize >= LARGE_BYTES
+            && let (Some(data), Some(shadow)) =
+                (Bytes::zeroed(bytes as usize), Bytes::defined(bytes as usize))
+        {
+            (a.data, a.shadow, a.defined) = (data, shadow, true);
+            return Ok(());
+        }
         // SAFETY: as in `write`.
         unsafe {
             a.data.as_ptr().add(offset).write_bytes(value, bytes as usize);

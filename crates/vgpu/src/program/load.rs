@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use super::facts::{self, Code, Fact};
+use super::product_fences::unfenced_products;
 use super::source::{SourceMap, SourceReader};
 use super::values::Sketch;
 use super::{
@@ -13,7 +14,7 @@ use super::{
 use super::{RESERVED_SHARED_BYTES, flow, registers};
 use crate::isa::decode::{Callee, Constant, ConstantPool, Decoder, Entity, Fidelity, Meta, Pipe};
 use crate::isa::op::{Class, Inst, Op, Slot};
-use crate::isa::types::Ty;
+use crate::isa::types::{Space as MemorySpace, Ty};
 use crate::mem::window;
 use crate::ptx::ast::{self, Init, Space, Statement, Variable};
 
@@ -299,6 +300,8 @@ impl<'m, 'a> Loader<'m, 'a> {
                 matches!(op, Op::MapAddress { .. })
                     || matches!(op, Op::TensorLoad(access) if access.multicast)
             }),
+            starts_dependents_without_wait: starts_dependents_without_wait(&functions),
+            changes_maps: has(|op| matches!(op, Op::ReplaceInMap { .. } | Op::CopyMap { .. })),
             name: entry.name.to_string(),
             params,
             param_bytes,
@@ -377,6 +380,19 @@ impl<'m, 'a> Loader<'m, 'a> {
         function.local_bytes = (local.bytes as u32).next_multiple_of(16);
         (function, facts)
     }
+}
+
+/// See [`Kernel::starts_dependents_without_wait`].
+fn starts_dependents_without_wait(functions: &[Function]) -> Option<u32> {
+    let insts = || functions.iter().flat_map(|f| (f.first..).zip(&f.insts)).map(|(at, inst)| (at, &inst.op));
+    let waits = insts().any(|(_, op)| matches!(op, Op::GridDependency { wait: true }));
+    let reads = insts().any(|(_, op)| match op {
+        Op::Load(access) => matches!(access.space, MemorySpace::Global | MemorySpace::Generic),
+        Op::CopyAsync { .. } | Op::CopyBulk { .. } | Op::TensorLoad(_) => true,
+        _ => false,
+    });
+    let starts = insts().find(|(_, op)| matches!(op, Op::GridDependency { wait: false }));
+    starts.filter(|_| reads && !waits).map(|(at, _)| at)
 }
 
 /// The instructions of the module for the fidelity report.
@@ -517,6 +533,7 @@ impl Function {
             is_entry,
         };
         let (facts, sketch) = (facts::analyse(&code), Sketch::new(&code));
+        let unfenced = unfenced_products(&insts, &blocks);
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
         let mut block_of = vec![0u32; insts.len()];
         for (b, block) in blocks.iter().enumerate() {
@@ -534,6 +551,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            unfenced,
             sketch,
         };
         (function, facts)
@@ -553,6 +571,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            unfenced: HashMap::new(),
             sketch: None,
         }
     }

@@ -5,6 +5,7 @@ pub mod facts;
 pub mod flow;
 mod load;
 mod polls;
+mod product_fences;
 pub mod registers;
 pub mod source;
 pub mod values;
@@ -213,6 +214,11 @@ pub struct Kernel {
     pub(crate) synchronises_grid: bool,
     /// Whether the kernel can access the shared memory of other blocks.
     pub(crate) reaches_peers: bool,
+    /// The instruction that lets dependent kernels start, if the kernel reads global memory and never waits for the kernels
+    /// that it may depend on itself.
+    pub(crate) starts_dependents_without_wait: Option<u32>,
+    /// Whether the kernel can change tensor maps.
+    pub(crate) changes_maps: bool,
     pub(crate) functions: Vec<Function>,
     pub(crate) constants: Vec<(Class, Constant, u32)>,
     pub(crate) constant_units: u32,
@@ -250,6 +256,8 @@ pub struct Function {
     pub(crate) reachable: OnceLock<flow::Reachable>,
     /// The code that may belong to a poll. Computed when it is first needed.
     pub(crate) poll_code: OnceLock<polls::PollCode>,
+    /// The products whose registers are written after the last `wgmma.fence`.
+    pub(crate) unfenced: product_fences::Unfenced,
     /// For finding out which threads store equal values. `None` if the function is too large or stores nothing.
     pub(crate) sketch: Option<values::Sketch>,
 }

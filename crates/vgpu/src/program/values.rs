@@ -107,6 +107,8 @@ pub struct Sketch {
     block_of: Vec<u32>,
     /// For each block, its predecessor, if it has only one and that comes before it.
     after: Vec<Option<u32>>,
+    /// For each block that is a loop of its own, the block before the loop, if there is only one.
+    loops: Vec<Option<u32>>,
     /// For each block, the instructions whose branches decide whether it runs, and their blocks.
     decided_by: Vec<Vec<(u32, u32)>>,
     registers: usize,
@@ -136,6 +138,8 @@ impl StoredHashes {
 /// Limit of instructions x warps. Nothing is known about larger functions.
 const MAX_WORK: usize = 1 << 18;
 const MAX_ROUNDS: usize = 24;
+/// Limit of the turns of a loop that are evaluated one by one.
+const MAX_TURNS: usize = 16;
 /// Rounds without a new difference after which the evaluation ends.
 const QUIET_ROUNDS: usize = 2;
 
@@ -192,6 +196,7 @@ impl Sketch {
             steps,
             slots,
             after: predecessors(code),
+            loops: loops(code),
             block_of,
             decided_by: depends_on.iter().map(|blocks| blocks.iter().map(ends).collect()).collect(),
             registers: code.registers,
@@ -236,6 +241,24 @@ fn predecessors(code: &Code<'_>) -> Vec<Option<u32>> {
     }
     let only = |(b, before): (u32, &Vec<u32>)| (before.len() == 1).then(|| before[0]).filter(|p| *p < b);
     (0..).zip(&before).map(only).collect()
+}
+
+/// See [`Sketch::loops`].
+fn loops(code: &Code<'_>) -> Vec<Option<u32>> {
+    let before = |b: u32| {
+        let is_before = move |(_, block): &(u32, &super::flow::Block)| block.successors.contains(&b);
+        (0u32..).zip(code.blocks).filter(is_before).map(|(number, _)| number)
+    };
+    let of_block = |b: u32| {
+        let block = &code.blocks[b as usize];
+        let last = code.insts.get((block.end as usize).checked_sub(1)?)?;
+        if last.guard.is_always() || !block.successors.contains(&b) {
+            return None;
+        }
+        let others: Vec<u32> = before(b).filter(|other| *other != b).collect();
+        (others.len() == 1 && others[0] < b).then(|| others[0])
+    };
+    (0..code.blocks.len() as u32).map(of_block).collect()
 }
 
 fn rule(inst: &Inst) -> Rule {
@@ -547,21 +570,33 @@ impl<'a> Evaluation<'a> {
             .collect();
         // The registers with several definitions that a block, and the blocks straight before it, have defined.
         let mut defined: Vec<HashMap<usize, Value>> = vec![HashMap::new(); self.sketch.after.len()];
-        for at in 0..self.sketch.steps.len() {
-            let block = self.sketch.block_of[at] as usize;
-            if at == 0 || self.sketch.block_of[at - 1] as usize != block {
+        let mut start = 0;
+        while let Some(block) = self.sketch.block_of.get(start).map(|block| *block as usize) {
+            let end =
+                start + self.sketch.block_of[start..].iter().take_while(|b| **b as usize == block).count();
+            let enter = |cx: &mut Self, before: Option<u32>| {
+                let inherited = before.map_or_else(HashMap::new, |before| defined[before as usize].clone());
                 for (r, value) in &at_joins {
-                    self.registers[*r] = *value;
+                    cx.registers[*r] = *value;
                 }
-                if let Some(before) = self.sketch.after[block] {
-                    let inherited = defined[before as usize].clone();
-                    for (r, value) in &inherited {
-                        self.registers[*r] = *value;
-                    }
-                    defined[block] = inherited;
+                for (r, value) in &inherited {
+                    cx.registers[*r] = *value;
+                }
+                inherited
+            };
+            let mut own = HashMap::new();
+            let is_rolled = self.sketch.loops[block].is_some_and(|before| {
+                own = enter(self, Some(before));
+                self.roll(start..end, &mut next, &mut own)
+            });
+            if !is_rolled {
+                own = enter(self, self.sketch.after[block]);
+                for at in start..end {
+                    self.step(at, &mut next, &mut own);
                 }
             }
-            self.step(at, &mut next, &mut defined[block]);
+            defined[block] = own;
+            start = end;
         }
         self.joined[self.warp] = next;
         let mut decided = Vec::with_capacity(self.sketch.decided_by.len());
@@ -571,6 +606,30 @@ impl<'a> Evaluation<'a> {
             }));
         }
         self.decided[self.warp] = decided;
+    }
+
+    /// Evaluates all turns of a loop of one block. Returns false if their number is not known or depends on the thread.
+    fn roll(
+        &mut self,
+        block: std::ops::Range<usize>,
+        next: &mut HashMap<u32, [u64; 32]>,
+        defined: &mut HashMap<usize, Value>,
+    ) -> bool {
+        let guard = self.sketch.steps[block.end - 1].guard;
+        let before = next.clone();
+        for _ in 0..MAX_TURNS {
+            for at in block.clone() {
+                self.step(at, next, defined);
+            }
+            let test = negated(&self.registers[guard.pred()], guard.negated());
+            match (test.is_known, test.truth) {
+                (true, 0) => return true,
+                (true, u32::MAX) => {}
+                _ => break,
+            }
+        }
+        *next = before;
+        false
     }
 
     /// What decides where the branch at the end of a block goes, and whether it is reached.

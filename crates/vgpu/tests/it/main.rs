@@ -11,6 +11,7 @@ mod coverage;
 mod files;
 mod hopper;
 mod hostile;
+mod sparse;
 mod state;
 mod verdicts;
 mod waits;

@@ -323,3 +323,59 @@ __global__ void k(float* y, curandState* states, uint n)
         &["1.0 1.0 1.0 1.0", "ignored headers that were not found: string"],
     );
 }
+
+#[test]
+fn an_element_offset_that_overflows_int_is_found() {
+    let kernel = |offset: &str| {
+        format!(
+            "// warpsmith: --kernel mark --grid 3 --block 1 --arg x=inout,u8[50000,50000]=zeros --arg width=50000
+extern \"C\" __global__ void mark(unsigned char* x, int width)
+{{
+    int row = 24999 * blockIdx.x;
+    x[{offset}] = 1;
+}}
+"
+        )
+    };
+    contains(&sanitize("k.cu", &kernel("row * width"), &[]), 1, &["out-of-bounds", "k.cu:5"]);
+    contains(&sanitize("k.cu", &kernel("(long long)row * width"), &[]), 0, &["clean"]);
+}
+
+#[test]
+fn the_lines_of_a_file_take_all_flags_that_write_no_files() {
+    let source = |flags: &str| {
+        format!(
+            "// warpsmith: --kernel k --grid 1 --block 32 --arg y=out,f32[32] {flags}
+extern \"C\" __global__ void k(float* y) {{ if (threadIdx.x < 40) y[threadIdx.x] = 2; }}
+"
+        )
+    };
+    contains(
+        &sanitize("k.cu", &source("--print y --counters --budget 1000 --jobs 1 --strict"), &[]),
+        0,
+        &["2.0 2.0", "instructions"],
+    );
+    contains(&sanitize("k.cu", &source("--budget 3"), &[]), 1, &["runaway"]);
+    contains(&sanitize("k.cu", &source("--budget 3"), &["--budget", "1000"]), 0, &["clean"]);
+    contains(&sanitize("k.cu", &source("--save folder"), &[]), 2, &["--save"]);
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let expected = npy::write(Dtype::F32, &[32], &2f32.to_le_bytes().repeat(32));
+    std::fs::write(inner.join("y.npy"), expected).unwrap();
+    let named = source("--expect y=y.npy");
+    contains(&sanitize_in(folder.path(), "inner/k.cu", &named, &[]), 0, &["clean"]);
+}
+
+#[test]
+fn another_standard_of_cpp_can_be_chosen() {
+    let source = "\
+// warpsmith: --kernel k --grid 1 --block 32 --arg y=out,f32[32]
+template <typename T> concept Number = requires(T a) { a + a; };
+template <Number T> __device__ T twice(T x) { return x + x; }
+extern \"C\" __global__ void k(float* y) { y[threadIdx.x] = twice(1.0f); }
+";
+    contains(&sanitize("k.cu", source, &["--std", "c++20"]), 0, &["clean"]);
+    contains(&sanitize("k.cu", source, &[]), 1, &["does not compile"]);
+    contains(&sanitize("k.cu", source, &["--std", "c++98"]), 2, &["c++98"]);
+}

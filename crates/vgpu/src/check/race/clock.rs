@@ -157,8 +157,24 @@ impl Blocks {
         Blocks(Some(Arc::new(Node::Leaf { block, clock: Arc::new(clock) })))
     }
 
+    /// The knowledge that a block has started.
+    pub fn presence(block: u32) -> Blocks {
+        let mut clock = Clock::default();
+        clock.learn_entity(0, 0);
+        Blocks::one(block, clock)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Whether this is the same tree as another one, not only an equal one.
+    pub fn is(&self, other: &Blocks) -> bool {
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     pub fn get(&self, block: u32) -> Option<&Clock> {

@@ -13,6 +13,7 @@ use super::event::{Access, Agent, Op, Ranges, Strength};
 use super::flags::words;
 use super::global::{GlobalAccess, GlobalRaces, LaneBytes};
 use super::stamp::{Stamp, entity_of};
+use super::threads::ProxySpace;
 use super::{BlockRaces, ChunkReads, Differs, Moment, Order, Scope, StoredValues, clock};
 use crate::check::site::Site;
 use crate::lanes::lanes;
@@ -75,7 +76,9 @@ impl BlockRaces {
         if left == 0 {
             return;
         }
+        self.found.space = ProxySpace::Shared;
         races.access(&self.threads, hint, &GlobalAccess { mask: left, ..access }, &mut self.found);
+        self.found.space = ProxySpace::Global;
         for (block, flag) in self.found.observed.drain(..) {
             self.threads.note_observed(stamp.warp(), block, flag);
         }
@@ -85,6 +88,11 @@ impl BlockRaces {
             conflict.address %= window;
         }
         self.report_conflicts(true);
+    }
+
+    /// Whether a lane knows anything of another block, so that the block must have started.
+    pub fn knows_block(&self, block: u32, warp: u32, lane: usize) -> bool {
+        self.threads.knows_block(block, warp as usize, lane)
     }
 
     /// Checks an access of lanes to another block's memory. The addresses are those of the cluster.
@@ -122,17 +130,20 @@ impl BlockRaces {
                     let Some(flag) = flags.get(word).cloned() else { continue };
                     drop(flags);
                     self.threads.expect_others();
-                    self.threads.observe(warp, l, access, &clock::Blocks::default(), &flag.device);
+                    let here = flag.for_block(self.threads.block).cloned().unwrap_or_default();
+                    let mut device = here.clone();
+                    device.join(&flag.device);
+                    self.threads.observe(warp, 1 << l, access, &here, &device);
                 }
             }
             if access.op != Op::Read {
-                let (block, device) = self.threads.publish(warp, l, access.releases(), Strength::Device);
-                if device.is_empty() && !races.has_flags() {
+                let published = self.threads.publish(warp, l, access.releases(), access.reach());
+                if published.is_empty() && !races.has_flags() {
                     continue;
                 }
                 for word in words(address[l], bytes) {
                     if let Some(mut flags) = races.flags(word, true) {
-                        flags.write(word, self.threads.block, access.op == Op::Atomic, &block, &device);
+                        flags.write(word, self.threads.writer(), access.op == Op::Atomic, &published);
                     }
                 }
             }

@@ -23,6 +23,15 @@ impl Conflict {
     pub fn new((first_block, first): (u32, Stamp), second: Stamp, address: u64) -> Conflict {
         Conflict { first_block, first, second, address, equality: Equality::Unknown, although_ordered: None }
     }
+
+    /// Whether this race has the same cause as another one: it is with the same access of a thread, and another lane of
+    /// the instruction has it.
+    pub fn is_as(&self, other: &Conflict) -> bool {
+        !self.first.is_agent()
+            && (self.first_block, self.first) == (other.first_block, other.first)
+            && self.second.with_lane(0) == other.second.with_lane(0)
+            && self.although_ordered == other.although_ordered
+    }
 }
 
 /// The races that an access has.

@@ -52,6 +52,15 @@ impl Access {
         Strength::new(self.order, self.scope)
     }
 
+    /// The threads that the access can synchronise with.
+    pub fn reach(self) -> Reach {
+        match self.strength() {
+            Strength::Device if self.order != Order::Volatile => Reach::new(self.scope),
+            Strength::Device => Reach::Device,
+            Strength::Weak | Strength::Block => Reach::Block,
+        }
+    }
+
     pub fn acquires(self) -> bool {
         matches!(self.order, Order::Acquire | Order::AcqRel)
     }
@@ -68,7 +77,8 @@ pub enum Strength {
     /// Strong among the threads of one block.
     Block,
     /// Strong among all threads of the device. `.gpu` and `.sys` are equal here, because there is one device and the
-    /// host is outside the launch. `.cluster` counts as device, which can only hide races.
+    /// host is outside the launch. `.cluster` counts as device, which can only hide races; what it synchronises is
+    /// limited to the cluster ([`Reach`]).
     Device,
 }
 
@@ -84,6 +94,24 @@ impl Strength {
 
     pub fn at(scope: Scope) -> Strength {
         if scope == Scope::Cta { Strength::Block } else { Strength::Device }
+    }
+}
+
+/// The threads that a fence or a flag synchronises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Block,
+    Cluster,
+    Device,
+}
+
+impl Reach {
+    pub fn new(scope: Scope) -> Reach {
+        match scope {
+            Scope::Cta => Reach::Block,
+            Scope::Cluster => Reach::Cluster,
+            Scope::Gpu | Scope::Sys => Reach::Device,
+        }
     }
 }
 

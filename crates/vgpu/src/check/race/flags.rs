@@ -13,32 +13,63 @@ use super::clock::Blocks;
 pub struct Flag {
     /// Published to every thread of the device.
     pub device: Blocks,
-    /// Published to the threads of one block only, by block.
+    /// Published to the threads of a block or of a cluster only, by the block that may read it.
     pub block: Vec<(u32, Blocks)>,
 }
 
-/// Maximum number of blocks per word with publications of block scope. Kernels do not let more than a few blocks
-/// synchronise within themselves through one word.
-const MAX_BLOCKS: usize = 8;
+/// What a strong write publishes.
+#[derive(Debug, Default)]
+pub struct Publication {
+    /// To the threads of its block.
+    pub block: Blocks,
+    /// To the threads of the other blocks of its cluster.
+    pub cluster: Blocks,
+    /// To every thread of the device.
+    pub device: Blocks,
+}
+
+impl Publication {
+    pub fn is_empty(&self) -> bool {
+        self.block.is_empty() && self.cluster.is_empty() && self.device.is_empty()
+    }
+}
+
+/// The blocks of a cluster, with the block that writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    pub block: u32,
+    pub cluster: &'a [u32],
+}
+
+/// Maximum number of blocks per word with publications of block or cluster scope. Kernels do not let more than a few
+/// blocks synchronise within themselves through one word. A cluster has at most 16 blocks.
+const MAX_BLOCKS: usize = 16;
 
 impl Flag {
-    fn write(&mut self, from: u32, chain: bool, block: &Blocks, device: &Blocks) {
+    fn write(&mut self, writer: Writer<'_>, chain: bool, published: &Publication) {
         if chain {
-            self.device.join(device);
+            self.device.join(&published.device);
         } else {
-            self.device = device.clone();
+            self.device = published.device.clone();
             self.block.clear();
         }
-        if block.is_empty() {
+        self.publish_to(writer.block, &published.block);
+        for peer in writer.cluster.iter().filter(|peer| **peer != writer.block) {
+            self.publish_to(*peer, &published.cluster);
+        }
+    }
+
+    fn publish_to(&mut self, to: u32, published: &Blocks) {
+        if published.is_empty() {
             return;
         }
-        if let Some((_, known)) = self.block.iter_mut().find(|(b, _)| *b == from) {
-            known.join(block);
+        if let Some((_, known)) = self.block.iter_mut().find(|(b, _)| *b == to) {
+            known.join(published);
         } else {
             if self.block.len() == MAX_BLOCKS {
                 self.block.remove(0);
             }
-            self.block.push((from, block.clone()));
+            self.block.push((to, published.clone()));
         }
     }
 
@@ -46,7 +77,7 @@ impl Flag {
         self.block.iter().find(|(b, _)| *b == block).map(|(_, known)| known)
     }
 
-    /// Returns what blocks other than `block` published with block scope.
+    /// Returns what was published to blocks other than `block` only.
     pub fn for_others(&self, block: u32) -> Option<&Blocks> {
         self.block.iter().rev().find(|(b, _)| *b != block).map(|(_, known)| known)
     }
@@ -76,14 +107,14 @@ impl Flags {
         self.words.get(&word)
     }
 
-    /// Records a strong write by block `from`. `chain` is true for a read-modify-write.
-    pub fn write(&mut self, word: u64, from: u32, chain: bool, block: &Blocks, device: &Blocks) {
-        if block.is_empty() && device.is_empty() {
+    /// Records a strong write. `chain` is true for a read-modify-write.
+    pub fn write(&mut self, word: u64, writer: Writer<'_>, chain: bool, published: &Publication) {
+        if published.is_empty() {
             if !chain {
                 self.words.remove(&word);
             }
         } else {
-            self.words.entry(word).or_default().write(from, chain, block, device);
+            self.words.entry(word).or_default().write(writer, chain, published);
         }
     }
 }

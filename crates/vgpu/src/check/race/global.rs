@@ -15,6 +15,7 @@
 //! each other's accesses in one order or the other, and either order finds the race.
 
 use std::cell::UnsafeCell;
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -25,7 +26,7 @@ use super::conflict::{Clash, Conflict, Conflicts, clash, compare, is_other_value
 use super::event::{Equality, Op, StoredValues, Strength};
 use super::flags::Flags;
 use super::report::RaceKind;
-use super::stamp::{Stamp, TIME};
+use super::stamp::{Stamp, TIME, WHO};
 use super::threads::{ProxySpace, Threads};
 use crate::num::simd::per_isa;
 
@@ -272,7 +273,12 @@ pub struct GlobalRaces {
     /// Whether anything was ever published.
     any_flag: AtomicBool,
     hash: RandomState,
+    /// The copies that may still read a tensor map, by its address: their blocks and stamps.
+    map_readers: Mutex<HashMap<u64, Vec<(u32, Stamp)>>>,
 }
+
+/// Maximum number of copies remembered per tensor map.
+const MAX_MAP_READERS: usize = 1 << 10;
 
 impl GlobalRaces {
     /// Memory with these allocations (address, bytes). Accesses elsewhere are ignored.
@@ -294,6 +300,7 @@ impl GlobalRaces {
             flags: (0..SHARDS).map(|_| Mutex::default()).collect(),
             any_flag: AtomicBool::new(false),
             hash: RandomState::new(),
+            map_readers: Mutex::default(),
         }
     }
 
@@ -340,6 +347,24 @@ impl GlobalRaces {
             at += 1;
         }
         None
+    }
+
+    /// Records that an agent reads a tensor map.
+    pub(super) fn read_map(&self, address: u64, block: u32, stamp: Stamp) {
+        let mut readers = self.map_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let readers = readers.entry(address).or_default();
+        let is_same = |(from, old): &(u32, Stamp)| *from == block && old.0 & WHO == stamp.0 & WHO;
+        if let Some(reader) = readers.iter_mut().find(|reader| is_same(reader)) {
+            reader.1 = stamp;
+        } else if readers.len() < MAX_MAP_READERS {
+            readers.push((block, stamp));
+        }
+    }
+
+    /// Takes the agents that have read a tensor map since it was last changed.
+    pub(super) fn take_map_readers(&self, address: u64) -> Vec<(u32, Stamp)> {
+        let mut readers = self.map_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.remove(&address).unwrap_or_default()
     }
 
     /// Whether anything was ever published.
@@ -515,6 +540,8 @@ per_isa! {
 /// What an access has found.
 #[derive(Debug, Default)]
 pub struct Found {
+    /// The memory that the access is to.
+    pub space: ProxySpace,
     pub conflicts: Conflicts,
     /// Strong writes by other threads, and their blocks.
     pub observed: Vec<(u32, Stamp)>,
@@ -530,11 +557,16 @@ impl Found {
         self.conflicts.push_once(Conflict { equality, ..conflict });
     }
 
-    /// Records a read that is ordered after a write of another proxy, but without a proxy fence.
-    fn missing_proxy_fence(&mut self, first: Record, own: Record, address: u64) {
-        let conflict = Conflict::new((first.block, first.stamp), own.stamp, address);
-        let although_ordered = Some(RaceKind::MissingProxyFence);
-        self.conflicts.push_once(Conflict { although_ordered, ..conflict });
+    /// Records a copy that is ordered after a write of another proxy, but without a proxy fence.
+    fn check_proxy(&mut self, threads: &Threads, first: Record, own: Record, address: u64) {
+        let (warp, mask) = (own.stamp.warp(), 1 << own.stamp.lane());
+        if needs_proxy_fence(first, own)
+            && !threads.proxied_from(self.space, first.block, first.stamp, warp, mask)
+        {
+            let conflict = Conflict::new((first.block, first.stamp), own.stamp, address);
+            let although_ordered = Some(RaceKind::MissingProxyFence);
+            self.conflicts.push_once(Conflict { although_ordered, ..conflict });
+        }
     }
 
     fn observe(&mut self, first: Record) {
@@ -545,15 +577,10 @@ impl Found {
     }
 }
 
-/// Whether a bulk copy reads what a thread of the same block wrote. Proxy fences of other blocks are not known here.
+/// Whether a bulk copy reads or overwrites what a thread wrote.
 #[inline(always)]
 fn needs_proxy_fence(first: Record, own: Record) -> bool {
-    own.stamp.is_agent()
-        && own.stamp.op() == Op::Read
-        && !is_generic(own.stamp)
-        && first.block == own.block
-        && !first.is_none()
-        && is_generic(first.stamp)
+    own.stamp.is_agent() && !is_generic(own.stamp) && !first.is_none() && is_generic(first.stamp)
 }
 
 impl Accesses {
@@ -791,11 +818,7 @@ impl Fine {
                 continue;
             }
             if ordered(first) {
-                if needs_proxy_fence(first, own)
-                    && !threads.proxied(ProxySpace::Global, first.stamp, warp, 1 << lane)
-                {
-                    found.missing_proxy_fence(first, own, address);
-                }
+                found.check_proxy(threads, first, own, address);
                 continue;
             }
             let clash = clash(first.stamp, first.block, own.stamp, own.block);
@@ -852,6 +875,7 @@ impl Fine {
                 continue;
             }
             if ordered(first) {
+                found.check_proxy(threads, first, own, address);
                 // See `SharedShadow::write_granule`.
                 if first.stamp.strength() < own.stamp.strength()
                     || is_other_value(first.stamp, own.stamp, values)

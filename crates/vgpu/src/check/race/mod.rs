@@ -47,7 +47,8 @@
 //!   costs one more iteration.
 //! - A plain write after atomics of other threads is ordered after them only if the program makes it after it has seen
 //!   the result of an atomic (the last block resets a counter). Otherwise the order may be another one in another run.
-//! - Strong accesses of different sizes at one address count as strong to each other. `.cluster` counts as `.gpu`.
+//! - Strong accesses of different sizes at one address count as strong to each other. Accesses of `.cluster` count as `.gpu`;
+//!   fences and what flags publish do not.
 //! - An exited thread counts as having reached every later barrier of the whole block, and every later barrier that the
 //!   rest of its warp reaches together.
 //! - A fence counts as acquire and release, whatever it says.
@@ -69,6 +70,7 @@ mod conflict;
 mod event;
 mod flags;
 mod global;
+mod objects;
 mod readers;
 mod report;
 mod shared;
@@ -93,11 +95,13 @@ pub use cluster::ClusterMemory;
 pub use conflict::{AccessPattern, Shape};
 use conflict::{Clash, Conflict, clash};
 pub use event::{
-    Access, Agent, Copy, Differs, EarlierStore, Equality, Op, Order, Ranges, Scope, StoredValues, Strength,
+    Access, Agent, Copy, Differs, EarlierStore, Equality, Op, Order, Ranges, Reach, Scope, StoredValues,
+    Strength,
 };
 use flags::{Flags, words};
 pub use global::GlobalRaces;
 use global::{Found, GlobalAccess, LaneBytes};
+use objects::Objects;
 pub use report::{RaceKind, RaceReport};
 use shared::{SharedAccess, SharedShadow};
 use stamp::Stamp;
@@ -144,6 +148,7 @@ pub struct BlockRaces {
     shared_flags: Flags,
     agent_reads: AgentReads,
     mbarriers: HashMap<u32, Mbarrier>,
+    objects: Objects,
     /// The memory of the cluster, if its blocks reach each other's memory.
     cluster: Option<ClusterMemory>,
     reports: HashMap<Key, RaceReport>,
@@ -163,8 +168,14 @@ impl BlockRaces {
         self.shared_flags.clear();
         self.agent_reads.clear();
         self.mbarriers.clear();
+        self.objects.clear();
         self.cluster = None;
         self.reports.clear();
+    }
+
+    /// Sets the blocks of the block's cluster, if it has several.
+    pub fn set_cluster_blocks(&mut self, blocks: Vec<u32>) {
+        self.threads.set_cluster_blocks(blocks);
     }
 
     /// Sets what is known about the kernel's loads and stores, by instruction.
@@ -204,6 +215,7 @@ impl BlockRaces {
     // Accesses ------------------------------------------------------------------------------------------------------
 
     /// Checks an access to shared memory.
+    #[cfg(test)]
     pub fn shared(&mut self, site: Site, access: Access, ranges: &Ranges<'_, u32>) {
         self.shared_at(site, access, ranges, &AccessPattern::new(site.lanes, ranges.at, ranges.bytes));
     }
@@ -211,6 +223,33 @@ impl BlockRaces {
     /// Does the same as `shared` when the pattern of the addresses is already known.
     #[inline]
     pub fn shared_at(
+        &mut self,
+        site: Site,
+        access: Access,
+        ranges: &Ranges<'_, u32>,
+        pattern: &AccessPattern,
+    ) {
+        if access.op != Op::Read
+            && self.objects.may_meet(pattern.min, pattern.max.saturating_add(ranges.bytes))
+        {
+            let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
+            self.check_objects(stamp, site.lanes, ranges);
+        }
+        self.enter_shared(site, access, ranges, pattern);
+    }
+
+    /// Checks writes against the mbarrier objects of the block.
+    #[cold]
+    fn check_objects(&mut self, stamp: Stamp, mask: u32, ranges: &Ranges<'_, u32>) {
+        for l in lanes(mask) {
+            let (own, out) = (stamp.with_lane(l), &mut self.found.conflicts);
+            self.objects.overwrite(self.threads.block, own, ranges.at[l], ranges.bytes, out);
+        }
+        self.report_conflicts(true);
+    }
+
+    #[inline]
+    fn enter_shared(
         &mut self,
         site: Site,
         access: Access,
@@ -265,8 +304,11 @@ impl BlockRaces {
     /// it returns false without any effect, and the caller must report the access lane by lane.
     pub fn shared_tile(&mut self, site: Site, access: Access, tile: &Tile<'_>) -> bool {
         let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
+        let may_overwrite =
+            access.op != Op::Read && self.objects.may_meet(tile.base, tile.base.saturating_add(tile.reach()));
         self.cluster.is_none()
             && access.strength() == Strength::Weak
+            && !may_overwrite
             && (access.op == Op::Read || self.agent_reads.is_empty())
             && shared::tile(&mut self.shared, &self.threads, stamp, tile)
     }
@@ -283,18 +325,17 @@ impl BlockRaces {
                     if let Some(flag) = self.shared_flags.get(word)
                         && let Some(published) = flag.for_block(self.threads.block)
                     {
-                        self.threads.observe(warp, l, access, published, published);
+                        self.threads.observe(warp, 1 << l, access, published, published);
                     }
                 }
             }
             if access.op != Op::Read {
                 // No thread outside the block can read shared memory, so block scope is enough.
-                let (block, _) = self.threads.publish(warp, l, access.releases(), Strength::Block);
-                if !block.is_empty() || !self.shared_flags.is_empty() {
+                let published = self.threads.publish(warp, l, access.releases(), Reach::Block);
+                if !published.is_empty() || !self.shared_flags.is_empty() {
                     for word in words(u64::from(address[l]), bytes) {
                         let chain = access.op == Op::Atomic;
-                        let device = &clock::Blocks::default();
-                        self.shared_flags.write(word, self.threads.block, chain, &block, device);
+                        self.shared_flags.write(word, self.threads.writer(), chain, &published);
                     }
                 }
             }
@@ -317,15 +358,15 @@ impl BlockRaces {
         let publishes = self.threads.can_publish(access) || access.op == Op::Write && memory.has_flags();
         if strong && access.op != Op::Read && publishes {
             for l in lanes(mask) {
-                let (block, device) = self.threads.publish(w, l, access.releases(), access.strength());
-                let empty = block.is_empty() && device.is_empty();
+                let published = self.threads.publish(w, l, access.releases(), access.reach());
+                let empty = published.is_empty();
                 let chain = access.op == Op::Atomic;
                 if empty && chain {
                     continue;
                 }
                 for word in words(address[l], bytes) {
                     if let Some(mut flags) = memory.flags(word, !empty) {
-                        flags.write(word, self.threads.block, chain, &block, &device);
+                        flags.write(word, self.threads.writer(), chain, &published);
                     }
                 }
             }
@@ -365,20 +406,28 @@ impl BlockRaces {
             return;
         }
         let (own, warp) = (self.threads.block, site.warp as usize);
-        for l in lanes(site.lanes) {
-            for word in words(address[l], bytes) {
+        // Lanes that read one word take over the same.
+        let mut left = site.lanes;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let group = lanes_where(left, |l| address[l] == address[first]);
+            left &= !group;
+            for word in words(address[first], bytes) {
                 let Some(flags) = memory.flags(word, false) else { return };
                 let Some(flag) = flags.get(word).cloned() else { continue };
                 drop(flags);
+                if self.threads.has_observed(warp, group, access, &flag) {
+                    continue;
+                }
                 let here = flag.for_block(own).cloned().unwrap_or_default();
                 let mut device = here.clone();
-                if strength == Strength::Device {
+                if access.reach() == Reach::Device {
                     device.join(&flag.device);
                 }
                 if let Some(narrow) = flag.for_others(own) {
                     self.threads.note_narrow(warp, narrow);
                 }
-                self.threads.observe(warp, l, access, &here, &device);
+                self.threads.observe(warp, group, access, &here, &device);
             }
         }
     }
@@ -387,7 +436,8 @@ impl BlockRaces {
 
     /// `fence` and `membar`. A fence that only releases or only acquires counts as both.
     pub fn fence(&mut self, warp: u32, mask: u32, scope: Scope) {
-        self.threads.fence(warp as usize, mask, Strength::at(scope));
+        self.threads.fence(warp as usize, mask, Reach::new(scope));
+        self.objects.fence(&self.threads, warp as usize, mask);
     }
 
     /// `bar.warp.sync`, called when all lanes of the mask have arrived.
@@ -435,6 +485,12 @@ impl BlockRaces {
         let stamp = self.issue(agent, site, Access::weak(Op::Write));
         let (ranges, pattern) = (&Ranges::new(to, bytes), &AccessPattern::new(site.lanes, to, bytes));
         let shared = SharedAccess { mask: site.lanes, stamp, ranges, pattern };
+        if self.objects.may_meet(pattern.min, pattern.max.saturating_add(bytes)) {
+            self.check_objects(stamp, site.lanes, ranges);
+        }
+        if !agent_reads::is_generic(stamp) {
+            self.shared.agent_write(&self.threads, &shared, &mut self.found.conflicts);
+        }
         shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
         self.check_agent_reads(&shared);
         self.report_conflicts(true);
@@ -470,6 +526,28 @@ impl BlockRaces {
         let bytes = LaneBytes::All((range.end - range.start) as u32);
         let access = GlobalAccess { mask: site.lanes, stamp, address: &address, bytes, values: &Differs };
         self.global_runs(memory, &access);
+    }
+
+    /// An agent is issued a copy that reads a tensor map in global memory.
+    pub fn agent_reads_map(&mut self, memory: &GlobalRaces, agent: Agent, site: Site, address: u64) {
+        let stamp = self.issue(agent, site, Access::weak(Op::Read)).with_lane(site.first_lane());
+        memory.read_map(address, self.threads.block, stamp);
+    }
+
+    /// Lanes together change a tensor map in global memory. That what they write is visible to later copies is checked
+    /// elsewhere.
+    pub fn change_map(&mut self, memory: &GlobalRaces, site: Site, address: u64) {
+        let warp = site.warp as usize;
+        let own = Stamp::new(Access::weak(Op::Write), site, self.threads.time(warp), None);
+        let own = own.with_lane(site.first_lane());
+        for (block, first) in memory.take_map_readers(address) {
+            if !lanes(site.lanes).any(|lane| self.threads.ordered(block, first, warp, lane)) {
+                let although_ordered = Some(RaceKind::MapInUse);
+                let conflict = Conflict::new((block, first), own, address);
+                self.found.conflicts.list.push(Conflict { although_ordered, ..conflict });
+            }
+        }
+        self.report_conflicts(false);
     }
 
     /// Lanes commit a group of the operations issued to their agents.
@@ -541,6 +619,11 @@ impl BlockRaces {
         self.threads.publish_fenced(warp as usize, mask)
     }
 
+    /// Returns only the knowledge that the block has started.
+    pub fn presence(&self) -> Published {
+        Published::presence(self.threads.block)
+    }
+
     /// Lanes learn what threads of any block have published.
     pub fn learn(&mut self, warp: u32, mask: u32, published: &Published) {
         self.threads.learn_published(warp as usize, mask, published);
@@ -555,6 +638,7 @@ impl BlockRaces {
     /// `fence.proxy.async`, for one space or all.
     pub fn proxy_fence(&mut self, warp: u32, mask: u32, space: Option<ProxySpace>) {
         self.threads.proxy_fence(warp as usize, mask, space);
+        self.objects.fence(&self.threads, warp as usize, mask);
     }
 
     // mbarrier ------------------------------------------------------------------------------------------------------
@@ -564,16 +648,42 @@ impl BlockRaces {
     pub fn mbarrier_invalidate(&mut self, site: Site, address: &[u32; 32]) {
         for l in lanes(site.lanes) {
             self.mbarriers.remove(&address[l]);
+            self.objects.remove(address[l]);
         }
         self.mbarrier_touch(site, address, Op::Write);
     }
 
     /// `mbarrier.init`: a plain write of eight bytes.
     pub fn mbarrier_init(&mut self, site: Site, address: &[u32; 32]) {
+        let (write, ranges) = (Access::weak(Op::Write), &Ranges::new(address, 8));
+        let stamp = Stamp::new(write, site, self.threads.time(site.warp as usize), None);
         for l in lanes(site.lanes) {
             self.mbarriers.remove(&address[l]);
+            let own = stamp.with_lane(l);
+            // Lanes that initialise one object together are an ordinary race.
+            if let Some(init) = self.objects.insert(address[l], own)
+                && self.threads.ordered_here(init, own.warp(), l)
+            {
+                let in_use = objects::in_use(self.threads.block, init, own, address[l]);
+                self.found.conflicts.list.push(in_use);
+            }
         }
-        self.shared(site, Access::weak(Op::Write), &Ranges::new(address, 8));
+        self.report_conflicts(true);
+        self.enter_shared(site, write, ranges, &AccessPattern::new(site.lanes, address, 8));
+    }
+
+    /// A copy into shared memory that reports to an mbarrier object is issued for one lane.
+    pub fn copy_reports_to(&mut self, site: Site, object: u32) {
+        let lane = site.first_lane();
+        let Some(init) = self.objects.without_fence(object) else { return };
+        if self.threads.ordered_here(init, site.warp as usize, lane) {
+            let time = self.threads.agent_time(site.warp as usize, Agent::Load);
+            let own = Stamp::new(Access::weak(Op::Write), site, time, Some(Agent::Load)).with_lane(lane);
+            let although_ordered = Some(RaceKind::MissingInitFence);
+            let conflict = Conflict::new((self.threads.block, init), own, u64::from(object));
+            self.found.conflicts.list.push(Conflict { although_ordered, ..conflict });
+            self.report_conflicts(true);
+        }
     }
 
     /// Threads arrive. The caller must report the arrivals before they can complete the phase. `release` is false for
@@ -653,16 +763,24 @@ impl BlockRaces {
     fn add_reports(&mut self, shared: bool) {
         let found = std::mem::take(&mut self.found.conflicts.list);
         if !self.threads.exhausted {
+            let mut last: Option<(&Conflict, Option<(RaceKind, Severity)>)> = None;
             for conflict in &found {
-                self.add(shared, conflict);
+                // Lanes of a warp mostly race with one access, for one reason.
+                let cause = match last {
+                    Some((before, cause)) if conflict.is_as(before) => cause,
+                    _ => self.explain(shared, conflict),
+                };
+                last = Some((conflict, cause));
+                if let Some(cause) = cause {
+                    self.add(shared, conflict, cause);
+                }
             }
         }
         self.found.conflicts.list = found;
         self.found.conflicts.list.clear();
     }
 
-    fn add(&mut self, shared: bool, c: &Conflict) {
-        let Some((kind, severity)) = self.explain(shared, c) else { return };
+    fn add(&mut self, shared: bool, c: &Conflict, (kind, severity): (RaceKind, Severity)) {
         let severity = match c.equality {
             Equality::Unknown => severity,
             Equality::Close => Severity::Warning,
@@ -714,6 +832,9 @@ impl BlockRaces {
         if clash(c.first, c.first_block, c.second, self.threads.block) == Clash::Volatile {
             return Some(self.explain_volatile(c));
         }
+        if let Some(kind) = c.although_ordered {
+            return Some((kind, kind.severity()));
+        }
         let (kind, excused) = self.explain_race(shared, c);
         Some((kind, if excused { Severity::Note } else { Severity::Error }))
     }
@@ -733,9 +854,6 @@ impl BlockRaces {
 
     /// Returns the kind of a race, and whether it is a race only by the letter of the memory model.
     fn explain_race(&self, shared: bool, c: &Conflict) -> (RaceKind, bool) {
-        if let Some(kind) = c.although_ordered {
-            return (kind, false);
-        }
         let here = c.first_block == self.threads.block;
         if c.first.is_agent()
             && here

@@ -16,8 +16,14 @@ pub enum RaceKind {
     IntraWarp,
     /// One side is an asynchronous access that its thread has not waited for.
     AsyncNotWaited,
-    /// Threads wrote the data, and a bulk copy or the tensor cores read it without a proxy fence in between.
+    /// Threads wrote the data, and a bulk copy or the tensor cores read or overwrite it without a proxy fence in between.
     MissingProxyFence,
+    /// A copy reports to an mbarrier object whose initialisation no fence has made visible to the async proxy.
+    MissingInitFence,
+    /// A write to the memory of an mbarrier object that nothing has invalidated.
+    BarrierInUse,
+    /// A change of a tensor map that an asynchronous copy may still read.
+    MapInUse,
     /// A read through the read-only cache of data that the launch writes.
     ReadOnlyCache,
     /// Atomics or fences would order the two accesses if their scope included both threads.
@@ -76,11 +82,17 @@ impl RaceKind {
     /// The kind of the finding.
     pub fn finding(self) -> Kind {
         match self {
-            RaceKind::AsyncNotWaited => Kind::AsyncNotWaited,
-            RaceKind::MissingProxyFence => Kind::ProxyFence,
+            RaceKind::AsyncNotWaited | RaceKind::MapInUse => Kind::AsyncNotWaited,
+            RaceKind::MissingProxyFence | RaceKind::MissingInitFence => Kind::ProxyFence,
             RaceKind::ScopeTooNarrow => Kind::Scope,
             _ => Kind::Race,
         }
+    }
+
+    /// How serious an access is that breaks this rule although it is ordered. GPUs are not known to miss the
+    /// initialisation of an mbarrier object, and compilers leave that fence out.
+    pub fn severity(self) -> Severity {
+        if self == RaceKind::MissingInitFence { Severity::Warning } else { Severity::Error }
     }
 
     /// False if only CUDA C++, but not PTX, calls it a race.
@@ -100,8 +112,19 @@ impl RaceKind {
             RaceKind::IntraWarp => "both lanes are in one warp, and no __syncwarp orders them",
             RaceKind::AsyncNotWaited => "no thread has waited for the asynchronous operation",
             RaceKind::MissingProxyFence => {
-                "they are ordered, but no fence.proxy.async for this memory is between them, so the asynchronous read may \
-                 miss the write"
+                "they are ordered, but no fence.proxy.async for this memory is between them, so the asynchronous access may \
+                 come before the write"
+            }
+            RaceKind::MissingInitFence => {
+                "the copy reports to an mbarrier object, and no fence.mbarrier_init or fence.proxy.async follows the \
+                 initialisation of the object"
+            }
+            RaceKind::BarrierInUse => {
+                "the memory holds an mbarrier object, which mbarrier.inval must end before the memory is used for something else"
+            }
+            RaceKind::MapInUse => {
+                "the copy may still read the tensor map; the thread that started it must wait for it first \
+                 (cp.async.bulk.wait_group.read after a store, the mbarrier after a load)"
             }
             RaceKind::ReadOnlyCache => {
                 "the read goes through the read-only cache (__ldg, or const __restrict__), which does not see what the kernel \
@@ -168,6 +191,16 @@ impl RaceReport {
     pub fn message(&self) -> String {
         let (side, _, other) = self.sides();
         let space = if self.shared { "shared" } else { "global" };
+        match self.kind {
+            RaceKind::BarrierInUse => {
+                return format!("{side} the memory of an mbarrier object; {}", self.kind.cause());
+            }
+            RaceKind::MissingInitFence => {
+                return format!("{side} without a fence: {}", self.kind.cause());
+            }
+            RaceKind::MapInUse => return format!("{side} a tensor map that {other}; {}", self.kind.cause()),
+            _ => {}
+        }
         let (values, more) = match self.equality {
             Equality::Unknown => ("", ""),
             Equality::Close => (" (both write nearly the same value)", CLOSE),

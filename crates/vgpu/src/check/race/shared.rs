@@ -678,6 +678,34 @@ impl SharedShadow {
         }
     }
 
+    /// Checks that a proxy fence stands between what threads wrote and an agent of the async proxy that overwrites it.
+    pub fn agent_write(&self, threads: &Threads, access: &SharedAccess<'_>, out: &mut Conflicts) {
+        let &SharedAccess { mask, stamp, ranges: &Ranges { at, bytes, .. }, .. } = access;
+        for l in lanes(mask) {
+            let own = stamp.with_lane(l);
+            let mut last = Stamp::NONE;
+            for (at, bytes) in self.parts(at[l], bytes) {
+                let line = &self.lines[(at >> LINE) as usize];
+                for (i, g) in line.range(at, bytes).enumerate() {
+                    let first = self.writes[g];
+                    if first == last {
+                        continue;
+                    }
+                    last = first;
+                    if !first.is_none()
+                        && is_generic(first)
+                        && threads.ordered_here(first, own.warp(), l)
+                        && !threads.proxied(ProxySpace::Shared, first, own.warp(), 1 << l)
+                    {
+                        let although_ordered = Some(RaceKind::MissingProxyFence);
+                        let conflict = Conflict::new((threads.block, first), own, line.address(at, i));
+                        out.list.push(Conflict { although_ordered, ..conflict });
+                    }
+                }
+            }
+        }
+    }
+
     fn note_seen(&mut self, first: Stamp) {
         if self.seen.len() < 2 && self.seen.last() != Some(&first) {
             self.seen.push(first);

@@ -7,7 +7,8 @@
 //! everything that follows.
 
 use super::clock::{Blocks, Known};
-use super::event::{Access, Agent, Op, Strength};
+use super::event::{Access, Agent, Op, Reach};
+use super::flags::{Flag, Publication, Writer};
 use super::stamp::{MAX_TIME, Stamp, entity_of};
 use crate::lanes::lanes;
 
@@ -166,8 +167,8 @@ struct Warp {
     agents: [AgentClock; Agent::ALL.len()],
     /// True if a lane has waited for an agent and not all threads of the block know it.
     waited_news: bool,
-    /// Time of the last fence of each lane, for block scope and for device scope.
-    fenced: [[u32; 32]; 2],
+    /// Time of the last fence of each lane, for each scope.
+    fenced: [[u32; 32]; SCOPES],
     fenced_news: bool,
     /// True if a fence was too narrow for some of what was read from flags.
     narrow_fence: bool,
@@ -175,7 +176,23 @@ struct Warp {
     observed: Vec<(u32, Stamp)>,
     /// What was published to these lanes with a scope that does not include them.
     too_narrow: Blocks,
+    /// The flags that lanes have read last, and what these told them.
+    looks: Vec<Look>,
 }
+
+/// What lanes have taken over from a flag.
+#[derive(Debug)]
+struct Look {
+    lanes: u32,
+    reach: Reach,
+    acquires: bool,
+    is_atomic: bool,
+    here: Option<Blocks>,
+    device: Blocks,
+}
+
+/// Number of flags that a warp remembers.
+const LOOKS: usize = 4;
 
 impl Warp {
     fn new(live: u32) -> Warp {
@@ -186,11 +203,12 @@ impl Warp {
             pairs: None,
             agents: std::array::from_fn(|_| AgentClock::default()),
             waited_news: false,
-            fenced: [[0; 32]; 2],
+            fenced: [[0; 32]; SCOPES],
             fenced_news: false,
             narrow_fence: false,
             observed: Vec::new(),
             too_narrow: Blocks::default(),
+            looks: Vec::new(),
         }
     }
 }
@@ -202,7 +220,7 @@ struct NamedBarrier {
     /// True if some lanes arrived without waiting. The fields below hold what the lanes gave to the barrier.
     early: bool,
     known: Known,
-    fenced: [Known; 4],
+    fenced: [Known; SCOPES + 2],
     pending: [Known; 2],
 }
 
@@ -236,9 +254,10 @@ pub enum Gap {
 }
 
 /// The memory that a proxy fence is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProxySpace {
     Shared,
+    #[default]
     Global,
 }
 
@@ -247,7 +266,7 @@ impl ProxySpace {
 
     /// Where `Threads::fenced` holds what its fences cover.
     fn layer(self) -> usize {
-        2 + self as usize
+        SCOPES + self as usize
     }
 
     /// Marks the number of a block in what is published: the clock is that of the block's accesses that a proxy fence for
@@ -256,6 +275,10 @@ impl ProxySpace {
         block | 1 << (31 - self as u32)
     }
 }
+
+/// Number of scopes of fences: block, device, cluster.
+const SCOPES: usize = 3;
+const CLUSTER: usize = 2;
 
 /// Number of agent times for which the issue time is remembered. Used only for explanations.
 const ISSUES: usize = 64;
@@ -269,11 +292,11 @@ pub struct Threads {
     pub block: u32,
     warps: Vec<Warp>,
     known: Layers,
-    /// What a strong write publishes: the knowledge at the last fence of block scope, and at the last fence of device
+    /// What a strong write publishes: the knowledge at the last fence of block scope, of device scope and of cluster
     /// scope. It also passes through barriers, because "all write, all fence, barrier, one raises the flag" is correct
     /// on hardware. The other entries are the knowledge at the last `fence.proxy.async` for shared and for global memory:
     /// what bulk copies and tensor cores can see of the data that threads wrote.
-    fenced: [Layers; 4],
+    fenced: [Layers; SCOPES + 2],
     fences_used: bool,
     proxy_fences_used: bool,
     /// What was read from flags but not taken over, because an acquire is missing: what a fence of block scope takes
@@ -284,6 +307,8 @@ pub struct Threads {
     /// The part of `pending` that read-modify-writes have read.
     read_by_atomics: Blocks,
     barriers: Vec<NamedBarrier>,
+    /// The blocks of the cluster, if it has several.
+    cluster: Vec<u32>,
     /// Whether any thread may know something about another block.
     knows_others: bool,
     /// True if a thread has exited.
@@ -309,6 +334,7 @@ impl Threads {
         self.proxy_fences_used = false;
         self.pending_used = false;
         self.read_by_atomics = Blocks::default();
+        self.cluster.clear();
         self.knows_others = false;
         self.barriers.clear();
         self.exited = false;
@@ -415,6 +441,26 @@ impl Threads {
         self.proxy_fences_used && lanes(mask).any(|lane| fenced.any(warp, lane, knows))
     }
 
+    /// The same for an access of any block. The fence may be in either block.
+    pub fn proxied_from(&self, space: ProxySpace, block: u32, stamp: Stamp, warp: usize, mask: u32) -> bool {
+        if block == self.block {
+            return self.proxied(space, stamp, warp, mask);
+        }
+        let knows = |k: &Known, of: u32| {
+            k.others.get(of).is_some_and(|clock| clock.knows(stamp.entity(), stamp.lane(), stamp.time()))
+        };
+        let fenced = &self.fenced[space.layer()];
+        lanes(mask).any(|lane| {
+            fenced.any(warp, lane, |k| knows(k, block))
+                || self.known.any(warp, lane, |k| knows(k, space.of_block(block)))
+        })
+    }
+
+    /// Whether a lane knows anything of another block, which must then have started.
+    pub fn knows_block(&self, block: u32, warp: usize, lane: usize) -> bool {
+        self.known.any(warp, lane, |k| k.others.get(block).is_some())
+    }
+
     /// The lanes of a warp that have not exited.
     pub fn live(&self, warp: usize) -> u32 {
         self.warps[warp].live
@@ -487,7 +533,7 @@ impl Threads {
             self.known.learn(warp, mask, live, &news);
         }
         if w.fenced_news {
-            for scope in 0..2 {
+            for scope in 0..SCOPES {
                 let mut news = Known::default();
                 news.own.learn_lanes(warp, mask, live, &w.fenced[scope]);
                 self.fenced[scope].learn(warp, mask, live, &news);
@@ -535,7 +581,7 @@ impl Threads {
                 Self::learn_waited(&mut self.known.block, i, w.live, w);
             }
             if w.fenced_news {
-                for scope in 0..2 {
+                for scope in 0..SCOPES {
                     self.fenced[scope].block.own.learn_lanes(i, w.live, w.live, &w.fenced[scope]);
                 }
             }
@@ -589,12 +635,14 @@ impl Threads {
                 named.fenced[layer].join(&self.fenced[layer].view(warp, mask));
             }
         }
-        for scope in 0..2 {
-            if self.fences_used {
+        if self.fences_used {
+            for scope in 0..SCOPES {
                 named.fenced[scope].join(&self.fenced_view(scope, warp, mask));
             }
-            if self.pending_used {
-                named.pending[scope].join(&self.pending[scope].view(warp, mask));
+        }
+        if self.pending_used {
+            for (to, from) in named.pending.iter_mut().zip(&self.pending) {
+                to.join(&from.view(warp, mask));
             }
         }
     }
@@ -627,26 +675,34 @@ impl Threads {
                     self.fenced[layer].learn(warp, mask, live, &named.fenced[layer]);
                 }
             }
-            for scope in 0..2 {
-                if self.fences_used {
+            if self.fences_used {
+                for scope in 0..SCOPES {
                     self.fenced[scope].learn(warp, mask, live, &named.fenced[scope]);
                 }
-                if self.pending_used {
-                    self.pending[scope].learn(warp, mask, live, &named.pending[scope]);
+            }
+            if self.pending_used {
+                for (to, from) in self.pending.iter_mut().zip(&named.pending) {
+                    to.learn(warp, mask, live, from);
                 }
             }
         }
         false
     }
 
-    pub fn fence(&mut self, warp: usize, mask: u32, reach: Strength) {
+    pub fn fence(&mut self, warp: usize, mask: u32, reach: Reach) {
         self.acquire_pending(warp, mask, reach);
         self.fences_used = true;
         let live = self.warps[warp].live;
         let uniform =
             mask & live == live && self.warps[warp].pairs.is_none() && self.known.warps[warp].lanes.is_none();
-        let scopes = if reach == Strength::Device { 0..2 } else { 0..1 };
-        for scope in scopes {
+        // A fence of cluster scope in a block that has no cluster reaches the block only.
+        let scopes: &[usize] = match (reach, self.cluster.is_empty()) {
+            (Reach::Device, false) => &[0, 1, CLUSTER],
+            (Reach::Device, true) => &[0, 1],
+            (Reach::Cluster, false) => &[0, CLUSTER],
+            (Reach::Cluster, true) | (Reach::Block, _) => &[0],
+        };
+        for scope in scopes.iter().copied() {
             if uniform {
                 let mut known = self.known.view(warp, 0);
                 known.own.learn_entity(warp, self.warps[warp].synced);
@@ -672,24 +728,43 @@ impl Threads {
         access.releases() || self.fences_used
     }
 
-    /// Returns what a strong write of the lane publishes to its block and to the device: what the lane has fenced, or
-    /// everything it knows if the write itself releases. `reach` is the scope of the write.
-    pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Strength) -> (Blocks, Blocks) {
+    /// Sets the blocks of the block's cluster, if it has several.
+    pub fn set_cluster_blocks(&mut self, blocks: Vec<u32>) {
+        self.cluster = blocks;
+    }
+
+    /// The block as the writer of a flag.
+    pub fn writer(&self) -> Writer<'_> {
+        Writer { block: self.block, cluster: &self.cluster }
+    }
+
+    /// Returns what a strong write of the lane publishes: what the lane has fenced, or everything it knows if the write
+    /// itself releases. `reach` is that of the write.
+    pub fn publish(&mut self, warp: usize, lane: usize, releases: bool, reach: Reach) -> Publication {
+        let mask = 1 << lane;
+        let (to_cluster, to_device) =
+            (reach != Reach::Block && !self.cluster.is_empty(), reach == Reach::Device);
         if releases {
-            let all = self.outside(&self.release(warp, 1 << lane), warp, 1 << lane);
+            let all = self.outside(&self.release(warp, mask), warp, mask);
             self.tick(warp);
-            return if reach == Strength::Device { (all.clone(), all) } else { (all, Blocks::default()) };
+            let when = |wanted: bool| if wanted { all.clone() } else { Blocks::default() };
+            return Publication { cluster: when(to_cluster), device: when(to_device), block: all };
         }
         if !self.fences_used {
-            return Default::default();
+            return Publication::default();
         }
-        let block = self.outside(&self.fenced_view(0, warp, 1 << lane), warp, 1 << lane);
-        let device = if reach == Strength::Device {
-            self.outside(&self.fenced_view(1, warp, 1 << lane), warp, 1 << lane)
-        } else {
-            Blocks::default()
+        let fenced = |wanted: bool, scope: usize| {
+            if wanted {
+                self.outside(&self.fenced_view(scope, warp, mask), warp, mask)
+            } else {
+                Blocks::default()
+            }
         };
-        (block, device)
+        Publication {
+            block: fenced(true, 0),
+            cluster: fenced(to_cluster, CLUSTER),
+            device: fenced(to_device, 1),
+        }
     }
 
     /// Returns everything that the lanes of `mask` know, for other blocks.
@@ -704,7 +779,8 @@ impl Threads {
         if !self.fences_used {
             return Blocks::default();
         }
-        self.outside(&self.fenced_view(1, warp, mask), warp, mask)
+        let scope = if self.cluster.is_empty() { 1 } else { CLUSTER };
+        self.outside(&self.fenced_view(scope, warp, mask), warp, mask)
     }
 
     /// Returns knowledge of the lanes as seen from outside the block, and with it what their proxy fences cover.
@@ -789,43 +865,73 @@ impl Threads {
         }
     }
 
-    /// A lane has read a flag with these publications, for its block and for the device.
-    pub fn observe(&mut self, warp: usize, lane: usize, access: Access, block: &Blocks, device: &Blocks) {
+    /// Whether lanes have already taken over everything that a flag tells a read. Records that they do so now. Knowledge is
+    /// never lost, so a lane that polls learns nothing from a flag that has not changed.
+    pub fn has_observed(&mut self, warp: usize, mask: u32, access: Access, flag: &Flag) -> bool {
+        if flag.for_others(self.block).is_some() {
+            return false;
+        }
+        let (reach, acquires, is_atomic) = (access.reach(), access.acquires(), access.op == Op::Atomic);
+        let here = flag.for_block(self.block);
+        let is_same = |look: &Look| {
+            (look.reach, look.acquires, look.is_atomic) == (reach, acquires, is_atomic)
+                && look.device.is(&flag.device)
+                && look.here.as_ref().map_or(here.is_none(), |old| here.is_some_and(|new| old.is(new)))
+        };
+        let looks = &mut self.warps[warp].looks;
+        if let Some(look) = looks.iter_mut().find(|look| is_same(look)) {
+            let known = mask & !look.lanes == 0;
+            look.lanes |= mask;
+            return known;
+        }
+        if looks.len() == LOOKS {
+            looks.remove(0);
+        }
+        let (here, device) = (here.cloned(), flag.device.clone());
+        looks.push(Look { lanes: mask, reach, acquires, is_atomic, here, device });
+        false
+    }
+
+    /// Lanes have read a flag with these publications, for their block and for the device.
+    pub fn observe(&mut self, warp: usize, mask: u32, access: Access, block: &Blocks, device: &Blocks) {
         if block.is_empty() && device.is_empty() {
             return;
         }
         self.knows_others = true;
-        self.learn_proxied(warp, 1 << lane, device);
+        self.learn_proxied(warp, mask, device);
         let live = self.warps[warp].live;
         if access.acquires() {
             let mut news = Known::default();
             news.receive(self.block, device);
-            self.known.learn(warp, 1 << lane, live, &news);
+            self.known.learn(warp, mask, live, &news);
             return;
         }
         self.pending_used = true;
         for (layers, published) in self.pending.iter_mut().zip([block, device]) {
             let news = Known { others: published.clone(), ..Known::default() };
-            layers.learn(warp, 1 << lane, live, &news);
+            layers.learn(warp, mask, live, &news);
         }
         if access.op == Op::Atomic {
             self.read_by_atomics.join(device);
         }
     }
 
-    fn acquire_pending(&mut self, warp: usize, mask: u32, reach: Strength) {
+    fn acquire_pending(&mut self, warp: usize, mask: u32, reach: Reach) {
         if !self.pending_used {
             return;
         }
-        let live = self.warps[warp].live;
-        for l in lanes(mask) {
-            let scope = usize::from(reach == Strength::Device);
+        let (live, scope) = (self.warps[warp].live, usize::from(reach == Reach::Device));
+        self.warps[warp].narrow_fence |= scope == 0;
+        let mut left = mask;
+        while left != 0 {
+            let is_common = self.pending[scope].warps[warp].lanes.is_none();
+            let group = if is_common { left } else { 1 << left.trailing_zeros() };
+            left &= !group;
             let mut news = Known::default();
-            news.receive(self.block, &self.pending[scope].view(warp, 1 << l).others);
+            news.receive(self.block, &self.pending[scope].view(warp, group).others);
             if !news.is_empty() {
-                self.known.learn(warp, 1 << l, live, &news);
+                self.known.learn(warp, group, live, &news);
             }
-            self.warps[warp].narrow_fence |= scope == 0;
         }
     }
 

@@ -117,6 +117,8 @@ pub struct Warp {
     pub bulk: BulkGroups,
     /// For each lane: one more than the number of phases that the cluster barrier had completed when the lane arrived.
     pub cluster_phase: [u32; 32],
+    /// Lanes that have arrived at the cluster barrier and not waited for it yet.
+    pub at_cluster_barrier: u32,
     /// Tensor-core products that the warp has not waited for.
     pub flight: Flight,
     pub watch: Watch,

@@ -13,7 +13,7 @@ use sanitize::{Job, MAX_SOURCE, SanitizeError, Sources};
 use text::count;
 
 use super::contents::{read_back, save};
-use super::launches::{from_options, header, merged, refuse_misfits};
+use super::launches::{from_options, header, merged, refuse_misfits, with_header};
 use super::output::Run;
 use super::{expect, simulated};
 use crate::ci_output;
@@ -29,7 +29,9 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     ci_output::require_writable(&options.ci)?;
     let text = files::read_text_bounded(&options.file, MAX_SOURCE)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", options.file.display())))?;
-    let launch = merged(&options.launch, header(&text, &options.file)?)?;
+    let header = header(&text, &options.file)?;
+    let options = &with_header(options, &header);
+    let launch = merged(&options.launch, header.launch)?;
     let is_ptx = code::is_ptx(&options.file, &text);
     let launches = from_options(&launch, &|| is_ptx.then(|| signatures(&text)).flatten())?;
     let arch = match &launch.arch {
@@ -43,7 +45,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         code::from_ptx(&text, &launches.kernels())?
     } else {
         let compiler = super::super::compiler(global, printer)?;
-        let request = code::request(&options.file, &text, target, &launch.define, &launch.include);
+        let mut request = code::request(&options.file, &text, target, &launch.define, &launch.include);
+        request.options.extend(launch.std.iter().map(|name| format!("--std={name}")));
         match code::from_cuda(&compiler, request, &launches.kernels()) {
             Err(SanitizeError::Build(error)) => return not_compiled(error, options, printer),
             other => other?,

@@ -8,11 +8,11 @@ use launch::{Argument, Call, Role, SourceParameter, source_parameters};
 use sanitize::launches::{Launch, Launches};
 use text::count;
 
-use crate::cli::{HeaderFlags, LaunchOptions};
+use crate::cli::{HeaderFlags, LaunchOptions, SANITIZE_BUDGET, SanitizeOptions};
 use crate::error::CommandError;
 
 /// The flags in the file's `// warpsmith:` comments.
-pub fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
+pub fn header(text: &str, file: &Path) -> Result<HeaderFlags, CommandError> {
     let failed = |reason: &str| {
         CommandError::usage(format!("{}: in the `// warpsmith:` lines: {reason}", file.display()))
     };
@@ -20,15 +20,39 @@ pub fn header(text: &str, file: &Path) -> Result<LaunchOptions, CommandError> {
     let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("// warpsmith:"));
     let lines: Vec<&str> = lines.filter(|line| line.trim_start().starts_with("--")).collect();
     let words = shlex::split(&lines.join(" ")).ok_or_else(|| failed("a quotation mark is not closed"))?;
-    let mut launch = HeaderFlags::try_parse_from(words).map(|flags| flags.launch).map_err(|error| {
+    let mut flags = HeaderFlags::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
         failed(text.lines().next().unwrap_or_default().trim_start_matches("error: "))
     })?;
     // Files that the file names lie beside it.
     let folder = file.parent().unwrap_or(Path::new(""));
-    launch.arg = with_files(launch.arg, folder)?;
-    launch.variable = with_files(launch.variable, folder)?;
-    Ok(launch)
+    flags.launch.arg = with_files(flags.launch.arg, folder)?;
+    flags.launch.variable = with_files(flags.launch.variable, folder)?;
+    for (_, expected) in &mut flags.expect {
+        *expected = folder.join(&*expected).display().to_string();
+    }
+    Ok(flags)
+}
+
+/// The other flags of the command line, completed with those of the file.
+pub fn with_header(options: &SanitizeOptions, header: &HeaderFlags) -> SanitizeOptions {
+    let given = options.clone();
+    SanitizeOptions {
+        print: [given.print, header.print.clone()].concat(),
+        expect: [given.expect, header.expect.clone()].concat(),
+        rtol: given.rtol.or(header.rtol),
+        atol: given.atol.or(header.atol),
+        counters: given.counters || header.counters,
+        fidelity: given.fidelity || header.fidelity,
+        unchecked: given.unchecked || header.unchecked,
+        strict: given.strict || header.strict,
+        budget: Some(given.budget)
+            .filter(|it| *it != SANITIZE_BUDGET)
+            .or(header.budget)
+            .unwrap_or(given.budget),
+        jobs: Some(given.jobs).filter(|it| *it != 0).or(header.jobs).unwrap_or(0),
+        ..given
+    }
 }
 
 /// Reads the files of the arguments.
@@ -55,6 +79,7 @@ pub fn merged(flags: &LaunchOptions, header: LaunchOptions) -> Result<LaunchOpti
         arch: flags.arch.clone().or(header.arch),
         define: [header.define, flags.define.clone()].concat(),
         include: [flags.include.clone(), header.include].concat(),
+        std: flags.std.clone().or(header.std),
     })
 }
 
