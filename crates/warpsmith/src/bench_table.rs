@@ -176,6 +176,9 @@ fn telemetry_line(telemetry: &Telemetry) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// A rate of a modelled time; `None` if the op has none.
+type Rate = fn(&runlog::Modelled) -> Option<f64>;
+
 fn modelled(plan: &BenchPlan<'_, AnyProblem>, state: &RunState) -> Option<String> {
     if state.modelled.is_empty() {
         return None;
@@ -183,9 +186,8 @@ fn modelled(plan: &BenchPlan<'_, AnyProblem>, state: &RunState) -> Option<String
     let title = styled(STRONG, format!("modelled, not measured ({})", plan.device));
     let about = styled(FAINT, "for ranking settings of one kernel; never compared with measured times");
     // The columns of rates are shown if any problem has them.
-    let has =
-        |rate: fn(&runlog::Modelled) -> Option<f64>| state.modelled.values().any(|it| rate(it).is_some());
-    let rates: [(&str, fn(&runlog::Modelled) -> Option<f64>); 2] =
+    let has = |rate: Rate| state.modelled.values().any(|it| rate(it).is_some());
+    let rates: [(&str, Rate); 2] =
         [("TFLOP/s", runlog::Modelled::tflops), ("GB/s", runlog::Modelled::gb_per_s)];
     let rates: Vec<_> = rates.into_iter().filter(|(_, rate)| has(*rate)).collect();
     let mut titles = vec!["problem", "subject", "modelled time"];
