@@ -192,7 +192,9 @@ pub(super) fn begin_outputs(regions: &[Region], outputs: &[Buffer]) {
             // Memory that nothing has written is only read, so that it takes no pages of the host.
             for part in states.chunks_mut(4096) {
                 if part.iter().fold(0, |all, state| all | state) & shadow::TAINTED != 0 {
-                    part.iter_mut().for_each(|state| *state &= !shadow::TAINTED);
+                    for state in part {
+                        *state &= !shadow::TAINTED;
+                    }
                 }
             }
         }

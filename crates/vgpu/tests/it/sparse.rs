@@ -20,10 +20,10 @@ const PTX: &str = "
 }
 ";
 
-/// The memory of this process in KiB.
+/// The memory of this process in KiB that it does not share, not even with itself.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 

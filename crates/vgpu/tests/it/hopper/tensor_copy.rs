@@ -22,7 +22,8 @@ fn tensor_loads_bring_what_a_plain_loop_brings() {
         for checks in [Checks::None, Checks::All] {
             device.fill(out, 0, u64::from(case.shared)).unwrap();
             let report = run(&mut device, &text, 32, case.shared, &args, checks, &[out]);
-            assert!(report.findings.is_empty(), "case {number} {:?}: {:#?}", case.map, report.findings);
+            // A box may lie outside its tensor, which is a warning.
+            assert!(report.is_clean(), "case {number} {:?}: {:#?}", case.map, report.findings);
             let mut got = vec![0; case.shared as usize];
             device.read(out, &mut got).unwrap();
             let first = got.iter().zip(&wanted).position(|(a, b)| a != b);
@@ -50,7 +51,8 @@ fn tensor_stores_write_what_a_plain_loop_writes() {
         for checks in [Checks::None, Checks::All] {
             device.write(tensor, &before).unwrap();
             let report = run(&mut device, &text, 32, case.shared, &args, checks, &[]);
-            assert!(report.findings.is_empty(), "case {number} {:?}: {:#?}", case.map, report.findings);
+            // A box may lie outside its tensor, which is a warning.
+            assert!(report.is_clean(), "case {number} {:?}: {:#?}", case.map, report.findings);
             let mut got = vec![0; case.bytes];
             device.read(tensor, &mut got).unwrap();
             assert!(got == wanted, "case {number}, {checks:?}: {:?} at {:?}", case.map, case.at);
