@@ -516,7 +516,8 @@ impl Function {
             constants,
             is_entry,
         };
-        let (facts, sketch) = (facts::analyse(&code), Sketch::new(&code));
+        let facts = facts::analyse(&code);
+        let sketch = Sketch::new(&code, &facts);
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
         let mut block_of = vec![0u32; insts.len()];
         for (b, block) in blocks.iter().enumerate() {
