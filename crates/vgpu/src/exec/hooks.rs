@@ -2,12 +2,15 @@
 //! transactions.
 
 use super::Policy;
-use super::state::{AccessKind, Addresses, Grid, Request, RunningWarp, Span, TileBase, Watch, narrow};
+use super::state::{
+    AccessKind, Addresses, Grid, Request, RunningWarp, Source, Span, TileBase, Watch, narrow,
+};
 use crate::check::race;
 use crate::check::race::Equality;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 use crate::lanes::lanes;
+use crate::num::codec;
 use crate::program::facts::{AfterAtomic, Fact, Varies};
 
 impl<P: Policy> RunningWarp<'_, '_, P> {
@@ -29,7 +32,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let values: &dyn race::StoredValues = if values.is_empty() {
             &race::Differs
         } else {
-            stored = Stored { span: Some(*span), ..self.stored(lanes, access, &ad.at, values) };
+            stored = self.stored(span, lanes, access, &ad.at, values);
+            stored.observe();
             &stored
         };
         let races = &mut self.block.races;
@@ -196,14 +200,21 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 impl<'c, P: Policy> RunningWarp<'c, '_, P> {
     /// Returns the values that a store is about to write.
     #[inline(always)]
-    pub fn stored<'a, A>(&self, mask: u32, access: &Access, at: &'a [A; 32], values: &[Slot]) -> Stored<'a, A>
+    pub fn stored<'a, A>(
+        &self,
+        span: &Span,
+        mask: u32,
+        access: &Access,
+        at: &'a [A; 32],
+        values: &[Slot],
+    ) -> Stored<'a, A>
     where
         'c: 'a,
     {
         let grid = self.grid;
         Stored {
             grid,
-            span: None,
+            span: *span,
             is_matrix: matches!(self.function().insts[self.frag.pc as usize].op, Op::StoreMatrix { .. }),
             warp: self.w.id,
             pc: self.at(),
@@ -301,8 +312,8 @@ fn max_units_per_slot(mut units: Vec<u64>, slots: u64) -> u64 {
 #[derive(Debug)]
 pub struct Stored<'a, A> {
     grid: &'a Grid<'a>,
-    /// The memory that is stored to, if it is known.
-    span: Option<Span>,
+    /// The memory that is stored to.
+    span: Span,
     /// Each lane has the address of a row of a matrix, and the values of a row are in four lanes.
     is_matrix: bool,
     warp: u32,
@@ -343,18 +354,40 @@ impl<A> Stored<'_, A> {
         (0..4).map(compare).min().unwrap_or(Equality::Unknown)
     }
 
-    /// Whether memory holds the value that a lane stores.
-    fn is_in_memory(&self, lane: usize, address: u64) -> bool {
+    /// The bytes that a lane stores.
+    fn bytes(&self, lane: usize) -> Vec<u8> {
         let n = usize::from(self.bytes);
-        let Some(span) = self.span else { return false };
-        (0..self.count).all(|e| {
-            let mut old = [0; 8];
-            // SAFETY: the span contains the whole store of every lane.
-            unsafe {
-                std::ptr::copy_nonoverlapping(span.host(address + (e * n) as u64), old.as_mut_ptr(), n);
-            }
-            old[..n] == self.value(e, lane).to_le_bytes()[..n]
-        })
+        (0..self.count).flat_map(|e| self.value(e, lane).to_le_bytes().into_iter().take(n)).collect()
+    }
+
+    /// The bytes of a row of a matrix: each of four lanes has two values of 16 bits.
+    fn row(&self, row: usize) -> Vec<u8> {
+        let (matrix, first) = (row / 8, row % 8 * 4);
+        let word = |lane| (self.value(matrix.min(self.count.saturating_sub(1)), lane) as u32).to_le_bytes();
+        (first..first + 4).flat_map(word).collect()
+    }
+
+    /// What memory holds where a lane stores.
+    fn in_memory(&self, address: u64, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        // SAFETY: the span contains the whole store of every lane.
+        unsafe { std::ptr::copy_nonoverlapping(self.span.host(address), bytes.as_mut_ptr(), count) };
+        bytes
+    }
+
+    /// Remembers whether all blocks store one value here, if the program text promises it.
+    #[inline(always)]
+    fn observe(&self) {
+        let own = self.fact(self.pc);
+        let fixed = Varies::THREAD.with(Varies::TIME).with(Varies::BLOCK);
+        if own.varies.has(Varies::DATA) && !own.varies.has(fixed) {
+            self.observe_all(own.identity);
+        }
+    }
+
+    #[cold]
+    fn observe_all(&self, identity: u64) {
+        lanes(self.mask).for_each(|l| self.grid.observe(identity, &self.bytes(l)));
     }
 
     /// Whether two lanes store the same bytes now.
@@ -365,40 +398,81 @@ impl<A> Stored<'_, A> {
     }
 }
 
-impl<A: PartialEq + Copy + Into<u64>> race::StoredValues for Stored<'_, A> {
-    fn compare(&self, lane: usize, earlier: race::EarlierStore) -> Equality {
+/// Whether stored bytes differ by a few roundings only. A store does not tell the type of its bits, so one type must
+/// fit. The limits are far above the distance between neighbouring numbers, because terms of a sum can cancel.
+fn differ_by_rounding(size: usize, one: &[u8], other: &[u8]) -> bool {
+    let near = |bytes: usize, limit: f64, number: fn(u64) -> f64| {
+        size.is_multiple_of(bytes)
+            && one.chunks(bytes).zip(other.chunks(bytes)).all(|pair| {
+                let bits = |part: &[u8]| part.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                let (a, b) = (number(bits(pair.0)), number(bits(pair.1)));
+                a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= limit * a.abs().max(b.abs())
+            })
+    };
+    near(8, 2f64.powi(-30), f64::from_bits)
+        || near(4, 2f64.powi(-8), |bits| f64::from(f32::from_bits(bits as u32)))
+        || near(2, 2f64.powi(-7), |bits| f64::from(codec::f16_to_f32(bits as u32)))
+        || near(2, 2f64.powi(-5), |bits| f64::from(codec::bf16_to_f32(bits as u32)))
+}
+
+impl<A: PartialEq + Copy + Into<u64>> Stored<'_, A> {
+    /// How equal the program text promises that the values are. `sibling` is the lane of a store of this execution.
+    fn promised(&self, lane: usize, earlier: race::EarlierStore, sibling: Option<usize>) -> Equality {
         let own = self.fact(self.pc);
+        let thread = self.warp as usize * 32 + lane;
         let is_same_time =
             earlier.sibling.is_some() || earlier.same_block && earlier.pc == self.pc && own.once;
-        let thread = self.warp as usize * 32 + lane;
-        if self.is_matrix {
-            return if is_same_time { self.compare_rows(thread, earlier.thread) } else { Equality::Unknown };
-        }
-        let compared = || self.grid.compare_stores(self.pc, thread, earlier.thread);
-        // The other lane's store to this address is part of this execution if the lane stores there now. Its earlier
-        // stores are then overwritten and no longer known.
-        if let Some(other) = earlier.sibling
-            && self.mask >> other & 1 == 1
-            && self.at[other] == self.at[lane]
-        {
-            let equal = self.are_equal(lane, other);
-            return match own.varies.has(Varies::DATA) {
-                false if equal => Equality::Same,
-                false => Equality::Unknown,
-                true => {
-                    Some(compared()).filter(|it| equal || *it != Equality::Same).unwrap_or(Equality::Unknown)
-                }
-            };
-        }
         let varies = Varies::THREAD.with(Varies::TIME);
         let varies = if earlier.same_block { varies } else { varies.with(Varies::BLOCK) };
-        let is_fixed = !own.varies.has(varies);
-        if own.identity != 0 && own.identity == self.fact(earlier.pc).identity && is_fixed {
+        let has_same_identity = own.identity != 0 && own.identity == self.fact(earlier.pc).identity;
+        if sibling.is_none() && has_same_identity && !own.varies.has(varies) {
             Equality::Same
-        } else if is_same_time && own.once {
-            // Warps with different tasks that compute one tile also both store it.
-            let is_product = own.varies.has(Varies::PRODUCT) && self.is_in_memory(lane, self.at[lane].into());
-            compared().max(if is_product { Equality::Close } else { Equality::Unknown })
+        } else if self.is_matrix && is_same_time {
+            self.compare_rows(thread, earlier.thread)
+        } else if sibling.is_some() || is_same_time && own.once {
+            self.grid.compare_stores(self.pc, thread, earlier.thread)
+        } else {
+            Equality::Unknown
+        }
+    }
+
+    /// Whether the values of this run agree with what the program text promises.
+    fn confirms(
+        &self,
+        promised: Equality,
+        lane: usize,
+        earlier: race::EarlierStore,
+        sibling: Option<usize>,
+    ) -> bool {
+        if !earlier.same_block && self.span.source == Source::Global {
+            // The other block may run in another worker and may not have stored yet.
+            return self.grid.is_observed_equal(self.fact(self.pc).identity);
+        }
+        let stored = |l: usize| if self.is_matrix { self.row(l) } else { self.bytes(l) };
+        let own = stored(lane);
+        let before = match sibling {
+            Some(other) => stored(other),
+            None => self.in_memory(self.at[lane].into(), own.len()),
+        };
+        let size = if self.is_matrix { 2 } else { usize::from(self.bytes) };
+        own == before || promised == Equality::Close && differ_by_rounding(size, &own, &before)
+    }
+}
+
+impl<A: PartialEq + Copy + Into<u64>> race::StoredValues for Stored<'_, A> {
+    fn compare(&self, lane: usize, earlier: race::EarlierStore) -> Equality {
+        let depends_on_data = self.is_matrix || self.fact(self.pc).varies.has(Varies::DATA);
+        // The other lane's store to this address is part of this execution if the lane stores there now. Its earlier
+        // stores are then overwritten and no longer known.
+        let sibling = earlier.sibling.filter(|l| self.mask >> l & 1 == 1 && self.at[*l] == self.at[lane]);
+        if let Some(other) = sibling.filter(|_| !depends_on_data) {
+            return if self.are_equal(lane, other) { Equality::Same } else { Equality::Unknown };
+        }
+        // One difference disproves that the values are equal in every run. Numbers that do not depend on data are exact.
+        let promised = self.promised(lane, earlier, sibling);
+        let is_certain = promised == Equality::Same && !depends_on_data;
+        if is_certain || promised != Equality::Unknown && self.confirms(promised, lane, earlier, sibling) {
+            promised
         } else {
             Equality::Unknown
         }

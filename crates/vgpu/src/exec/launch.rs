@@ -201,6 +201,7 @@ impl Device {
             ),
             races: GlobalRaces::new(allocations),
             stored: kernel.functions.iter().map(|_| OnceLock::new()).collect(),
+            observed: Mutex::default(),
             changed_maps: Mutex::default(),
             launch_id: LAUNCHES.fetch_add(1, Ordering::Relaxed),
             regions,

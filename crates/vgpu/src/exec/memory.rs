@@ -383,7 +383,8 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let values = self.reg(inst.r(1));
         let memory = self.block.shared.as_mut_ptr().cast::<u8>();
         if P::CHECK {
-            let stored = self.stored(mask, access, &at, &inst.sources()[1..]);
+            let span = self.whole_shared();
+            let stored = self.stored(&span, mask, access, &at, &inst.sources()[1..]);
             let pattern = access_pattern(s.min, s.max, 0, s.contiguous, s.uniform);
             let (site, ranges) = (self.site(mask), race::Ranges { at: &at, bytes: 4, values: &stored });
             let races = &mut self.block.races;

@@ -1,6 +1,6 @@
 //! The report of a launch, made from what the workers found.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -297,14 +297,15 @@ pub(super) fn fold(findings: Vec<Finding>) -> Vec<Finding> {
 /// Removes one of two findings with the same cause. A copy that was not waited for is also reported as a plain race. A
 /// copy that overwrites live data is also reported as not waited for. For a pair of source lines only one of the two is
 /// the cause. If a warp accesses the data of its own copies, the wait is missing. If only other warps do, and reads
-/// before the copy also race with it, the barrier is missing.
+/// before the copy also race with it, the barrier is missing. Puts races before the reads of undefined values that they
+/// cause.
 pub(super) fn remove_consequences(found: Vec<RawFinding>, location: &dyn Fn(u32) -> u32) -> Vec<RawFinding> {
     let pair = |r: &RawFinding| {
         let (a, b) = (location(r.site.pc), r.related.first().map_or(0, |(_, at)| location(*at)));
         (a.min(b), a.max(b))
     };
-    let mut own = std::collections::HashSet::new();
-    let mut races = std::collections::HashSet::new();
+    let mut own = HashSet::new();
+    let mut races = HashSet::new();
     for r in &found {
         match r.kind {
             Kind::AsyncNotWaited if r.same_warp => drop(own.insert(pair(r))),
@@ -312,12 +313,20 @@ pub(super) fn remove_consequences(found: Vec<RawFinding>, location: &dyn Fn(u32)
             _ => {}
         }
     }
-    found
+    let mut found: Vec<RawFinding> = found
         .into_iter()
         .filter(|r| match r.kind {
             Kind::Race => !own.contains(&pair(r)),
             Kind::AsyncNotWaited => own.contains(&pair(r)) || !races.contains(&pair(r)),
             _ => true,
         })
-        .collect()
+        .collect();
+    // A read that races with the write of its data may come before it and find nothing written. The race is the cause,
+    // and it tells both places, so it comes first.
+    let is_race = |r: &&RawFinding| r.kind == Kind::Race && r.severity == Severity::Error;
+    let raced: HashSet<u32> =
+        found.iter().filter(is_race).map(pair).flat_map(|(one, other)| [one, other]).collect();
+    found
+        .sort_by_key(|r| (r.severity, r.kind == Kind::Uninitialised && raced.contains(&location(r.site.pc))));
+    found
 }

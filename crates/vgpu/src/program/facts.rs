@@ -8,6 +8,11 @@
 //! repeated until nothing changes. PTX is nearly in SSA form, so a register has one description for all its uses. A
 //! register with several definitions also varies with the branches that choose between them.
 //!
+//! Threads that load from one address have the same value only if memory does not change in between. Threads that pass
+//! only barriers of the whole block change it between two barriers in no order, which is a race of its own. Locks, flags
+//! and barriers for a part of the block order threads one after another, so a load after them ([`Fact::is_late`]) counts
+//! as varying, until the next barrier of the whole block.
+//!
 //! The analysis also marks loads that poll (a loop ends by their value), plain loads that only seed a
 //! compare-and-swap loop, and stores that are made only after the result of an atomic was seen.
 //!
@@ -20,7 +25,7 @@ use std::hash::{Hash, Hasher};
 use super::control::ControlFlow;
 use super::flow::Block;
 use crate::isa::decode::{Constant, Meta, SPECIALS};
-use crate::isa::op::{AtomOp, BarMode, Base, Flow, Guard, Inst, Op, Order, Slot};
+use crate::isa::op::{AtomOp, BarMode, Base, Flow, Guard, Inst, MbarrierOp, Op, Order, Slot};
 use crate::isa::properties::Results;
 use crate::isa::types::{Class, Space};
 
@@ -40,8 +45,6 @@ impl Varies {
     /// The value was computed from the result of an atomic or of another strong read.
     pub const ATOMIC: Varies = Varies(16);
     pub const EVERYTHING: Varies = Varies(31);
-    /// The value was computed from a product of the tensor cores.
-    pub const PRODUCT: Varies = Varies(32);
 
     pub fn has(self, other: Varies) -> bool {
         self.0 & other.0 != 0
@@ -50,11 +53,6 @@ impl Varies {
     #[must_use]
     pub fn with(self, other: Varies) -> Varies {
         Varies(self.0 | other.0)
-    }
-
-    #[must_use]
-    pub fn only(self, other: Varies) -> Varies {
-        Varies(self.0 & other.0)
     }
 
     #[must_use]
@@ -97,6 +95,9 @@ pub struct Fact {
     /// A loop ends by the value of this load.
     pub polls: bool,
     pub seed: Seed,
+    /// Since the last barrier of the whole block, the thread has passed an operation that can order it after other
+    /// threads of its block. Memory may have changed since they loaded from it.
+    pub is_late: bool,
 }
 
 impl Fact {
@@ -107,6 +108,7 @@ impl Fact {
         after_atomic: AfterAtomic::Perhaps,
         polls: false,
         seed: Seed::No,
+        is_late: true,
     };
 }
 
@@ -138,6 +140,7 @@ pub fn analyse(code: &Code<'_>) -> Vec<Fact> {
     analysis.find_atomics();
     let identities = analysis.identities();
     let mut facts: Vec<Fact> = (0..code.insts.len()).map(|at| analysis.fact(at, &identities)).collect();
+    facts.iter_mut().zip(&analysis.late).for_each(|(fact, late)| fact.is_late = *late);
     analysis.mark_polls(&mut facts);
     analysis.mark_seeds(&mut facts);
     facts
@@ -151,24 +154,41 @@ struct Analysis<'a> {
     block_of: Vec<u32>,
     /// Definitions of each register.
     definitions: Vec<Vec<u32>>,
+    /// Registers that an instruction uses.
+    is_used: Vec<bool>,
     values: Vec<Varies>,
     /// What it varies with whether a block runs.
     reached: Vec<Varies>,
-    /// Whether values of atomics or of products were stored to shared memory.
-    shared: Varies,
+    /// A value that varies with an atomic was stored to shared memory.
+    shared_atomic: bool,
+    /// The instructions of [`Fact::is_late`], and the blocks that begin so.
+    late: Vec<bool>,
+    begins_late: Vec<bool>,
+    generic_local: bool,
     /// The addresses of the atomics: register and offset.
     atomics: Vec<(Slot, i32)>,
 }
 
+/// Whether every thread waits there for all threads of the block.
+fn is_barrier_of_block(inst: &Inst) -> bool {
+    let waits = matches!(inst.op, Op::Barrier { has_count: false, mode, .. } if mode != BarMode::Arrive);
+    waits && inst.guard.is_always()
+}
+
+/// Whether a generic address in the function may be one of local memory.
+pub fn may_use_generic_local(code: &Code<'_>) -> bool {
+    let is_local = |constant: &Constant| matches!(constant, Constant::Window { space: Space::Local, .. });
+    !code.is_entry || code.constants.iter().any(|(_, constant, _)| is_local(constant))
+}
+
 /// The blocks that are in a loop without a barrier of the whole block.
 fn repeats(code: &Code<'_>) -> Vec<bool> {
-    let is_barrier = |inst: &Inst| matches!(inst.op, Op::Barrier { has_count: false, mode, .. } if mode != BarMode::Arrive);
     let without_barriers: Vec<Block> = code
         .blocks
         .iter()
         .map(|block| {
             let insts = &code.insts[block.start as usize..block.end as usize];
-            let has_barrier = insts.iter().any(|inst| is_barrier(inst) && inst.guard.is_always());
+            let has_barrier = insts.iter().any(is_barrier_of_block);
             let successors = if has_barrier { Vec::new() } else { block.successors.clone() };
             Block { successors, ..Block::default() }
         })
@@ -192,6 +212,11 @@ impl<'a> Analysis<'a> {
                 definitions[d.index()].push(at);
             }
         }
+        let mut is_used = vec![false; code.registers];
+        for inst in code.insts {
+            inst.sources().iter().filter(|s| s.is_frame()).for_each(|s| is_used[s.index()] = true);
+            guard(inst).into_iter().for_each(|p| is_used[p] = true);
+        }
         let mut values = vec![Varies::NOTHING; code.registers];
         for p in code.params.iter().filter(|p| p.is_frame()) {
             values[p.index()] = Varies::EVERYTHING;
@@ -202,9 +227,13 @@ impl<'a> Analysis<'a> {
             repeats: repeats(code),
             block_of,
             definitions,
+            is_used,
             values,
             reached: vec![Varies::NOTHING; code.blocks.len()],
-            shared: Varies::NOTHING,
+            shared_atomic: false,
+            late: vec![false; code.insts.len()],
+            begins_late: vec![!code.is_entry; code.blocks.len()],
+            generic_local: may_use_generic_local(code),
             atomics: Vec::new(),
         }
     }
@@ -228,19 +257,19 @@ impl<'a> Analysis<'a> {
             if passes > MAX_PASSES {
                 self.values.fill(Varies::EVERYTHING);
                 self.reached.fill(Varies::EVERYTHING);
+                self.late.fill(true);
                 return;
             }
-            changed = self.settle_control();
+            changed = self.settle_control() | self.settle_order();
             for at in 0..self.code.insts.len() {
                 let inst = &self.code.insts[at];
-                let shares = match &inst.op {
-                    Op::Store(access) => matches!(access.space, Space::Shared | Space::Generic),
-                    op => matches!(op, Op::StoreMatrix { .. }),
-                };
-                if shares {
-                    let new = self.shared.with(self.stored(inst).only(Varies::ATOMIC.with(Varies::PRODUCT)));
-                    changed |= new != self.shared;
-                    self.shared = new;
+                if let Op::Store(access) = &inst.op
+                    && matches!(access.space, Space::Shared | Space::Generic)
+                    && !self.shared_atomic
+                    && self.stored(inst).has(Varies::ATOMIC)
+                {
+                    self.shared_atomic = true;
+                    changed = true;
                 }
                 for (n, d) in inst.results().iter().enumerate().filter(|(_, d)| d.is_frame()) {
                     let new = self.result(at, inst, n).with(self.values[d.index()]);
@@ -262,6 +291,46 @@ impl<'a> Analysis<'a> {
             self.reached[b] = new;
         }
         changed
+    }
+
+    /// Finds the late instructions. Returns whether there are more than before.
+    fn settle_order(&mut self) -> bool {
+        let (mut found, mut changed) = (false, true);
+        while changed {
+            changed = false;
+            for (b, block) in self.code.blocks.iter().enumerate() {
+                let mut late = self.begins_late[b];
+                for at in block.start as usize..block.end as usize {
+                    if late {
+                        changed |= !std::mem::replace(&mut self.late[at], true);
+                    }
+                    late = !is_barrier_of_block(&self.code.insts[at]) && (late || self.orders(at));
+                }
+                for s in block.successors.iter().filter(|_| late) {
+                    changed |= !std::mem::replace(&mut self.begins_late[*s as usize], true);
+                }
+            }
+            found |= changed;
+        }
+        found
+    }
+
+    /// Whether an instruction can order a thread after some threads of its block and not after others.
+    fn orders(&self, at: usize) -> bool {
+        let inst = &self.code.insts[at];
+        let differs = |varies: Varies| varies.has(Varies::THREAD);
+        match &inst.op {
+            Op::Atom { .. } => inst.results().iter().any(|d| d.is_frame() && self.is_used[d.index()]),
+            Op::Load(access) => access.order != Order::Weak,
+            Op::Call { .. } | Op::CallIndirect => true,
+            Op::Barrier { has_count: true, mode, .. } if *mode != BarMode::Arrive => {
+                differs(self.joined(inst.sources()).with(self.reached[self.block_of[at] as usize]))
+                    || guard(inst).is_some_and(|p| differs(self.values[p]))
+            }
+            // Whether a block waits again depends on the wait itself, so only the barrier and its phase count.
+            Op::Mbarrier { op: MbarrierOp::TestWait { .. }, .. } => differs(self.joined(inst.sources())),
+            _ => false,
+        }
     }
 
     /// What the branch at the end of a block varies with.
@@ -313,15 +382,18 @@ impl<'a> Analysis<'a> {
         let everything = self.joined(inst.sources());
         match &inst.op {
             Op::Shuffle { .. } if number == 0 => everything,
-            Op::Mma(_) | Op::Wgmma(_) => Varies::EVERYTHING.with(Varies::PRODUCT),
             op => match op.properties().results {
                 Results::Sources => everything,
-                Results::Memory(space, order) => self.loaded(space, order, everything),
+                Results::Memory(space, order) => self.loaded(at, (space, order), everything),
                 Results::Warp => everything.with(Varies::THREAD),
                 Results::Block => {
                     let is_repeated = self.control.in_loop[self.block_of[at] as usize];
                     let time = if is_repeated { Varies::TIME } else { Varies::NOTHING };
-                    everything.without(Varies::THREAD).with(Varies::BLOCK).with(time)
+                    // Barriers with other numbers, and those for a part of the block, have other results.
+                    let one = matches!(op, Op::Barrier { has_count: false, .. })
+                        && !self.source(inst.sources()[0]).has(Varies::THREAD);
+                    let threads = if one { Varies::NOTHING } else { Varies::THREAD };
+                    everything.without(Varies::THREAD).with(threads).with(Varies::BLOCK).with(time)
                 }
                 Results::OtherLane | Results::Unknown => Varies::EVERYTHING,
             },
@@ -330,16 +402,23 @@ impl<'a> Analysis<'a> {
 
     /// A loaded value. Threads that load from the same address, unless memory changes, have the same value. If memory
     /// changes without order between the loads, the loads themselves race.
-    fn loaded(&self, space: Space, order: Order, address: Varies) -> Varies {
+    fn loaded(&self, at: usize, (space, order): (Space, Order), address: Varies) -> Varies {
         if order != Order::Weak {
             return Varies::EVERYTHING;
         }
-        let varies = address.with(Varies::DATA);
+        let unknown = Varies::EVERYTHING.without(Varies::ATOMIC);
+        let is_constant = matches!(&self.code.insts[at].op, Op::Load(access) if access.non_coherent);
+        let mut varies = address.with(Varies::DATA);
+        if matches!(space, Space::Shared | Space::Generic) {
+            let atomic = if self.shared_atomic { Varies::ATOMIC } else { Varies::NOTHING };
+            varies = varies.with(Varies::BLOCK).with(atomic);
+        }
         match space {
             Space::Param => address,
-            Space::Local => Varies::EVERYTHING.without(Varies::ATOMIC),
-            Space::Global => varies,
-            Space::Shared | Space::Generic => varies.with(Varies::BLOCK).with(self.shared),
+            Space::Local => unknown,
+            Space::Generic if self.generic_local => varies.with(unknown),
+            _ if self.late[at] && !is_constant => varies.with(unknown),
+            _ => varies,
         }
     }
 
@@ -437,7 +516,7 @@ impl<'a> Analysis<'a> {
                 Fact { once: !self.repeats[self.block_of[at] as usize], ..Fact::UNKNOWN }
             }
             Op::Load(access) => {
-                let varies = self.loaded(access.space, access.order, self.joined(inst.sources()));
+                let varies = self.loaded(at, (access.space, access.order), self.joined(inst.sources()));
                 Fact { varies, ..Fact::UNKNOWN }
             }
             _ => Fact::UNKNOWN,

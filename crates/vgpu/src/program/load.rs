@@ -532,7 +532,8 @@ impl Function {
             constants,
             is_entry,
         };
-        let (facts, sketch) = (facts::analyse(&code), Sketch::new(&code));
+        let facts = facts::analyse(&code);
+        let sketch = Sketch::new(&code, &facts);
         let unfenced = unfenced_products(&insts, &blocks);
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
         let mut block_of = vec![0u32; insts.len()];

@@ -5,13 +5,20 @@
 //! them, a function is evaluated symbolically: every register of every thread of a block holds a hash of the expression
 //! that it was computed from. A load is named by its instruction and its address, so threads that load from one address
 //! have the same value. Thread numbers and constants are numbers and not hashes, so that the address arithmetic of
-//! layouts is exact. Threads with equal hashes have equal values in every run.
+//! layouts is exact. Threads with equal hashes have equal values in every run, with these limits:
+//!
+//! - Predicates that are unknown have pseudo-random truth values here, and a few drawings must do ([`MODES`]).
+//! - A load has the same value in all threads if they load from one address and no operation but barriers of the whole
+//!   block orders them ([`super::facts::Fact::is_late`]). Loads that are ordered in another way are unknown.
+//! - Whether two pointers are equal, and what the launch changes in memory, is not known.
+//!
+//! The checker therefore also compares the bits that are stored in the run. The rules of the evaluation are:
 //!
 //! - Operations that commute hash their operands in either order ([`Algebra`] is found by trying the operation).
 //! - Shuffles move hashes between lanes.
 //! - A comparison of hashes has a definite result, which is consistent between lanes. A selection takes the hash that the
 //!   comparison chooses. Lanes that compare the same values in another order so choose the same one (argmax). What was
-//!   compared is remembered (`taint`), because a choice between the values of other threads may be another one.
+//!   compared and what was not chosen is remembered (`taint`), because other data may choose it.
 //! - A register with several definitions is a hash of all of them and of the branches that choose between them, where
 //!   paths join. It begins equal in all threads, and the evaluation is repeated until no more threads differ.
 //!
@@ -23,7 +30,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::control::ControlFlow;
-use super::facts::Code;
+use super::facts::{self, Code, Fact};
 use crate::isa::decode::{Constant, Pipe, SPECIALS};
 use crate::isa::lane::{LaneFn, TestFn};
 use crate::isa::op::{Base, BoolOp, Flow, Guard, Inst, Op, Order, ShflMode, Slot};
@@ -83,7 +90,10 @@ enum Rule {
     Fragment {
         warps: usize,
     },
-    Block,
+    /// The result of a barrier: equal for all threads of the block, or of those that the barrier counts.
+    Block {
+        has_count: bool,
+    },
     Store,
     Unknown,
 }
@@ -109,8 +119,10 @@ pub struct Sketch {
     after: Vec<Option<u32>>,
     /// For each block that is a loop of its own, the block before the loop, if there is only one.
     loops: Vec<Option<u32>>,
-    /// For each block, the instructions whose branches decide whether it runs, and their blocks.
-    decided_by: Vec<Vec<(u32, u32)>>,
+    /// For each block, the blocks whose branches decide whether it runs.
+    decided_by: Vec<Vec<u32>>,
+    /// The branch at the end of each block that decides about others.
+    branches: HashMap<u32, u32>,
     registers: usize,
     params: Vec<Slot>,
     /// Registers with several definitions.
@@ -152,15 +164,20 @@ struct Mode {
     ties: bool,
 }
 
-/// Values are the same if they are in both of these, and close if they are in the third.
-const MODES: [Mode; 3] = [
+/// Values are close if they are equal in the mode of exact numbers, and the same if they are equal in all others. A
+/// choice that some threads never make is seen only if the truth values of a mode make it, so there are several.
+const MODES: [Mode; 7] = [
     Mode { seed: 1, exact_reals: false, ties: false },
     Mode { seed: 2, exact_reals: false, ties: true },
     Mode { seed: 3, exact_reals: true, ties: false },
+    Mode { seed: 4, exact_reals: false, ties: false },
+    Mode { seed: 5, exact_reals: false, ties: true },
+    Mode { seed: 6, exact_reals: false, ties: false },
+    Mode { seed: 7, exact_reals: false, ties: true },
 ];
 
 impl Sketch {
-    pub fn new(code: &Code<'_>) -> Option<Sketch> {
+    pub fn new(code: &Code<'_>, facts: &[Fact]) -> Option<Sketch> {
         if !code.insts.iter().any(|inst| matches!(inst.op, Op::Store(_) | Op::StoreMatrix { .. }))
             || code.insts.len() > MAX_WORK
         {
@@ -168,11 +185,12 @@ impl Sketch {
         }
         let (mut steps, mut slots) = (Vec::with_capacity(code.insts.len()), Vec::new());
         let mut definitions = vec![0u32; code.registers];
-        for (inst, meta) in code.insts.iter().zip(code.metas) {
+        let generic_local = facts::may_use_generic_local(code);
+        for ((inst, meta), fact) in code.insts.iter().zip(code.metas).zip(facts) {
             let floats = matches!(meta.pipe, Pipe::Fp32 | Pipe::Fp64 | Pipe::Fp16 | Pipe::Special);
             let (results, sources) = (inst.results(), inst.sources());
             steps.push(Step {
-                rule: rule(inst),
+                rule: if is_unknown_load(inst, fact, generic_local) { Rule::Unknown } else { rule(inst) },
                 guard: inst.guard,
                 floats,
                 first: slots.len() as u32,
@@ -186,8 +204,8 @@ impl Sketch {
         for (b, block) in (0..).zip(code.blocks) {
             block_of[block.start as usize..block.end as usize].fill(b);
         }
-        let ends = |b: &u32| (code.blocks[*b as usize].end - 1, *b);
-        let depends_on = ControlFlow::new(code.blocks).depends_on;
+        let decided_by = ControlFlow::new(code.blocks).depends_on;
+        let end = |b: &u32| (code.blocks[*b as usize].end - 1, *b);
         let constants = code.constants.iter().filter_map(|(class, value, index)| match value {
             Constant::Bits(bits) => Some((constant_key(*class, *index as usize), *bits)),
             _ => None,
@@ -198,7 +216,8 @@ impl Sketch {
             after: predecessors(code),
             loops: loops(code),
             block_of,
-            decided_by: depends_on.iter().map(|blocks| blocks.iter().map(ends).collect()).collect(),
+            branches: decided_by.iter().flatten().map(end).collect(),
+            decided_by,
             registers: code.registers,
             params: code.params.to_vec(),
             joined: definitions.iter().map(|n| *n > 1).collect(),
@@ -214,14 +233,14 @@ impl Sketch {
         if self.steps.len().saturating_mul(warps) > MAX_WORK {
             return hashes;
         }
-        for (number, mode) in MODES.into_iter().enumerate() {
+        for mode in MODES {
             let Some(found) = Evaluation::new(self, block, mode).run(warps) else {
                 return StoredHashes::default();
             };
             for (at, new) in found {
                 let of_store =
                     hashes.0.entry(at).or_insert_with(|| [vec![0; warps * 32], vec![0; warps * 32]]);
-                let kept = &mut of_store[usize::from(number == 2)];
+                let kept = &mut of_store[usize::from(mode.exact_reals)];
                 kept.iter_mut().zip(new).for_each(|(kept, new)| *kept = hash(*kept, new));
             }
         }
@@ -261,6 +280,16 @@ fn loops(code: &Code<'_>) -> Vec<Option<u32>> {
     (0..code.blocks.len() as u32).map(of_block).collect()
 }
 
+/// Whether a load may find another word in another thread, or at another time.
+fn is_unknown_load(inst: &Inst, fact: &Fact, generic_local: bool) -> bool {
+    match &inst.op {
+        Op::Load(access) if access.space == Space::Generic && generic_local => true,
+        Op::Load(access) => fact.is_late && !access.non_coherent,
+        Op::LoadMatrix { .. } | Op::WmmaLoad(_) => fact.is_late,
+        _ => false,
+    }
+}
+
 fn rule(inst: &Inst) -> Rule {
     match &inst.op {
         Op::Lane { f, imm, flow } => {
@@ -284,7 +313,7 @@ fn rule(inst: &Inst) -> Rule {
         op => match op.properties().results {
             Results::Sources => Rule::Sources,
             Results::Warp => Rule::Warp,
-            Results::Block => Rule::Block,
+            Results::Block => Rule::Block { has_count: matches!(op, Op::Barrier { has_count: true, .. }) },
             Results::Memory(..) | Results::OtherLane | Results::Unknown => Rule::Unknown,
         },
     }
@@ -309,7 +338,7 @@ fn unordered(a: u64, b: u64) -> u64 {
 struct Value {
     /// The hash of the expression, or the number itself if it is known. For a predicate, the hash of what was compared.
     hash: [u64; 32],
-    /// What was compared to choose this value, as a set: one bit for each comparison.
+    /// What was compared to choose this value, and what it was chosen from: a sum over all choices.
     taint: [u64; 32],
     /// The predicate of each lane.
     truth: u32,
@@ -500,6 +529,8 @@ struct Evaluation<'a> {
     /// whether each block runs.
     joined: Vec<HashMap<u32, [u64; 32]>>,
     decided: Vec<Vec<[u64; 32]>>,
+    /// For each block of this warp and round, what decided where its branch went.
+    conditions: HashMap<u32, [u64; 32]>,
     algebras: HashMap<(usize, u32), Algebra>,
     stored: HashMap<u32, Vec<u64>>,
 }
@@ -514,6 +545,7 @@ impl<'a> Evaluation<'a> {
             registers: vec![Value::NONE; sketch.registers],
             joined: Vec::new(),
             decided: Vec::new(),
+            conditions: HashMap::new(),
             algebras: HashMap::new(),
             stored: HashMap::new(),
         }
@@ -594,6 +626,7 @@ impl<'a> Evaluation<'a> {
                 for at in start..end {
                     self.step(at, &mut next, &mut own);
                 }
+                self.keep_condition(end - 1);
             }
             defined[block] = own;
             start = end;
@@ -602,7 +635,7 @@ impl<'a> Evaluation<'a> {
         let mut decided = Vec::with_capacity(self.sketch.decided_by.len());
         for branches in &self.sketch.decided_by {
             decided.push(std::array::from_fn(|l| {
-                branches.iter().fold(0, |all, (at, block)| hash(all, self.condition(*at, *block, l)))
+                branches.iter().fold(0, |all, block| hash(all, self.conditions[block][l]))
             }));
         }
         self.decided[self.warp] = decided;
@@ -621,6 +654,7 @@ impl<'a> Evaluation<'a> {
             for at in block.clone() {
                 self.step(at, next, defined);
             }
+            self.keep_condition(block.end - 1);
             let test = negated(&self.registers[guard.pred()], guard.negated());
             match (test.is_known, test.truth) {
                 (true, 0) => return true,
@@ -632,9 +666,17 @@ impl<'a> Evaluation<'a> {
         false
     }
 
+    /// Keeps what decides about a branch, before its registers change.
+    fn keep_condition(&mut self, at: usize) {
+        if let Some(block) = self.sketch.branches.get(&(at as u32)) {
+            let condition = std::array::from_fn(|l| self.condition(at, *block, l));
+            self.conditions.insert(*block, condition);
+        }
+    }
+
     /// What decides where the branch at the end of a block goes, and whether it is reached.
-    fn condition(&self, at: u32, block: u32, lane: usize) -> u64 {
-        let step = &self.sketch.steps[at as usize];
+    fn condition(&self, at: usize, block: u32, lane: usize) -> u64 {
+        let step = &self.sketch.steps[at];
         let (_, sources) = self.sketch.registers_of(step);
         let reached = self.decided[self.warp][block as usize][lane];
         let by = sources
@@ -786,7 +828,14 @@ impl<'a> Evaluation<'a> {
                 let warp = (0..32).fold(place, |sum, l| hash(sum, all(self, l)));
                 Value::hashed(|l| hash(hash(warp, reached[l]), (self.warp % warps * 32 + l) as u64))
             }
-            Rule::Block => Value::hashed(|l| hash(place, reached[l])),
+            Rule::Block { has_count } => {
+                let barrier = self.value(sources[0]);
+                let group = if has_count { self.warp as u64 } else { u64::MAX };
+                Value::hashed(|l| {
+                    let barrier = hash(barrier.whole(sources[0].class(), l), group);
+                    hash(hash(place, barrier), reached[l])
+                })
+            }
             Rule::Shuffle(_) | Rule::Store | Rule::Unknown => self.unknown(at * 8 + number),
         }
     }
@@ -832,7 +881,8 @@ impl<'a> Evaluation<'a> {
             }
         });
         if is_field {
-            value.taint = std::array::from_fn(|l| values.iter().fold(0, |all, v| all | v.taint[l]));
+            value.taint =
+                std::array::from_fn(|l| values.iter().fold(0, |sum: u64, v| sum.wrapping_add(v.taint[l])));
         }
         value
     }
@@ -917,6 +967,9 @@ fn logic(op: BoolOp, a: &Value, b: &Value) -> Value {
     Value { hash, truth: op.apply(a.truth, b.truth), is_known: a.is_known && b.is_known, ..Value::NONE }
 }
 
+/// Distinguishes the hash of a candidate from the candidate.
+const CANDIDATE: u64 = 91;
+
 fn select(p: &Value, a: &Value, b: &Value) -> Value {
     let mut chosen = *a;
     for l in 0..32 {
@@ -926,7 +979,10 @@ fn select(p: &Value, a: &Value, b: &Value) -> Value {
         }
         let equal = a.hash[l] == b.hash[l] && a.taint[l] == b.taint[l] && a.is_known == b.is_known;
         if !p.is_known && !equal {
-            chosen.taint[l] = a.taint[l] | b.taint[l] | 1 << (p.hash[l] >> 58);
+            // A sum, because lanes that exchange values have them in another order.
+            let choice =
+                [hash(a.hash[l], CANDIDATE), hash(b.hash[l], CANDIDATE), p.hash[l], a.taint[l], b.taint[l]];
+            chosen.taint[l] = choice.into_iter().fold(0, u64::wrapping_add);
         }
     }
     chosen.is_known = p.is_known && a.is_known && b.is_known;

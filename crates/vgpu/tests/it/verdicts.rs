@@ -249,6 +249,95 @@ fn the_result_of_a_butterfly_is_the_same_in_the_whole_warp() {
     );
 }
 
+// Values that one run or one choice makes equal
+
+/// Threads 0 and 32 store to one word; `%r10` is the word of the thread's warp, and `%r11` and `%r12` are common data.
+fn of_two_warps(body: &str) -> String {
+    format!(
+        "and.b32 %r20, %r1, 31; setp.ne.u32 %p8, %r20, 0; shr.u32 %r21, %r1, 5; mul.wide.u32 %rd5, %r21, 4;
+        add.u64 %rd6, %rd2, %rd5; ld.global.u32 %r10, [%rd6+16]; ld.global.u32 %r11, [%rd2]; ld.global.u32 %r12, [%rd2+4];
+        {body} @!%p8 st.global.u32 [%rd1], %r13;"
+    )
+}
+
+#[test]
+fn a_choice_between_a_common_value_and_an_own_one_is_a_race() {
+    // Every condition, whatever it chooses in this run.
+    for condition in
+        ["gt.s32 %p1, %r11, 5", "lt.s32 %p1, %r11, %r12", "ge.u32 %p1, %r11, %r12", "ne.s32 %p1, %r12, 77"]
+    {
+        let body = format!("setp.{condition}; selp.b32 %r13, %r11, %r10, %p1;");
+        assert_eq!(verdict(&of_two_warps(&body), 1, 64), race(Severity::Error), "{condition}");
+        let both_common = body.replace("%r10", "%r12");
+        assert_eq!(verdict(&of_two_warps(&both_common), 1, 64), race(Severity::Note), "{condition}");
+    }
+}
+
+#[test]
+fn a_choice_that_only_one_thread_makes_is_a_race() {
+    for limit in 2..8 {
+        let body = format!(
+            "setp.eq.u32 %p1, %r1, 0; setp.gt.and.s32 %p2, %r11, {limit}, %p1; selp.b32 %r13, %r11, %r12, %p2;"
+        );
+        assert_eq!(verdict(&of_two_warps(&body), 1, 64), race(Severity::Error), "{limit}");
+    }
+}
+
+#[test]
+fn a_branch_on_a_predicate_that_is_set_again_keeps_its_condition() {
+    let body = "
+        setp.gt.u32 %p1, %r1, 31; mov.u32 %r13, %r11; @%p1 bra SKIP; mov.u32 %r13, %r12;
+        SKIP: setp.eq.u32 %p1, %r11, 3;";
+    assert_eq!(verdict(&of_two_warps(body), 1, 64), race(Severity::Error));
+}
+
+#[test]
+fn words_that_change_between_ordered_loads_are_a_race() {
+    // Warp 1 waits at a barrier of its own for warp 0, which has changed the word.
+    let handed_over = |added: u32| {
+        format!(
+            "setp.eq.u32 %p1, %r21, 0; @%p1 bra LOAD; bar.sync 1, 64;
+            LOAD: ld.global.u32 %r13, [%rd1+128]; bar.warp.sync -1; add.u32 %r15, %r13, {added};
+            @!%p8 st.global.u32 [%rd1+128], %r15; bar.warp.sync -1; @!%p1 bra END; bar.arrive 1, 64;
+            END:"
+        )
+    };
+    for added in [0, 1] {
+        let found = verdict(&of_two_warps(&handed_over(added)), 1, 64);
+        assert_eq!(found, race(Severity::Error), "{added}");
+    }
+    // After a barrier of the whole block, all threads find the same word.
+    let body = "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s], %r11; bar.sync 0; ld.shared.u32 %r13, [s];";
+    assert_eq!(verdict(&of_two_warps(body), 1, 64), race(Severity::Note));
+}
+
+#[test]
+fn the_same_local_address_is_another_word_in_each_thread() {
+    let local = "
+        .local .align 4 .b8 own[16]; mov.u64 %rd7, own; cvta.local.u64 %rd8, %rd7; st.local.u32 [own], %r21;
+        st.local.u32 [own+4], 3;";
+    let body = format!("{local} ld.u32 %r13, [%rd8+4];");
+    assert_eq!(verdict(&of_two_warps(&body), 1, 64), race(Severity::Error));
+}
+
+#[test]
+fn barriers_with_other_numbers_have_other_results() {
+    let body = "add.u32 %r14, %r21, 1; setp.ne.u32 %p1, %r11, 0; barrier.red.popc.u32 %r13, %r14, 32, %p1;";
+    assert_eq!(verdict(&of_two_warps(body), 1, 64), race(Severity::Error));
+    let body = "setp.ne.u32 %p1, %r21, 0; barrier.red.popc.u32 %r13, 1, %p1;";
+    assert_eq!(verdict(&of_two_warps(body), 1, 64), race(Severity::Note));
+}
+
+#[test]
+fn a_value_beside_a_product_in_shared_memory_is_not_a_product() {
+    let body = "
+        mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%r14, %r15, %r16, %r17}, {%r11, %r11}, {%r11}, {%r11, %r11, %r11, %r11};
+        and.b32 %r18, %r1, 31; shl.b32 %r18, %r18, 2; mov.u32 %r19, s; add.u32 %r18, %r18, %r19; setp.eq.u32 %p1, %r21, 0;
+        @%p1 st.shared.u32 [%r18], %r14; shl.b32 %r22, %r21, 2; add.u32 %r22, %r22, %r19;
+        @!%p8 st.shared.u32 [%r22+512], %r10; bar.sync 0; ld.shared.u32 %r13, [%r22+512];";
+    assert_eq!(verdict(&of_two_warps(body), 1, 64), race(Severity::Error));
+}
+
 // Plain stores and atomics
 
 #[test]

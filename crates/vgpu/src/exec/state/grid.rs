@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::options::{Dim3, Limits};
@@ -73,6 +73,9 @@ pub struct Grid<'g> {
     pub races: GlobalRaces,
     /// What the threads of a block store, by function. Evaluated when it is first needed.
     pub stored: Vec<OnceLock<StoredHashes>>,
+    /// The bytes of stores that are promised to be the same in all blocks, by the identity of the value. `None`: two
+    /// stores differed.
+    pub observed: Mutex<HashMap<u64, Option<Vec<u8>>>>,
     /// Tensor maps in global memory that the launch has changed, by address, with the number of changes. Under checks.
     pub changed_maps: Mutex<HashMap<u64, u64>>,
 }
@@ -91,6 +94,21 @@ impl Grid<'_> {
         let evaluate =
             || function.sketch.as_ref().map_or_else(StoredHashes::default, |it| it.evaluate(self.block_dim));
         stored.get_or_init(evaluate).compare(at - function.first, one, other)
+    }
+
+    /// Records what a store writes whose value is promised to be the same in all blocks.
+    pub fn observe(&self, identity: u64, bytes: &[u8]) {
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = observed.entry(identity).or_insert_with(|| Some(bytes.to_vec()));
+        if first.as_ref().is_some_and(|first| first != bytes) {
+            *first = None;
+        }
+    }
+
+    /// Whether no two of these stores have differed so far. A store is recorded before it is checked for races.
+    pub fn is_observed_equal(&self, identity: u64) -> bool {
+        let observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        observed.get(&identity).is_some_and(Option::is_some)
     }
 
     /// Returns the allocation that contains the address, or else the last one that starts before it.

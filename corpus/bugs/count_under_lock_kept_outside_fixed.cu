@@ -1,0 +1,14 @@
+// Warps count under a lock and leave what they found in one place, under the lock too.
+// warpsmith: --arch sm_80 --kernel count --grid 4 --block 64 --shared 0
+// warpsmith: --arg lock=inout,i32[1]=zeros --arg counter=inout,i32[1]=zeros --arg last=out,i32[1]
+extern "C" __global__ void count(int* lock, int* counter, int* last) {
+    if (threadIdx.x % 32 == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence();
+        int found = *counter;
+        *counter = found + 1;
+        *last = found;
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
