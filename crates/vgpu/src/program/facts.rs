@@ -214,8 +214,10 @@ impl<'a> Analysis<'a> {
         }
         let mut is_used = vec![false; code.registers];
         for inst in code.insts {
-            inst.sources().iter().filter(|s| s.is_frame()).for_each(|s| is_used[s.index()] = true);
-            guard(inst).into_iter().for_each(|p| is_used[p] = true);
+            let sources = inst.sources().iter().filter(|s| s.is_frame()).map(|s| s.index());
+            for register in sources.chain(guard(inst)) {
+                is_used[register] = true;
+            }
         }
         let mut values = vec![Varies::NOTHING; code.registers];
         for p in code.params.iter().filter(|p| p.is_frame()) {

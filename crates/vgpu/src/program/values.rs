@@ -128,6 +128,8 @@ pub struct Sketch {
     /// Registers with several definitions.
     joined: Vec<bool>,
     constants: HashMap<u32, u64>,
+    /// Numbers of the functions of lanes, in the order of the program. Their addresses differ from run to run.
+    functions: HashMap<usize, u64>,
 }
 
 /// What the threads of a block store, for each store: one hash per thread.
@@ -164,12 +166,15 @@ struct Mode {
     ties: bool,
 }
 
-/// Values are close if they are equal in the mode of exact numbers, and the same if they are equal in all others. A
+/// Values are close if they are equal in all modes of exact numbers, and the same if they are equal in all others. A
 /// choice that some threads never make is seen only if the truth values of a mode make it, so there are several.
-const MODES: [Mode; 7] = [
+const MODES: [Mode; 10] = [
     Mode { seed: 1, exact_reals: false, ties: false },
     Mode { seed: 2, exact_reals: false, ties: true },
     Mode { seed: 3, exact_reals: true, ties: false },
+    Mode { seed: 8, exact_reals: true, ties: false },
+    Mode { seed: 9, exact_reals: true, ties: false },
+    Mode { seed: 10, exact_reals: true, ties: false },
     Mode { seed: 4, exact_reals: false, ties: false },
     Mode { seed: 5, exact_reals: false, ties: true },
     Mode { seed: 6, exact_reals: false, ties: false },
@@ -185,8 +190,13 @@ impl Sketch {
         }
         let (mut steps, mut slots) = (Vec::with_capacity(code.insts.len()), Vec::new());
         let mut definitions = vec![0u32; code.registers];
+        let mut functions = HashMap::new();
         let generic_local = facts::may_use_generic_local(code);
         for ((inst, meta), fact) in code.insts.iter().zip(code.metas).zip(facts) {
+            if let Op::Lane { f, .. } = &inst.op {
+                let next = functions.len() as u64;
+                functions.entry(*f as usize).or_insert(next);
+            }
             let floats = matches!(meta.pipe, Pipe::Fp32 | Pipe::Fp64 | Pipe::Fp16 | Pipe::Special);
             let (results, sources) = (inst.results(), inst.sources());
             steps.push(Step {
@@ -222,6 +232,7 @@ impl Sketch {
             params: code.params.to_vec(),
             joined: definitions.iter().map(|n| *n > 1).collect(),
             constants: constants.collect(),
+            functions,
         })
     }
 
@@ -338,7 +349,7 @@ fn unordered(a: u64, b: u64) -> u64 {
 struct Value {
     /// The hash of the expression, or the number itself if it is known. For a predicate, the hash of what was compared.
     hash: [u64; 32],
-    /// What was compared to choose this value, and what it was chosen from: a sum over all choices.
+    /// What was compared to choose this value, and what was not chosen, as a set: two bits for each member.
     taint: [u64; 32],
     /// The predicate of each lane.
     truth: u32,
@@ -853,7 +864,8 @@ impl<'a> Evaluation<'a> {
             None if sources.len() > 3 => Algebra::None,
             None => *self.algebras.entry(key).or_insert(algebra(step, f, imm, d, sources)),
         };
-        let place = hash(f as usize as u64, u64::from(imm));
+        let function = self.sketch.functions.get(&key.0).copied().unwrap_or(u64::MAX);
+        let place = hash(function, u64::from(imm));
         let is_field = self.mode.exact_reals && !matches!(algebra, Algebra::None | Algebra::Commutes);
         let mut value = Value::hashed(|l| {
             let operand = |i: usize| values[i].whole(sources[i].class(), l);
@@ -881,8 +893,7 @@ impl<'a> Evaluation<'a> {
             }
         });
         if is_field {
-            value.taint =
-                std::array::from_fn(|l| values.iter().fold(0, |sum: u64, v| sum.wrapping_add(v.taint[l])));
+            value.taint = std::array::from_fn(|l| values.iter().fold(0, |all, v| all | v.taint[l]));
         }
         value
     }
@@ -967,8 +978,11 @@ fn logic(op: BoolOp, a: &Value, b: &Value) -> Value {
     Value { hash, truth: op.apply(a.truth, b.truth), is_known: a.is_known && b.is_known, ..Value::NONE }
 }
 
-/// Distinguishes the hash of a candidate from the candidate.
-const CANDIDATE: u64 = 91;
+/// The bits of a member of a set.
+fn members(member: u64) -> u64 {
+    let bits = hash(member, 91);
+    1 << (bits >> 58) | 1 << (bits >> 52 & 63)
+}
 
 fn select(p: &Value, a: &Value, b: &Value) -> Value {
     let mut chosen = *a;
@@ -979,10 +993,10 @@ fn select(p: &Value, a: &Value, b: &Value) -> Value {
         }
         let equal = a.hash[l] == b.hash[l] && a.taint[l] == b.taint[l] && a.is_known == b.is_known;
         if !p.is_known && !equal {
-            // A sum, because lanes that exchange values have them in another order.
-            let choice =
-                [hash(a.hash[l], CANDIDATE), hash(b.hash[l], CANDIDATE), p.hash[l], a.taint[l], b.taint[l]];
-            chosen.taint[l] = choice.into_iter().fold(0, u64::wrapping_add);
+            // A set, because lanes that exchange values name them in another order and not equally often.
+            let left = if p.truth >> l & 1 == 0 { a.hash[l] } else { b.hash[l] };
+            let choice = members(left) | members(p.hash[l]);
+            chosen.taint[l] = a.taint[l] | b.taint[l] | choice;
         }
     }
     chosen.is_known = p.is_known && a.is_known && b.is_known;
