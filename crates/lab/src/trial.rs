@@ -155,13 +155,14 @@ fn is_worse(one: &Judgement, other: &Judgement) -> bool {
     one.error > other.error || (one.error.is_nan() && !other.error.is_nan())
 }
 
-/// The warnings among findings as notes about a kernel, each kind at each place once.
+/// The warnings among findings as notes about a kernel, each kind at each place once. Their messages have numbers that
+/// differ between problems, so they are left out.
 pub fn warning_notes(findings: &[vgpu::Finding]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for finding in findings.iter().filter(|finding| finding.severity == vgpu::Severity::Warning) {
         let place = finding.place.frames.first();
         let place = place.map_or_else(String::new, |frame| format!(" at {}:{}", frame.file, frame.line));
-        let note = format!("warning: [{}]{place}: {}", finding.kind, finding.message);
+        let note = format!("warning: [{}]{place}; `warpsmith sanitize` explains it", finding.kind);
         if !notes.contains(&note) {
             notes.push(note);
         }
