@@ -153,7 +153,7 @@ fn many_short_sequences_get_tiles_of_their_length_on_an_h200() {
             dispatch::choose(&Attention, &catalog, &virtual_gpu("h200"), &problem(name)).unwrap();
         format!("{} {}", family.name, candidate.label(family))
     };
-    let of_short = "hopper d128 BLOCK_N=64 PING_PONG=false RUNNING_MAX=integers";
+    let of_short = "hopper defaults BLOCK_N=64 RUNNING_MAX=integers";
     for name in ["b32h16s128d64-fp16", "b40h8kv2s100d64-bf16", "b300h1s128d64-causal-fp16"] {
         assert_eq!(choice(name), of_short, "{name}");
     }

@@ -37,7 +37,7 @@ fn maze(folder: &Path) {
     if constexpr (knob::FAULT == knob::Fault::wrong)
         if (blockIdx.x == 3) return;
     volatile __shared__ int waste;
-    for (int i = 0; i < knob::WASTE * 64; ++i) waste = i;
+    for (int i = 0; i < knob::WASTE * 256; ++i) waste = i;
 ";
     changed("kernel.cu", start, &format!("{traps}{start}"));
     let knobs = r#"
