@@ -161,7 +161,7 @@ fn findings_of_one_launch_count_once_for_the_limit_of_failures() {
     let flags = ["--class", "normal", "--seeds", "8", "--problem", "n7", "--json", "--jobs", "1"];
     let outcome = program(folder.path(), &[&["check", "op.cu"][..], &flags].concat());
     let document: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
-    assert_eq!(document["verdicts"].as_array().unwrap().len(), 5, "{outcome}");
+    assert_eq!(document["cases"].as_array().unwrap().len(), 5, "{outcome}");
 }
 
 // GPUs do not wait for threads that have exited, so the answer is right: `sanitize` warns, too, and exits with 0.
