@@ -51,14 +51,14 @@ pub fn source_parameters(source: &str, kernel: &str) -> Option<Vec<SourceParamet
     let base = kernel.split(['<', '(']).next().and_then(|name| name.rsplit("::").next())?.trim();
     let mut declared = text
         .match_indices("__global__")
-        .filter_map(|(at, mark)| parameters_of_declaration(&text[at + mark.len()..], base));
+        .filter_map(|(at, mark)| text_of_parameters(&text[at + mark.len()..], base))
+        .map(|inside| split(inside).into_iter().map(parameter).collect::<Option<Vec<_>>>());
     let first = declared.next()?;
     declared.all(|other| other == first).then_some(first).flatten()
 }
 
-/// The parameters of a declaration after `__global__`: `None` if it is not that of the kernel called `name`, and
-/// `Some(None)` if a parameter is not understood.
-fn parameters_of_declaration(text: &str, name: &str) -> Option<Option<Vec<SourceParameter>>> {
+/// The text between the brackets of a declaration after `__global__`, if it is that of the kernel called `name`.
+fn text_of_parameters<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let head = &text[..text.find([';', '{', '}'])?];
     let start = head.match_indices(name).find_map(|(at, name)| {
         let before = head[..at].chars().next_back();
@@ -67,7 +67,7 @@ fn parameters_of_declaration(text: &str, name: &str) -> Option<Option<Vec<Source
         let opening = rest.len() - rest.trim_start().len();
         (is_whole && rest[opening..].starts_with('(')).then_some(at + name.len() + opening)
     })?;
-    Some(balanced(&head[start..]).and_then(|inside| split(inside).into_iter().map(parameter).collect()))
+    balanced(&head[start..])
 }
 
 /// The source with spaces instead of comments.

@@ -385,7 +385,9 @@ fn weigh(
     (softcap, sink): (Option<u32>, Option<f64>),
 ) {
     if let Some(cap) = softcap.map(f64::from) {
-        scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
+        for score in scores.iter_mut() {
+            *score = cap * (*score / cap).tanh();
+        }
     }
     let keys = scores.len() / seen.len().max(1);
     for ((seen, scores), lse) in seen.zip(scores.chunks_exact_mut(keys)).zip(lse) {

@@ -200,12 +200,12 @@ impl Accelerator for VirtualDevice {
     }
 
     fn fill(&mut self, buffer: Buffer, word: u32) -> Result<(), AcceleratorError> {
+        /// A workspace may be as large as most of the memory, so it is written in pieces.
+        const PIECE: u64 = 1 << 20;
         if word == 0 {
             let at = vgpu::Buffer(buffer.address);
             return self.memory.fill(at, 0, buffer.bytes).map_err(|error| memory(&error));
         }
-        // In pieces: a workspace may be as large as most of the memory.
-        const PIECE: u64 = 1 << 20;
         let bytes = word.to_le_bytes().repeat(PIECE as usize / 4);
         let mut at = buffer.address;
         while at < buffer.address + buffer.bytes {
