@@ -1,4 +1,4 @@
-//! The commands, one file each. A command takes its options, writes through the [`Printer`](crate::printer::Printer)
+//! The commands, one file each. A command takes its options, writes through the [`Printer`]
 //! and returns an exit code.
 
 pub mod bench;
