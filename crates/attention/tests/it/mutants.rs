@@ -175,13 +175,6 @@ const MUTANTS: &[Mutant] = &[
         wrong: "const auto k = [](float x) { return x < 1.0f ? 0.0f : x; };\n        return e4m3::encode4(k(p[0]), k(p[1]), k(p[4]), k(p[5]));",
     },
     Mutant {
-        name: "hopper, FP8: rows with light weights do not get the full range",
-        place: Place { knobs: &[("TRANSPOSE", "inside"), ("RUNNING_MAX", "integers")], ..HOPPER_FP8 },
-        file: "hopper/rows.cuh",
-        right: "changes |= !ranges.full(row) && is_light(smallest[row] * scale, running_max[row]);",
-        wrong: "changes |= ranges.full(row) && false;",
-    },
-    Mutant {
         name: "hopper, FP8: each lane looks for its own light weights",
         place: HOPPER_FP8,
         file: "hopper/rows.cuh",
