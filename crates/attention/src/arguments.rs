@@ -92,6 +92,11 @@ pub struct Arguments {
     pub from_last_key: i32,
     /// Score s becomes `softcap * tanh(s / softcap)`; 0: it does not.
     pub softcap: f32,
+    /// Address of the first query of each sequence and the end of the last, int32 `[batch + 1]`: the sequences of Q and O
+    /// follow one another; 0 if each has its own batch entry.
+    pub query_starts: u64,
+    /// The same for K and V.
+    pub key_starts: u64,
 }
 
 /// The factor that maps a query head to its KV head, times 2^32; 0 if they are equal. It is exact for up to
@@ -109,7 +114,7 @@ impl Arguments {
 
     /// The same for K and V of another shape ([`crate::inputs::ServingInputs::cache_shape`]).
     pub fn for_cache(problem: &Problem, layout: Layout, cache: Shape) -> Self {
-        let queries: Strides = layout.strides(problem.query_shape()).into();
+        let queries: Strides = layout.strides(problem.stored_query_shape()).into();
         let keys: Strides = layout.strides(cache).into();
         let Serving { page_size, window, softcap, .. } = problem.serving;
         let page_size = page_size.unwrap_or(0) as usize;
@@ -174,6 +179,8 @@ impl Arguments {
             put(&number.to_le_bytes());
         }
         put(&self.softcap.to_le_bytes());
+        put(&self.query_starts.to_le_bytes());
+        put(&self.key_starts.to_le_bytes());
         bytes
     }
 }
@@ -211,6 +218,7 @@ mod tests {
             kv_head_factor seq_q seq_k softmax_scale mask diagonal q k v o q_strides k_strides v_strides o_strides
             batch heads lse q_scale k_scale v_scale workspace kv_heads block_scales
             key_lengths page_table sinks page_size pages_of_sequence window_left window_right from_last_key softcap
+            query_starts key_starts
         );
         let (fields, size) = table();
         assert_eq!(ours, fields);
@@ -253,6 +261,8 @@ mod tests {
             window_right: 38,
             from_last_key: 39,
             softcap: 0.125,
+            query_starts: 40,
+            key_starts: 41,
         };
         let bytes = arguments.bytes();
         let words = |bytes: &[u8]| -> Vec<i32> {
@@ -269,7 +279,8 @@ mod tests {
         assert_eq!(addresses(&bytes[112..152]), [25, 26, 27, 28, 29]);
         assert_eq!(words(&bytes[152..160]), [30, 31]);
         assert_eq!(addresses(&bytes[160..184]), [32, 33, 34]);
-        assert_eq!(words(&bytes[184..]), [35, 36, -37, 38, 39, scale]);
+        assert_eq!(words(&bytes[184..208]), [35, 36, -37, 38, 39, scale]);
+        assert_eq!(addresses(&bytes[208..]), [40, 41]);
         assert_eq!(bytes.len(), size_of::<Arguments>());
     }
 

@@ -9,7 +9,7 @@
 //! * [`quantise`]: E4M3 with a scale per head;
 //! * [`oracle`]: the reference in float64;
 //! * [`arguments`]: the parameter of every attention kernel, as the CUDA sources declare it;
-//! * [`run`]: runs a family's candidate on a device: capabilities, memory with guards, launch, results;
+//! * [`run`]: what a family supports, and how the tensors of a problem lie in memory;
 //! * [`metrics`]: the error of an output, and whether it is acceptable;
 //! * [`error_map`]: shows where an output is wrong;
 //! * [`fp8_study`]: errors and times of FP8 attention on quantised fp16 and bf16 tensors;

@@ -87,7 +87,7 @@ const EDGES: [&str; 28] = [
 
 /// Problems at the edges of lengths, pages and windows; rows that see nothing but a sink; every feature at once. A dtype is
 /// appended to each.
-const SERVING_EDGES: [&str; 12] = [
+const SERVING_EDGES: [&str; 17] = [
     "b7h8kv2sq1sk300d128-ragged",
     "b7h8kv2sq1sk300d128-ragged1-page16",
     "b3h2sq1sk70d64-ragged-page1",
@@ -100,6 +100,11 @@ const SERVING_EDGES: [&str; 12] = [
     "b1h2sq33sk5d64-causal-sink",
     "b1h2sq1sk400d128-cap5",
     "b9h16kv2sq4sk300d128-causal-ragged2-page16-window100-sink-cap20",
+    "b7h4kv2s100d64-causal-packed",
+    "b8h8kv2sq9sk130d128-packed1",
+    "b5h2sq40sk70d64-causal-packed-page16",
+    "b4h4sq33sk65d96-causal-tl-packed2-window9",
+    "b9h8kv2sq4sk300d128-causal-packed3-page16-window100-sink-cap20",
 ];
 
 /// Problems with few queries and many keys. The first fills the rings of the path for short launches.
@@ -166,13 +171,16 @@ fn related_kinds(head_dim: usize, mask: Mask, dtype: Dtype) -> Vec<String> {
     kinds
 }
 
+/// A regime far from all those of few queries, which are lower.
+const MANY_QUERIES: u32 = 100;
+
 /// The regime of a problem for [`Similarity`]. With many queries the time is that of the products; many short sequences want
 /// tiles of their length. With few queries it is that of reading the keys and values. Then few heads must share the blocks of
-/// a GPU, some heads can fill it, and many heads give each block a head of its own. The numbers of heads are for a GPU with
-/// about 132 multiprocessors.
+/// a GPU, some heads can fill it, and many heads give each block a head of its own, unless their numbers of keys differ: then
+/// all blocks share all keys. The numbers of heads are for a GPU with about 132 multiprocessors. Up to 8 rows of queries for
+/// each head of keys have settings of their own.
 fn regime(problem: &Problem) -> u32 {
-    const MANY_QUERIES: u32 = 10; // far from all others
-    const SHORT_SEQUENCES: u32 = 20;
+    const SHORT_SEQUENCES: u32 = 200;
     let Problem { batch, heads, kv_heads, seq_q, seq_k, .. } = *problem;
     let is_short = (65..=128).contains(&seq_q) && seq_k <= 128;
     if is_short && batch * heads >= 264 {
@@ -181,11 +189,14 @@ fn regime(problem: &Problem) -> u32 {
     if seq_q > 64 || seq_k < 16 * seq_q {
         return MANY_QUERIES;
     }
-    match batch * kv_heads {
+    let heads_to_share = match batch * kv_heads {
         0..=16 => 0,
         17..=131 => 1,
-        _ => 2,
-    }
+        _ if problem.serving.ragged.is_none() => 2,
+        _ => 3,
+    };
+    let rows = heads / kv_heads * seq_q;
+    2 * heads_to_share + u32::from(rows > 8)
 }
 
 /// Both memory layouts are tested: even seeds use the layout by head, odd seeds the layout by position.
@@ -253,7 +264,7 @@ fn judgement(
         roundings: Some(op::roundings(comparison.relative_l2, problem.output.significant_bits())),
         quantisation: reference.original.as_ref().map(split),
         compared: comparison.elements,
-        elements: problem.query_shape().elements(),
+        elements: problem.stored_query_shape().elements(),
         complaints: comparison.failures.iter().map(complaint).collect(),
     }
 }
@@ -379,6 +390,8 @@ impl OpProblems for Attention {
     fn similarity(&self, problem: &Problem) -> Similarity {
         let Problem { batch, heads, seq_q, seq_k, head_dim, mask, dtype, .. } = *problem;
         let size = [batch, heads, seq_q, seq_k].map(|extent| extent as f64).iter().product();
+        // A mask hides nearly nothing from few queries, so their settings do not depend on it.
+        let mask = if regime(problem) < MANY_QUERIES { Mask::None } else { mask };
         let (kind, related) = (kind(head_dim, mask, dtype), related_kinds(head_dim, mask, dtype));
         Similarity { kind, related, regime: regime(problem), size }
     }

@@ -57,10 +57,12 @@ struct Arguments {
     int window_right;            // 196  keys after its own position; -1: all that the mask allows
     int from_last_key;           // 200  1: a sequence of n keys has the diagonal `diagonal - (seq_k - n)`
     float softcap;               // 204  score s becomes softcap * tanh(s / softcap); 0: it does not
-};                               // 208 bytes, aligned to 8
+    const int* query_starts;     // 208  [batch + 1]: Q and O are [heads, tokens, head_dim], the sequences follow one another,
+    const int* key_starts;       // 216  [batch + 1]: the same for K and V; null for both: every sequence has its own batch entry
+};                               // 224 bytes, aligned to 8
 
-// Twelve pointers, twelve strides, sixteen 4-byte scalars and nothing between them: the offsets above follow from the order.
-static_assert(sizeof(Arguments) == 12 * 8 + 12 * 4 + 16 * 4 && alignof(Arguments) == 8, "mirrored on the host");
+// Fourteen pointers, twelve strides, sixteen 4-byte scalars and nothing between them: the offsets above follow from the order.
+static_assert(sizeof(Arguments) == 14 * 8 + 12 * 4 + 16 * 4 && alignof(Arguments) == 8, "mirrored on the host");
 
 // Query i sees the keys [0, visible_keys): none (<= 0 is possible), some, or all of them.
 __device__ inline int visible_keys(const Arguments& args, int query) {
@@ -76,23 +78,43 @@ struct KeyRange {
     int end;
 };
 
-// The number of keys of a sequence. A larger one than the cache has room for is not believed.
-__device__ inline int key_length(const Arguments& args, int batch) {
-    return args.key_lengths == nullptr ? args.seq_k : min(args.key_lengths[batch], args.seq_k);
-}
+// How many queries and keys a sequence has. Larger numbers than there is room for are not believed.
+struct SequenceSize {
+    int queries;
+    int keys;
 
-// The keys that a query sees, of a sequence with `length` keys. Both bounds grow with the query. A window counts from the
-// query's own position, the key `query + diagonal`.
-__device__ inline KeyRange visible(const Arguments& args, int length, int query) {
-    const int position = query + args.diagonal - (args.from_last_key != 0 ? args.seq_k - length : 0);
+    SequenceSize() = default;
+    __device__ SequenceSize(const Arguments& args, int batch) : queries(args.seq_q), keys(args.seq_k) {
+        if (args.query_starts != nullptr)
+            queries = max(min(args.query_starts[batch + 1] - args.query_starts[batch], args.seq_q), 0);
+        if (args.key_starts != nullptr) keys = min(args.key_starts[batch + 1] - args.key_starts[batch], keys);
+        if (args.key_lengths != nullptr) keys = min(args.key_lengths[batch], keys);
+    }
+};
+
+// The keys that a query of a sequence sees. Both bounds grow with the query. A window counts from the query's own position,
+// the key `query + diagonal`.
+__device__ inline KeyRange visible(const Arguments& args, const SequenceSize& size, int query) {
+    int position = query + args.diagonal;
+    if (args.from_last_key != 0) position += (size.keys - args.seq_k) + (args.seq_q - size.queries);
     const int first = args.window_left < 0 ? 0 : max(position - args.window_left, 0);
-    if (args.mask == Mask::causal) return {first, min(position + 1, length)};
-    return {first, args.window_right < 0 ? length : min(position + args.window_right + 1, length)};
+    if (args.mask == Mask::causal) return {first, min(position + 1, size.keys)};
+    return {first, args.window_right < 0 ? size.keys : min(position + args.window_right + 1, size.keys)};
 }
 
 // The keys that any query of a sequence sees. Memory beyond them may hold anything, NaN included.
-__device__ inline KeyRange needed(const Arguments& args, int length) {
-    return {visible(args, length, 0).first, visible(args, length, args.seq_q - 1).end};
+__device__ inline KeyRange needed(const Arguments& args, const SequenceSize& size) {
+    if (size.queries == 0) return {0, 0};
+    return {visible(args, size, 0).first, visible(args, size, size.queries - 1).end};
+}
+
+// Where a sequence begins in tensors whose batch entries are sequences, or whose only entry has all of them.
+struct TokenPlace {
+    int entry;
+    int first;
+};
+__device__ inline TokenPlace sequence_place(const int* starts, int batch) {
+    return starts == nullptr ? TokenPlace{batch, 0} : TokenPlace{0, starts[batch]};
 }
 
 // The batch entry of K and V, or the page, that has a key of a sequence, and the position of the key there.
@@ -101,7 +123,10 @@ struct CachePlace {
     int position;
 };
 __device__ inline CachePlace cache_place(const Arguments& args, int batch, int key) {
-    if (args.page_table == nullptr) return {batch, key};
+    if (args.page_table == nullptr) {
+        const TokenPlace sequence = sequence_place(args.key_starts, batch);
+        return {sequence.entry, sequence.first + key};
+    }
     const int of_sequence = key / args.page_size;
     const int page = args.page_table[static_cast<long long>(batch) * args.pages_of_sequence + of_sequence];
     return {page, key - of_sequence * args.page_size};
@@ -131,6 +156,20 @@ __device__ inline float head_scale(const float* scales, int heads, int batch, in
 // The place of a head's first scale, if heads have a scale for every `block` positions or one in all.
 __device__ inline int first_scale(const Arguments& args, int head_of_batch, int positions, int block) {
     return args.block_scales != 0 ? head_of_batch * ((positions + block - 1) / block) : head_of_batch;
+}
+
+// A query row of a problem for serving: of Q, or of O.
+template <typename Element>
+__device__ Element* served_row(const Arguments& args, Element* tensor, const Strides& strides, int batch, int head,
+                               int query) {
+    const TokenPlace sequence = sequence_place(args.query_starts, batch);
+    return head_start(tensor, strides, sequence.entry, head) +
+           static_cast<unsigned long long>(static_cast<unsigned>(sequence.first + query)) * strides.sequence;
+}
+// Its index in the array of log-sum-exps, [batch, heads, seq_q] or [heads, tokens].
+__device__ inline long long served_row_index(const Arguments& args, int batch, int head, int query) {
+    if (args.query_starts == nullptr) return (static_cast<long long>(batch) * args.heads + head) * args.seq_q + query;
+    return static_cast<long long>(head) * args.query_starts[args.batch] + args.query_starts[batch] + query;
 }
 
 // The index of the row (batch, head, query) among all rows, as in the array of log-sum-exps.

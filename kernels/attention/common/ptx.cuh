@@ -80,6 +80,13 @@ __device__ inline void store8_shared(unsigned shared, const float (&x)[2]) {
 // instruction that requires a uniform operand then needs no loop over the lanes.
 __device__ inline unsigned same_in_warp(unsigned value) { return __shfl_sync(0xffffffffu, value, 0); }
 
+// ---- launches that overlap ----
+
+// Lets the next launch on the stream start, if it asked for that: its blocks take free room on the multiprocessors. And waits
+// until the launches before are complete, if this one has started before. Both do nothing in ordinary launches.
+__device__ inline void start_next_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ inline void await_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // ---- asynchronous copies from global to shared memory ----
 
 // 16 bytes, or 16 zero bytes (and no read) if `valid` is false. Both addresses on 16-byte boundaries.
@@ -190,6 +197,13 @@ __device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], unsigned row)
 }
 __device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* row) {
     load_matrix_x4_transposed(r, shared_address(row));
+}
+
+// An 8x8 matrix of 16-bit elements, transposed: lane l gives and gets elements (l / 4, 2 * (l % 4)) and the one right of it.
+__device__ inline unsigned transpose_matrix(unsigned word) {
+    unsigned transposed;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(word));
+    return transposed;
 }
 
 // d[16x8] += a[16x16] b[16x8]. d: rows l / 4 and l / 4 + 8, columns 2 * (l % 4) and the next.

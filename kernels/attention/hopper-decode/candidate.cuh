@@ -21,6 +21,7 @@ using Element = axis::Element<>;
 
 constexpr int HEAD_DIM = axis::head_dim;
 constexpr int ROWS = knob::ROWS;            // of a block; ROWS_OF_LANE of each lane
+constexpr bool KEYS_BY_WARP = ROWS == 8;    // see `warps.cuh`
 constexpr int BLOCK_N = knob::BLOCK_N;
 constexpr int STAGES = knob::STAGES;
 constexpr int CLUSTER = knob::CLUSTER;      // 0: equal shares for all blocks
@@ -34,12 +35,14 @@ constexpr int PIECE_ROWS = !PAGED || axis::page_rows > BLOCK_N ? BLOCK_N : axis:
 constexpr int PIECES = BLOCK_N / PIECE_ROWS;
 
 constexpr int CONSUMERS = 128;              // threads that compute: one warpgroup
-constexpr int THREADS = CONSUMERS + 32;     // and one warp that copies
-constexpr int ROWS_OF_LANE = ROWS / 32;
+// Warps that copy. A lane needs a while for each copy of a small piece, so four share those of a tile.
+constexpr int PRODUCER_WARPS = KEYS_BY_WARP && PAGED && PIECES >= 4 ? 4 : 1;
+constexpr int THREADS = CONSUMERS + 32 * PRODUCER_WARPS;
+constexpr int ROWS_OF_LANE = KEYS_BY_WARP ? 1 : ROWS / 32;
 
 using QueryTile = tma::CopiedTile<Element, HEAD_DIM, 64>;
 using KeyTile = tma::CopiedTile<Element, HEAD_DIM, BLOCK_N>;
-static_assert(smem::q_tile::bytes == QueryTile::BYTES && smem::k_tile::bytes == STAGES * KeyTile::BYTES &&
+static_assert((KEYS_BY_WARP || smem::q_tile::bytes == QueryTile::BYTES) && smem::k_tile::bytes == STAGES * KeyTile::BYTES &&
                   smem::v_tile::bytes == STAGES * KeyTile::BYTES,
               "as the manifest lays it out");
 

@@ -10,7 +10,9 @@
 //
 // Equal shares: a block has at most two units that it does not have alone, its first and its last. It writes them to the
 // workspace, and a second launch combines them. Clusters: a block leaves its result in shared memory, and each block of the
-// cluster combines some of the columns, which it reads from the others' shared memory.
+// cluster combines some of the columns, which it reads from the others' shared memory. With ROWS 8 a block writes its
+// results to the block that combines them (`Inbox`): a store does not wait for an answer, as a load does, and no block must
+// wait until the others have read its memory.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -53,7 +55,10 @@ __device__ __forceinline__ Partial partial_in_workspace(const Arguments& args, c
 // Writes the log-sum-exp of a row, if it is wanted.
 __device__ __forceinline__ void store_log_sum_exp(const Arguments& args, int batch, const PackedRow& row, float maximum,
                                                   float sum) {
-    if (args.lse != nullptr) args.lse[attention::row_index(args, batch, row.head, row.query)] = log_sum_exp(maximum, sum);
+    if (args.lse == nullptr) return;
+    const long long at = SERVING ? attention::served_row_index(args, batch, row.head, row.query)
+                                 : attention::row_index(args, batch, row.head, row.query);
+    args.lse[at] = log_sum_exp(maximum, sum);
 }
 
 // A row with all its partial results: its statistics, and the factor of its output.
@@ -76,19 +81,19 @@ struct Finished {
 };
 
 __device__ __forceinline__ Element* output_row(const Arguments& args, int batch, const PackedRow& row) {
-    return attention::head_start(static_cast<Element*>(args.o), args.o_strides, batch, row.head) +
-           static_cast<unsigned long long>(row.query) * args.o_strides.sequence;
+    return query_row(args, static_cast<Element*>(args.o), args.o_strides, batch, row);
 }
 
-// Writes the output of rows of which this block has all keys.
-__device__ __forceinline__ void store_whole(const Arguments& args, const Work& work, const Unit& unit, const Rows& rows) {
+// Writes the output of rows of which this block has all keys. The head has `existing` packed rows.
+__device__ __forceinline__ void store_whole(const Arguments& args, const Work& work, const Unit& unit, const Rows& rows,
+                                            int existing) {
     Element* out[ROWS_OF_LANE];
     float factor[ROWS_OF_LANE];
 #pragma unroll
     for (int of_lane = 0; of_lane < ROWS_OF_LANE; ++of_lane) {
         const int packed = unit.first_row + own_row(of_lane);
         const PackedRow row(work, unit.kv_head, packed);
-        const bool exists = packed < work.rows;
+        const bool exists = packed < existing;
         out[of_lane] = exists ? output_row(args, unit.batch, row) : nullptr;
         const Finished finished(args, exists ? row.head : 0, rows.running_max[of_lane], rows.sum[of_lane]);
         factor[of_lane] = finished.factor;
@@ -133,6 +138,13 @@ struct Combined {
         if (column == 0) store_log_sum_exp(args, batch, row, finished.maximum, finished.sum);
     }
 };
+
+// Writes four columns of a partial result; the thread with the first columns also writes the statistics.
+__device__ __forceinline__ void store_partial(const Partial& to, int row, int quad, const Combined& combined) {
+    const float(&c)[4] = combined.columns;
+    *reinterpret_cast<float4*>(to.outputs + row * HEAD_DIM + 4 * quad) = make_float4(c[0], c[1], c[2], c[3]);
+    if (quad == 0) to.statistics[row] = make_float2(combined.maximum, combined.sum);
+}
 
 constexpr int QUADS = HEAD_DIM / 4;  // of columns in a row
 
@@ -182,7 +194,9 @@ __device__ __forceinline__ void combine_row(const Arguments& args, const Work& w
     const int packed = static_cast<int>(number - head * work.rows);
     const int batch = static_cast<int>(divided(head, args.kv_heads));
     const int kv_head = static_cast<int>(head - static_cast<long long>(batch) * args.kv_heads);
-    const int tiles = Tiles(args, batch).count();
+    const Tiles of_sequence(args, batch);
+    if (packed >= work.rows_of(of_sequence)) return;
+    const int tiles = of_sequence.count();
     const long long of_batch = static_cast<long long>(kv_head * work.row_blocks + packed / ROWS) * tiles;
     const long long first_tile = work.tiles_before(args, batch) + of_batch;
     const int first = work.block_of(first_tile), last = work.block_of(first_tile + tiles - 1);
@@ -203,6 +217,7 @@ __device__ __forceinline__ void combine_shares(const Arguments& args) {
     const Work work(args, BLOCKS);
     const long long rows = static_cast<long long>(args.batch) * args.heads * args.seq_q;
     const long long step = static_cast<long long>(gridDim.x) * COMBINED_ROWS;
+    ptx::await_launch_before();  // everything before this depends on the inputs only
     for (long long row = static_cast<long long>(blockIdx.x) * COMBINED_ROWS + warp(); row < rows; row += step)
         combine_row(args, work, row);
 }
@@ -243,5 +258,53 @@ __device__ __forceinline__ void combine_cluster(const Arguments& args, const Wor
         combined.store(args, unit.batch, PackedRow(work, unit.kv_head, unit.first_row + row), 4 * quad);
     }
 }
+
+// ROWS 8: the partial results of all blocks, as far as this block combines them. Every part has some quads of the rows.
+struct Inbox {
+    static constexpr int QUADS_OF_BLOCK = (8 * QUADS + BLOCKS_OF_UNIT - 1) / BLOCKS_OF_UNIT;  // at most
+
+    // Quads of each block, of rows that exist.
+    __device__ __forceinline__ static int share(int existing) {
+        return (existing * QUADS + BLOCKS_OF_UNIT - 1) / BLOCKS_OF_UNIT;
+    }
+    __device__ __forceinline__ static float4* outputs(int part, int of_share) {
+        return reinterpret_cast<float4*>(shared_memory + smem::inbox_outputs::offset) + part * QUADS_OF_BLOCK + of_share;
+    }
+    __device__ __forceinline__ static Statistics* statistics(int part, int of_share) {
+        return reinterpret_cast<Statistics*>(shared_memory + smem::inbox_statistics::offset) + part * QUADS_OF_BLOCK +
+               of_share;
+    }
+    // Sends four columns of this block's result to the block that combines them. Every block must have started.
+    __device__ __forceinline__ static void send(int existing, int row, int quad, const Combined& own) {
+        const int rank = blockIdx.x % BLOCKS_OF_UNIT, at = row * QUADS + quad, to = at / share(existing);
+        const int of_share = at - to * share(existing);
+        const float(&c)[4] = own.columns;
+        cluster::store16(cluster::address(ptx::shared_address(outputs(rank, of_share)), to),
+                         make_float4(c[0], c[1], c[2], c[3]));
+        cluster::store8(cluster::address(ptx::shared_address(statistics(rank, of_share)), to),
+                        make_float2(own.maximum, own.sum));
+    }
+    // Combines what arrived. All blocks have sent.
+    __device__ __forceinline__ static void combine(const Arguments& args, const Work& work, const Unit& unit,
+                                                   int existing) {
+        const int rank = blockIdx.x % BLOCKS_OF_UNIT, first = rank * share(existing);
+        const int count = min(existing * QUADS - first, share(existing));
+#pragma unroll 1
+        for (int i = threadIdx.x; i < count; i += CONSUMERS) {
+            Combined combined;
+#pragma unroll
+            for (int part = 0; part < BLOCKS_OF_UNIT; ++part)
+                combined.maximum = fmaxf(combined.maximum, statistics(part, i)->x);
+#pragma unroll
+            for (int part = 0; part < BLOCKS_OF_UNIT; ++part) {
+                const float factor = combined.factor_of(*statistics(part, i));
+                combined.sum += factor * statistics(part, i)->y;
+                combined.add(factor, *outputs(part, i));
+            }
+            const int row = (first + i) / QUADS, quad = (first + i) % QUADS;
+            combined.store(args, unit.batch, PackedRow(work, unit.kv_head, unit.first_row + row), 4 * quad);
+        }
+    }
+};
 
 }  // namespace decode

@@ -25,11 +25,11 @@
 //
 // NOTES.md has the design and the reasons for it.
 
-#include "hopper-decode/combine.cuh"
+#include "hopper-decode/warps.cuh"
 
 namespace decode {
 
-// ---- the producer, one thread; for pages one warp ----
+// ---- the producer, one thread; for pages one warp or four ----
 
 struct Producer {
     const Arguments& args;
@@ -42,6 +42,11 @@ struct Producer {
     __device__ __forceinline__ Producer(const Arguments& args_, const TensorMap& k_map_, const TensorMap& v_map_)
         : args(args_), k_map(k_map_), v_map(v_map_), work(args_, gridDim.x), keys(args_, work), values(keys) {}
 
+    __device__ __forceinline__ static int own_warp() { return PRODUCER_WARPS == 1 ? 0 : warp() - CONSUMERS / 32; }
+    // The lanes of the producer's warps share the pieces of a tile: first one for each warp, then a second one.
+    __device__ __forceinline__ static int own_piece(int round) {
+        return (32 * round + lane()) * PRODUCER_WARPS + own_warp();
+    }
     // Whether this lane copies.
     __device__ __forceinline__ static bool takes_part() { return PAGED || lane() == 0; }
 
@@ -66,16 +71,16 @@ struct Producer {
     // Pages: the lanes copy a piece each. They read the table before they wait for the tile.
     __device__ __forceinline__ void copy_pages(const Share& share, const Unit& unit, const RingPosition& at,
                                                const TensorMap& map, unsigned tile, unsigned full, unsigned free) const {
-        constexpr int ROUNDS = (PIECES + 31) / 32;
+        constexpr int ROUNDS = (PIECES + 32 * PRODUCER_WARPS - 1) / (32 * PRODUCER_WARPS);
         attention::CachePlace places[ROUNDS];
 #pragma unroll
-        for (int round = 0; round < ROUNDS; ++round) places[round] = place_of_piece(share, unit.batch, 32 * round + lane());
+        for (int round = 0; round < ROUNDS; ++round) places[round] = place_of_piece(share, unit.batch, own_piece(round));
         ptx::mbarrier_wait(free, at.parity ^ 1);
-        if (lane() == 0) tma::arrive_and_expect(full, KeyTile::BYTES);
+        if (own_warp() == 0 && lane() == 0) tma::arrive_and_expect(full, KeyTile::BYTES);
         __syncwarp();
 #pragma unroll
         for (int round = 0; round < ROUNDS; ++round) {
-            const int piece = 32 * round + lane();
+            const int piece = own_piece(round);
             if (piece < PIECES)
                 KeyTile::load(tile + piece * PIECE_ROWS * tma::ROW_BYTES, map, places[round].position, unit.kv_head,
                               places[round].entry, full);
@@ -88,7 +93,9 @@ struct Producer {
             copy_pages(share, unit, at, map, tile, full, free);
         } else {
             ptx::mbarrier_wait(free, at.parity ^ 1);
-            KeyTile::copy(tile, map, share.first_key(), unit.kv_head, unit.batch, full);
+            attention::TokenPlace place = {unit.batch, 0};
+            if constexpr (SERVING) place = attention::sequence_place(args.key_starts, unit.batch);
+            KeyTile::copy(tile, map, place.first + share.first_key(), unit.kv_head, place.entry, full);
         }
         share.advance(args, work);
         at.advance<STAGES>();
@@ -134,21 +141,20 @@ __device__ __forceinline__ void hide_values(unsigned tile, const attention::KeyR
     consumers_sync();
 }
 
-// Copies the packed rows of a unit to shared memory; zeros where there are none.
-__device__ __forceinline__ void load_queries(const Arguments& args, const Work& work, const Unit& unit) {
+// Copies the packed rows of a unit to shared memory; zeros where there are none. The head has `existing` rows.
+__device__ __forceinline__ void load_queries(const Arguments& args, const Work& work, const Unit& unit, int existing) {
     constexpr int CHUNKS = HEAD_DIM / 8;  // of 16 bytes in a row
     const unsigned tile = in_shared(smem::q_tile::offset);
 #pragma unroll 4
     for (int i = threadIdx.x; i < 64 * CHUNKS; i += CONSUMERS) {
         const int place = i / CHUNKS, chunk = i % CHUNKS;
         const int row = ROWS == 64 ? place : place / 16 * 8 + place % 8;
-        const bool exists = (ROWS == 64 || place % 16 < 8) && unit.first_row + row < work.rows;
+        const bool exists = (ROWS == 64 || place % 16 < 8) && unit.first_row + row < existing;
         uint4 words = make_uint4(0, 0, 0, 0);
         if (exists) {
             const PackedRow packed(work, unit.kv_head, unit.first_row + row);
-            const Element* const q = attention::head_start(static_cast<const Element*>(args.q), args.q_strides, unit.batch,
-                                                           packed.head) +
-                                     static_cast<unsigned long long>(packed.query) * args.q_strides.sequence;
+            const Element* const q =
+                query_row(args, static_cast<const Element*>(args.q), args.q_strides, unit.batch, packed);
             words = *reinterpret_cast<const uint4*>(q + 8 * chunk);
         }
         const unsigned to = tile + chunk / 8 * QueryTile::BOX_BYTES + tma::chunk_offset(place, chunk % 8);
@@ -158,25 +164,22 @@ __device__ __forceinline__ void load_queries(const Arguments& args, const Work& 
     tma::fence_shared_writes();
 }
 
-struct Consumer {
+// A consumer's share of the work and its positions in the rings.
+struct ConsumerState {
     const Arguments& args;
     const Work work;
     Share share;
-    Rows rows;
     RingPosition k, v;
 
-    __device__ __forceinline__ explicit Consumer(const Arguments& args_)
-        : args(args_), work(args_, gridDim.x), share(args_, work),
-          rows((is_capped(args_) ? args_.softcap : args_.softmax_scale) * LOG2_E) {}
+    __device__ __forceinline__ explicit ConsumerState(const Arguments& args_)
+        : args(args_), work(args_, gridDim.x), share(args_, work) {}
 
-    __device__ __forceinline__ static bool is_capped(const Arguments& args) { return SERVING && args.softcap > 0.0f; }
-
+    __device__ __forceinline__ bool is_capped() const { return SERVING && args.softcap > 0.0f; }
+    // From scores, or from what a cap has made of them, to exponents of 2.
+    __device__ __forceinline__ float scale() const { return (is_capped() ? args.softcap : args.softmax_scale) * LOG2_E; }
     __device__ __forceinline__ Unit unit() const { return Unit(args, work, share.unit); }
 
-    __device__ __forceinline__ void start_scores() {
-        ptx::mbarrier_wait(keys_full(k.stage), k.parity);
-        rows.start_scores(key_tile(k.stage));
-    }
+    __device__ __forceinline__ void await_keys() const { ptx::mbarrier_wait(keys_full(k.stage), k.parity); }
     __device__ __forceinline__ void release_keys() {
         if (lane() == 0) ptx::mbarrier_arrive(keys_free(k.stage));
         k.advance<STAGES>();
@@ -185,45 +188,69 @@ struct Consumer {
         if (lane() == 0) ptx::mbarrier_arrive(values_free(v.stage));
         v.advance<STAGES>();
     }
+    // Whether some row does not see some key of the present tile.
+    __device__ __forceinline__ bool is_masked() const {
+        const int first_key = share.first_key(), end = first_key + BLOCK_N;
+        if constexpr (!SERVING) return end > attention::visible_keys(args, 0);
+        // The first query has the lowest bounds, the last one the highest.
+        const attention::SequenceSize& size = share.tiles.size;
+        return end > attention::visible(args, size, 0).end ||
+               first_key < attention::visible(args, size, size.queries - 1).first;
+    }
+    // Whether the present tile has keys that no row sees. Their memory may hold anything.
+    __device__ __forceinline__ bool has_hidden_values() const {
+        const int first_key = share.first_key();
+        const attention::KeyRange& needed = share.tiles.needed;
+        return SERVING && (first_key < needed.first || first_key + BLOCK_N > needed.end);
+    }
+    // The keys that a packed row sees.
+    __device__ __forceinline__ attention::KeyRange seen_by(const Unit& of, int row_of_block) const {
+        const PackedRow row(work, of.kv_head, of.first_row + row_of_block);
+        if constexpr (SERVING) return attention::visible(args, share.tiles.size, row.query);
+        return {0, attention::visible_keys(args, row.query)};
+    }
+    // Packed rows of the present unit's head, and those of this block that exist.
+    __device__ __forceinline__ int rows_of_head() const { return work.rows_of(share.tiles); }
+    __device__ __forceinline__ int existing(const Unit& of) const { return min(rows_of_head() - of.first_row, ROWS); }
+    // Whether this block has all tiles of the present unit, of which it began with tile `first` and has the last.
+    __device__ __forceinline__ bool has_whole_unit(int first) const {
+        return first == 0 && share.tile + 1 == share.tiles.count();
+    }
+};
+
+// ROWS 32 and 64: a warpgroup computes the steps together.
+struct GroupConsumer : ConsumerState {
+    Rows rows;
+
+    __device__ __forceinline__ explicit GroupConsumer(const Arguments& args_) : ConsumerState(args_), rows(scale()) {}
+
+    // Before the block's first barrier.
+    __device__ __forceinline__ void load_first_queries() {
+        if (share.left > 0) load_queries(args, work, unit(), rows_of_head());
+    }
+    __device__ __forceinline__ void start_scores() {
+        await_keys();
+        rows.start_scores(key_tile(k.stage));
+    }
     // Hides the keys of the present tile that a row does not see, if there are any.
     __device__ __forceinline__ void mask(const Unit& of) {
-        const int first_key = share.first_key(), first_column = first_key + lane() % 4 * 2;
-        if constexpr (SERVING) {
-            if (is_capped(args)) rows.cap(args.softmax_scale / args.softcap);
-            const int length = share.tiles.length;
-            // The first query has the lowest bounds, the last one the highest.
-            const bool is_before_end = first_key + BLOCK_N <= attention::visible(args, length, 0).end;
-            if (is_before_end && first_key >= attention::visible(args, length, args.seq_q - 1).first) return;
-            int first[ROWS_OF_LANE], visible[ROWS_OF_LANE];
+        if (is_capped()) rows.cap(args.softmax_scale / args.softcap);
+        if (!is_masked()) return;
+        const int first_column = share.first_key() + lane() % 4 * 2;
+        int first[ROWS_OF_LANE], visible[ROWS_OF_LANE];
 #pragma unroll
-            for (int i = 0; i < ROWS_OF_LANE; ++i) {
-                const PackedRow row(work, of.kv_head, of.first_row + own_row(i));
-                const attention::KeyRange seen = attention::visible(args, length, row.query);
-                first[i] = seen.first - first_column;
-                visible[i] = seen.end - first_column;
-            }
-            rows.mask_before(first);
-            rows.mask(visible);
-        } else {
-            if (first_key + BLOCK_N <= attention::visible_keys(args, 0)) return;
-            int visible[ROWS_OF_LANE];
-#pragma unroll
-            for (int i = 0; i < ROWS_OF_LANE; ++i) {
-                const PackedRow row(work, of.kv_head, of.first_row + own_row(i));
-                visible[i] = attention::visible_keys(args, row.query) - first_column;
-            }
-            rows.mask(visible);
+        for (int i = 0; i < ROWS_OF_LANE; ++i) {
+            const attention::KeyRange seen = seen_by(of, own_row(i));
+            first[i] = seen.first - first_column;
+            visible[i] = seen.end - first_column;
         }
+        if constexpr (SERVING) rows.mask_before(first);
+        rows.mask(visible);
     }
     // Waits for the values of the present tile, and hides those that no query sees.
     __device__ __forceinline__ void await_values() {
         ptx::mbarrier_wait(values_full(v.stage), v.parity);
-        if constexpr (SERVING) {
-            const int first_key = share.first_key();
-            const attention::KeyRange& needed = share.tiles.needed;
-            if (first_key < needed.first || first_key + BLOCK_N > needed.end)
-                hide_values(value_tile(v.stage), needed, first_key);
-        }
+        if (has_hidden_values()) hide_values(value_tile(v.stage), share.tiles.needed, share.first_key());
     }
     // One step: the weights of a tile of keys from its scores, which are under way, and the products with its values. With
     // MORE the scores of the next tile are started, too.
@@ -238,7 +265,7 @@ struct Consumer {
         rows.update_running_max();
         rows.exponentiate();
         await_values();
-        if constexpr (MORE) ptx::mbarrier_wait(keys_full(k.stage), k.parity);
+        if constexpr (MORE) await_keys();
         rows.start_output(value_tile(v.stage));
         if constexpr (MORE) {
             rows.start_scores(key_tile(k.stage));
@@ -273,16 +300,16 @@ struct Consumer {
         const Unit of = unit();
         if (which > 0) {
             consumers_sync();  // every warp has read the queries before
-            load_queries(args, work, of);
+            load_queries(args, work, of, rows_of_head());
             consumers_sync();
             rows.begin();
         }
-        const bool has_first = share.tile == 0;
+        const int first = share.tile;
         compute(of);
-        if (has_first && share.tile + 1 == share.tiles.count()) {
-            store_whole(args, work, of, rows);
+        if (has_whole_unit(first)) {
+            store_whole(args, work, of, rows, rows_of_head());
         } else {
-            partial_in_workspace(args, work, blockIdx.x, which).store(rows, work.rows - of.first_row);
+            partial_in_workspace(args, work, blockIdx.x, which).store(rows, existing(of));
         }
         share.advance(args, work);
     }
@@ -290,16 +317,132 @@ struct Consumer {
     // Clusters: the rest, when all tiles of this block are computed.
     __device__ __forceinline__ void run_cluster(const Unit& of) {
         if constexpr (CLUSTER == 1) {
-            store_whole(args, work, of, rows);
+            store_whole(args, work, of, rows, rows_of_head());
         } else {
-            const int existing = min(work.rows - of.first_row, ROWS);
+            const int rows_here = existing(of);
             consumers_sync();  // every warp has read the keys, whose memory the partial result overwrites
-            partial_in_shared().store(rows, existing);
+            partial_in_shared().store(rows, rows_here);
             cluster::sync();
-            combine_cluster(args, work, of, existing);
+            combine_cluster(args, work, of, rows_here);
             cluster::sync();  // every block has read
         }
     }
+};
+
+// ROWS 8: every warp computes its own keys of each step.
+struct WarpConsumer : ConsumerState {
+    WarpRows rows;
+
+    __device__ __forceinline__ explicit WarpConsumer(const Arguments& args_) : ConsumerState(args_), rows(scale()) {}
+
+    __device__ __forceinline__ void load_first_queries() {
+        if (share.left > 0) rows.load_queries(args, work, unit(), rows_of_head());
+    }
+    __device__ __forceinline__ void mask(const Unit& of) {
+        if (is_capped()) rows.cap(args.softmax_scale / args.softcap);
+        if (!is_masked()) return;
+        const attention::KeyRange seen[2] = {seen_by(of, WarpRows::own_row(0)), seen_by(of, WarpRows::own_row(1))};
+        rows.mask(seen, share.first_key());
+    }
+    __device__ __forceinline__ void await_values() const { ptx::mbarrier_wait(values_full(v.stage), v.parity); }
+    // One step: the weights of a tile of keys from its scores, and the products with its values. With MORE the scores of the
+    // next tile are computed between them, without a branch: the compiler mixes the instructions.
+    template <bool MORE>
+    __device__ __forceinline__ void step(const Unit& of) {
+        jitter(share.tile);
+        rows.take_next_scores();
+        mask(of);
+        rows.update_running_max();
+        const unsigned values = value_tile(v.stage);
+        if (has_hidden_values()) {
+            if constexpr (MORE) compute_next_scores();
+            rows.exponentiate();
+            await_values();
+            rows.add_values<true>(values, share.tiles.needed, share.first_key());
+        } else {
+            if constexpr (MORE) await_keys();
+            await_values();
+            if constexpr (MORE) rows.compute_next_scores(key_tile(k.stage));
+            rows.exponentiate();
+            rows.add_values<false>(values, share.tiles.needed, share.first_key());
+            if constexpr (MORE) {
+                __syncwarp();  // every lane has read the tile
+                release_keys();
+            }
+        }
+        __syncwarp();
+        release_values();
+    }
+    __device__ __forceinline__ void compute_next_scores() {
+        await_keys();
+        rows.compute_next_scores(key_tile(k.stage));
+        __syncwarp();
+        release_keys();
+    }
+    // Computes the next tiles of the present unit, at least one. The last one remains the present tile.
+    __device__ __forceinline__ void compute(const Unit& of) {
+        compute_next_scores();
+#pragma unroll 1
+        for (; share.left_of_unit() > 1; --share.left, ++share.tile) step<true>(of);
+        step<false>(of);
+    }
+
+    __device__ __forceinline__ void run() {
+        if constexpr (EQUAL_SHARES) {
+            for (int which = 0; share.left > 0; which = 1) run_unit(which);
+        } else {
+            const Unit of = unit();
+            if (share.left > 0) compute(of);
+            run_cluster(of);
+        }
+    }
+    __device__ __forceinline__ void run_unit(int which) {
+        const Unit of = unit();
+        if (which > 0) {
+            rows.load_queries(args, work, of, rows_of_head());
+            rows.begin();
+        }
+        const int rows_here = existing(of), first = share.tile;
+        compute(of);
+        if (which > 0) consumers_sync();  // every thread has read the results of the unit before
+        rows.leave();
+        const bool whole = has_whole_unit(first);
+        const Partial partial = partial_in_workspace(args, work, blockIdx.x, which);
+        each_merged_quad(rows_here, [&](int row, int quad, const Combined& combined) {
+            if (whole) {
+                combined.store(args, of.batch, PackedRow(work, of.kv_head, of.first_row + row), 4 * quad);
+            } else {
+                store_partial(partial, row, quad, combined);
+            }
+        });
+        share.advance(args, work);
+    }
+    __device__ __forceinline__ void run_cluster(const Unit& of) {
+        const int rows_here = existing(of);
+        consumers_sync();  // every warp has read the keys, whose memory the results of the warps overwrite
+        rows.leave();
+        if constexpr (CLUSTER > 1) cluster::wait();  // every block has started
+        each_merged_quad(rows_here, [&](int row, int quad, const Combined& combined) {
+            if constexpr (CLUSTER > 1) {
+                Inbox::send(rows_here, row, quad, combined);
+            } else {
+                combined.store(args, of.batch, PackedRow(work, of.kv_head, of.first_row + row), 4 * quad);
+            }
+        });
+        if constexpr (CLUSTER > 1) {
+            cluster::sync();
+            Inbox::combine(args, work, of, rows_here);
+        }
+    }
+};
+
+template <bool>
+struct ConsumerOf {
+    using Type = GroupConsumer;
+};
+template <>
+struct ConsumerOf<true> {
+    using Type = WarpConsumer;
 };
 
 }  // namespace decode
@@ -308,18 +451,30 @@ extern "C" __global__ void __launch_bounds__(decode::THREADS, knob::RESIDENT)
 attention_decode(const __grid_constant__ attention::Arguments args, const __grid_constant__ tma::TensorMap k_map,
                  const __grid_constant__ tma::TensorMap v_map) {
     using namespace decode;
+    constexpr bool SENDS = KEYS_BY_WARP && CLUSTER > 1;
+    if constexpr (SENDS) cluster::arrive_relaxed();
+    if constexpr (EQUAL_SHARES) {
+        ptx::await_launch_before();
+        ptx::start_next_launch();
+    }
     if (threadIdx.x >= CONSUMERS) {
-        if (lane() == 0) Producer::init_barriers();
-        __syncwarp();
+        if (threadIdx.x == CONSUMERS) Producer::init_barriers();
+        if constexpr (PRODUCER_WARPS > 1) {
+            ptx::named_barrier_sync<2, 32 * PRODUCER_WARPS>();
+        } else {
+            __syncwarp();
+        }
         // The copies start before the block's barrier.
         Producer producer(args, k_map, v_map);
         if (Producer::takes_part()) producer.fill_rings();
         __syncwarp();
         __syncthreads();
         if (Producer::takes_part()) producer.copy_rest();
+        __syncwarp();
+        if constexpr (SENDS) cluster::wait();
     } else {
-        Consumer consumer(args);
-        if (consumer.share.left > 0) load_queries(args, consumer.work, consumer.unit());
+        ConsumerOf<KEYS_BY_WARP>::Type consumer(args);
+        consumer.load_first_queries();
         __syncthreads();  // every thread sees the barriers and the queries
         consumer.run();
     }

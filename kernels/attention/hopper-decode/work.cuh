@@ -30,16 +30,17 @@ __device__ __forceinline__ long long divided(long long number, long long by) {
 // The tiles of the keys that the rows of a batch entry see. There is at least one tile; if the rows see no key, it is
 // beyond the last key. Threads keep it in registers, so it has no number that follows from the others.
 struct Tiles {
-    int length;                  // keys of the sequence
+    attention::SequenceSize size;
     attention::KeyRange needed;  // keys that any row sees; if none, the first is beyond the last key
 
     Tiles() = default;
     __device__ __forceinline__ Tiles(const Arguments& args, int batch) {
         if constexpr (SERVING) {
-            length = attention::key_length(args, batch);
-            needed = attention::needed(args, length);
+            size = attention::SequenceSize(args, batch);
+            needed = attention::needed(args, size);
         } else {
-            length = args.seq_k;
+            size.queries = args.seq_q;
+            size.keys = args.seq_k;
             needed = {0, attention::visible_keys(args, args.seq_q - 1)};
         }
         if (needed.first >= needed.end) needed.first = max(args.seq_k, 1) + BLOCK_N;
@@ -65,16 +66,21 @@ __device__ __forceinline__ long long warp_prefix_sum(long long x) {
     return x;
 }
 
-// All lanes of a warp construct it and call its functions together: they read the lengths of 32 sequences at a time.
+// All lanes of a warp construct it and call its functions together: they read the lengths of 32 sequences at a time, if
+// sequences have lengths of their own.
 struct Work {
     int group;           // query heads of a key/value head
-    int rows;            // packed rows of a key/value head
+    int rows;            // packed rows of a key/value head; of a sequence there may be fewer
     int row_blocks;
     int units_of_batch;  // of one batch entry
     // Equal shares:
     int blocks;          // that have work
     long long share;     // tiles of a block, at least one;
     int longer;          // the first so many blocks have one more
+    // Sequences with lengths of their own: the tiles of the batch entries `lane()`, 32 + `lane()` and so on. They are loaded at
+    // once, because each load of lengths takes longer than everything that is computed from them.
+    static constexpr int KEPT = 4;
+    int kept_tiles[KEPT];
 
     // `most_blocks`: those of the launch that shares the keys.
     __device__ __forceinline__ Work(const Arguments& args, int most_blocks) {
@@ -83,6 +89,10 @@ struct Work {
         row_blocks = (rows + ROWS - 1) / ROWS;
         units_of_batch = args.kv_heads * row_blocks;
         if constexpr (EQUAL_SHARES) {
+            if (!have_equal_lengths(args)) {
+#pragma unroll
+                for (int i = 0; i < KEPT; ++i) kept_tiles[i] = tiles_of_batch(args, 32 * i + lane());
+            }
             const long long all = tiles_before(args, args.batch);
             blocks = static_cast<int>(min(all, static_cast<long long>(most_blocks)));
             share = divided(all, blocks);
@@ -97,29 +107,51 @@ struct Work {
         return static_cast<int>(tile < of_longer ? divided(tile, share + 1) : longer + divided(tile - of_longer, share));
     }
 
+    // Packed rows of a key/value head that a sequence has.
+    __device__ __forceinline__ int rows_of(const Tiles& tiles) const { return SERVING ? group * tiles.size.queries : rows; }
+
+    __device__ __forceinline__ static bool have_equal_lengths(const Arguments& args) {
+        return !SERVING || (args.key_lengths == nullptr && args.key_starts == nullptr && args.query_starts == nullptr);
+    }
     // The tiles of all units of the batch entries before `batch`.
     __device__ __forceinline__ long long tiles_before(const Arguments& args, int batch) const {
-        if constexpr (!SERVING) return static_cast<long long>(batch) * units_of_batch * Tiles(args, 0).count();
+        if (have_equal_lengths(args)) return static_cast<long long>(batch) * units_of_batch * Tiles(args, 0).count();
         long long sum = 0;
+#pragma unroll
+        for (int i = 0; i < KEPT; ++i) sum += 32 * i + lane() < batch ? kept_tiles[i] : 0;
 #pragma unroll 1
-        for (int entry = lane(); entry < batch; entry += 32) sum += tiles_of_batch(args, entry);
+        for (int entry = 32 * KEPT + lane(); entry < batch; entry += 32) sum += tiles_of_batch(args, entry);
         return warp_sum(sum);
     }
-    __device__ __forceinline__ long long tiles_of_batch(const Arguments& args, int batch) const {
-        return batch < args.batch ? static_cast<long long>(units_of_batch) * Tiles(args, batch).count() : 0;
+    __device__ __forceinline__ int tiles_of_batch(const Arguments& args, int batch) const {
+        return batch < args.batch ? units_of_batch * Tiles(args, batch).count() : 0;
+    }
+    // Looks for a tile among 32 batch entries from `first` on, each with `own` tiles; -1 if it is in a later one. `tile` is
+    // counted from the first of them, and becomes its number in the batch entry or after them.
+    __device__ __forceinline__ static int find_batch(int first, int own, long long& tile) {
+        const long long end = warp_prefix_sum(own);
+        const unsigned later = __ballot_sync(0xffffffffu, tile < end);
+        const int found = later != 0 ? __ffs(later) - 1 : 31;
+        tile -= __shfl_sync(0xffffffffu, later != 0 ? end - own : end, found);
+        return later != 0 ? first + found : -1;
     }
     // The batch entry that has a tile. `tile`, counted through all units, becomes its number in the batch entry.
     __device__ __forceinline__ int batch_of(const Arguments& args, long long& tile) const {
+        if (have_equal_lengths(args)) {
+            const long long of_batch = static_cast<long long>(units_of_batch) * Tiles(args, 0).count();
+            const long long batch = divided(tile, of_batch);
+            tile -= batch * of_batch;
+            return static_cast<int>(batch);
+        }
+#pragma unroll
+        for (int i = 0; i < KEPT; ++i) {
+            const int found = find_batch(32 * i, kept_tiles[i], tile);
+            if (found >= 0) return found;
+        }
 #pragma unroll 1
-        for (int first = 0;; first += 32) {
-            const long long own = tiles_of_batch(args, first + lane()), end = warp_prefix_sum(own);
-            const unsigned later = __ballot_sync(0xffffffffu, tile < end);
-            if (later != 0) {
-                const int found = __ffs(later) - 1;
-                tile -= __shfl_sync(0xffffffffu, end - own, found);
-                return first + found;
-            }
-            tile -= __shfl_sync(0xffffffffu, end, 31);
+        for (int first = 32 * KEPT;; first += 32) {
+            const int found = find_batch(first, tiles_of_batch(args, first + lane()), tile);
+            if (found >= 0) return found;
         }
     }
 };
@@ -146,6 +178,15 @@ struct PackedRow {
     __device__ __forceinline__ PackedRow(const Work& work, int kv_head, int row)
         : head(kv_head * work.group + row % work.group), query(row / work.group) {}
 };
+
+// A packed row of Q or of O.
+template <typename T>
+__device__ __forceinline__ T* query_row(const Arguments& args, T* tensor, const attention::Strides& strides, int batch,
+                                        const PackedRow& row) {
+    if constexpr (SERVING) return attention::served_row(args, tensor, strides, batch, row.head, row.query);
+    return attention::head_start(tensor, strides, batch, row.head) +
+           static_cast<unsigned long long>(row.query) * strides.sequence;
+}
 
 // What a block computes: `left` tiles from tile `tile` of unit `unit` on, through the units that follow.
 struct Share {

@@ -33,6 +33,7 @@ constexpr int BLOCKS = knob::PERSISTENT;  // 0: one per work tile
 constexpr int THREADS = CONSUMERS * 128 + (SPLIT && !FP8 ? 32 : 128);
 constexpr bool PING_PONG = knob::PING_PONG;
 constexpr bool LAZY_MAX = knob::RUNNING_MAX == knob::RunningMax::lazy;
+constexpr bool FORWARD = knob::KEY_ORDER == knob::KeyOrder::forward;
 constexpr bool INTEGER_MAX = knob::RUNNING_MAX != knob::RunningMax::floats;
 
 // FP8 products need V transposed: by warps of this kernel, or by a launch before it.
@@ -83,7 +84,8 @@ constexpr bool BLOCK_SCALES = FP8 && knob::BLOCK_SCALES;
 // The producer loads the scales of a head, long before the consumers need them.
 constexpr bool PRODUCER_LOADS_SCALES = FP8 && !BLOCK_SCALES && !SPLIT;
 
-// Steps after which the output is promoted: added to sums in shared memory. 0: never. For many columns the sums are fp16.
+// Steps after which the output is promoted: added to sums in shared memory. 0: never. For many columns the sums are bf16,
+// which has the range of fp32; each promotion then rounds by up to 2^-9.
 constexpr int PROMOTION_INTERVAL = knob::PROMOTION_INTERVAL;
 constexpr bool HALF_SUMS = HEAD_DIM > 64;
 
@@ -112,6 +114,19 @@ __device__ inline unsigned promoted_sums(int index) {
     constexpr unsigned BYTES = HALF_SUMS ? 8 : 16;
     return in_shared(smem::promoted_sums::offset) +
            ((threadIdx.x / 128 * (HEAD_DIM / 8) + index) * 128 + threadIdx.x % 128) * BYTES;
+}
+
+// FP8: one of the warp's 16 rows of 64 columns of the output, on their way out. With promotion they take the place of the
+// warp's sums.
+__device__ inline unsigned stored_row(int row) {
+    if constexpr (FP8 && PROMOTION_INTERVAL > 0) {
+        constexpr unsigned BYTES = HALF_SUMS ? 8 : 16, ROWS = 32 * BYTES / tma::ROW_BYTES;  // of a warp for each index
+        const unsigned index = threadIdx.x / 128 * (HEAD_DIM / 8) + row / ROWS;
+        return in_shared(smem::promoted_sums::offset) + (index * 128 + threadIdx.x % 128 / 32 * 32) * BYTES +
+               row % ROWS * tma::ROW_BYTES;
+    } else {
+        return store_tile() + row * tma::ROW_BYTES;
+    }
 }
 
 // FP8: the running maxima that a thread's promoted sums of two rows belong to.

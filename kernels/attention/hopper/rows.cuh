@@ -51,6 +51,7 @@ struct ScoreRows {
     float sum[2 * SUMS_OF_ROW];  // of the weights in the lane's own columns
     float step_sum[2];           // RUNNING_MAX lazy: that of one step, which may not be in `sum` yet
     Ranges own_ranges;           // FP8, unless they are in shared memory
+    float smallest_visible[2];   // FP8: see `mask`
     bool needs_rescale;          // a running maximum of the warp's rows was raised,
     float rescale_factor[2];     // and the output must be multiplied by this
 
@@ -90,7 +91,25 @@ struct ScoreRows {
             if (i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) scores[i] = negative_infinity();
         }
     }
-    __device__ __forceinline__ void mask(const int (&visible)[2]) { mask(scores, visible); }
+    // FP8: also finds the smallest score of each row that is not masked, in the lane's own columns. At head_dim 64 there are no
+    // registers for them.
+    static constexpr bool MASK_FINDS_SMALLEST = FINDS_LIGHT && FORWARD && HEAD_DIM > 64;
+    __device__ __forceinline__ void mask(const int (&visible)[2]) {
+        if constexpr (MASK_FINDS_SMALLEST) {
+            smallest_visible[0] = smallest_visible[1] = -negative_infinity();
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; ++i) {
+                const int row = i / 2 % 2;
+                if (i / 4 * 8 + i % 2 >= visible[row]) {
+                    scores[i] = negative_infinity();
+                } else {
+                    smallest_visible[row] = fminf(smallest_visible[row], scores[i]);
+                }
+            }
+        } else {
+            mask(scores, visible);
+        }
+    }
 
     // The largest new score of each row, in the lane's own columns. Two chains per row have half the latency of one.
     __device__ __forceinline__ void largest_by_floats(float (&largest)[2]) const {
@@ -137,11 +156,12 @@ struct ScoreRows {
     }
 
     // FP8: the smallest score or weight of each row, in the lane's own columns. Masked keys do not count.
+    template <bool MASKED = true>
     __device__ __forceinline__ void find_smallest(float (&smallest)[2]) const {
         smallest[0] = smallest[1] = -negative_infinity();
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 2; ++i)
-            if (scores[i] != negative_infinity()) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], scores[i]);
+            if (!MASKED || scores[i] != negative_infinity()) smallest[i / 2 % 2] = fminf(smallest[i / 2 % 2], scores[i]);
     }
     // FP8: whether the weight of an exponent is light.
     __device__ __forceinline__ static bool is_light(float exponent, float running_max) {
@@ -199,7 +219,10 @@ struct ScoreRows {
         for (int i = 0; i < 2 * SUMS_OF_ROW; ++i) sum[i] *= ratio;
     }
 
-    // Updates the running maxima for the new scores. Sets `needs_rescale`; the output is not touched.
+    // Updates the running maxima for the new scores. Sets `needs_rescale`; the output is not touched. KEYS: whether
+    // `mask` was called.
+    enum class Keys { masked, perhaps_masked, all_visible };
+    template <Keys KEYS = Keys::perhaps_masked>
     __device__ __forceinline__ void update_running_max() {
         float largest[2];
         if constexpr (INTEGER_MAX && SPLIT) {
@@ -219,14 +242,23 @@ struct ScoreRows {
         bool changes = exceeds_threshold(0, largest[0] * scale) || exceeds_threshold(1, largest[1] * scale);
         float smallest[2];
         if constexpr (FINDS_LIGHT) {
-            find_smallest(smallest);
+            if constexpr (MASK_FINDS_SMALLEST && KEYS == Keys::masked) {
+                smallest[0] = smallest_visible[0];
+                smallest[1] = smallest_visible[1];
+            } else {
+                find_smallest<KEYS != Keys::all_visible>(smallest);
+            }
             const Ranges ranges = load_ranges();
 #pragma unroll
             for (int row = 0; row < 2; ++row)
                 changes |= !ranges.full(row) && is_light(smallest[row] * scale, running_max[row]);
         }
         needs_rescale = __any_sync(0xffffffffu, changes);
-        if (needs_rescale) move_running_max_for_scores(largest, smallest);
+        if (needs_rescale) {
+            // Integers find a positive maximum only. Beside a light weight a negative one matters, too.
+            if constexpr (FINDS_LIGHT && INTEGER_MAX) largest_by_floats(largest);
+            move_running_max_for_scores(largest, smallest);
+        }
     }
 
     // Turns score i into a weight and adds it to the sum.

@@ -13,7 +13,7 @@
 //
 // Promotion. The tensor cores add FP8 products with 13 bits and truncate. Where values do not cancel, a product soon
 // becomes smaller than what is truncated: the sum of 4096 equal terms is 6% too small. So after every PROMOTION_INTERVAL
-// steps the output is added to sums in shared memory, and the next product overwrites it. The sums are fp32, or fp16
+// steps the output is added to sums in shared memory, and the next product overwrites it. The sums are fp32, or bf16
 // above head_dim 64: BLOCK_M * HEAD_DIM * 4 or 2 bytes.
 #pragma once
 
@@ -126,51 +126,32 @@ struct RowsFp8 : ScoreRows {
     };
     // Prepares a promotion, before scores need registers. Promoted sums are those of values with the scale 1; `value_scale`
     // is the scale of the last values. No product may be adding to the output.
-    //
-    // fp16 sums have a maximum of their own instead of the running maximum: one that brings the row's largest element into
-    // the middle of fp16's range. An element of the output becomes at most 2^6, so 1023 additions do not overflow. This
-    // maximum grows by whole numbers only, so that its factors are exact in fp16, and it never falls.
     __device__ __forceinline__ PromotionFactors prepare_promotion(float value_scale) {
         const float exponent = BLOCK_SCALES ? __log2f(value_scale) : 0.0f;
-        float from[2], to[2] = {running_max[0] + exponent, running_max[1] + exponent};
+        float from[2];
+        const float to[2] = {running_max[0] + exponent, running_max[1] + exponent};
         ptx::load8_shared(from, promoted_max());
         PromotionFactors factors;
         factors.summed = __all_sync(0xffffffffu, from[0] != negative_infinity());
-        if constexpr (HALF_SUMS) {
-            float of_output[2];
-#pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                float largest = 1e-30f;
-#pragma unroll
-                for (int i = 2 * row; i < HEAD_DIM / 2; i += 4)
-                    largest = fmaxf(largest, fmaxf(fabsf(output[i]), fabsf(output[i + 1])));
-                const float least = to[row] + ceilf(__log2f(group_max<4>(largest))) - 5.0f;
-                const float moved_to = factors.summed ? from[row] + fmaxf(ceilf(least - from[row]), 0.0f) : least;
-                of_output[row] = ptx::exp2_approx(to[row] - moved_to);
-                to[row] = moved_to;
-            }
-            multiply_output(of_output);
-        }
         ptx::store8_shared(promoted_max(), to);
         factors.of_row[0] = factors.summed ? ptx::exp2_approx(from[0] - to[0]) : 0.0f;
         factors.of_row[1] = factors.summed ? ptx::exp2_approx(from[1] - to[1]) : 0.0f;
         return factors;
     }
-    // Two elements of a row of the output, as a term of fp16 sums.
-    __device__ __forceinline__ __half2 half_output(int i) const { return __floats2half2_rn(output[i], output[i + 1]); }
 
     // Adds the output to the promoted sums, 4 elements at a time: 2 of each row. The next product must replace the output.
     __device__ __forceinline__ void promote_output(const PromotionFactors& by) const {
         if constexpr (HALF_SUMS) {
-            const __half2 factors[2] = {__float2half2_rn(by.of_row[0]), __float2half2_rn(by.of_row[1])};
+            const __nv_bfloat162 factors[2] = {__float2bfloat162_rn(by.of_row[0]), __float2bfloat162_rn(by.of_row[1])};
 #pragma unroll
             for (int index = 0; index < HEAD_DIM / 8; ++index) {
                 unsigned words[2] = {0, 0};
                 if (by.summed) ptx::load8_shared(words, promoted_sums(index));
 #pragma unroll
                 for (int row = 0; row < 2; ++row) {
-                    const __half2 sum = __hfma2(reinterpret_cast<const __half2&>(words[row]), factors[row],
-                                                half_output(4 * index + 2 * row));
+                    const int i = 4 * index + 2 * row;
+                    const __nv_bfloat162 sum = __hfma2(reinterpret_cast<const __nv_bfloat162&>(words[row]), factors[row],
+                                                       __floats2bfloat162_rn(output[i], output[i + 1]));
                     words[row] = reinterpret_cast<const unsigned&>(sum);
                 }
                 ptx::store8_shared(promoted_sums(index), words);
@@ -195,7 +176,7 @@ struct RowsFp8 : ScoreRows {
                 ptx::load8_shared(words, promoted_sums(index));
 #pragma unroll
                 for (int row = 0; row < 2; ++row) {
-                    const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[row]));
+                    const float2 pair = __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(words[row]));
                     sums[2 * row] = pair.x;
                     sums[2 * row + 1] = pair.y;
                 }
@@ -254,22 +235,69 @@ struct RowsFp8 : ScoreRows {
         wgmma::group_end();
     }
 
+    // At head_dim 256 a lane's direct stores of 8 bytes would take most of the time between two work tiles. At head_dim 64 the
+    // way through shared memory is slower, but needs fewer registers.
+    static constexpr bool STORES_THROUGH_SHARED = HEAD_DIM > 128 || (HEAD_DIM == 64 && FORWARD && PROMOTION_INTERVAL > 0);
+
     // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
     __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
                                                  const Statistics& statistics, const Factors& factor) {
-        const int first = first_row + warp_of_group() * 16;
-        const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
-                                    static_cast<unsigned long long>(first) * args.o_strides.sequence,
-                                args.o_strides.sequence, args.seq_q - first};
         if constexpr (PROMOTION_INTERVAL > 0) add_promoted_sums(statistics.running_max);
-        const OwnPlace own(place);
+        if constexpr (STORES_THROUGH_SHARED) {
+            store_through_shared(args, batch, head, first_row, factor);
+        } else {
+            const int first = first_row + warp_of_group() * 16;
+            const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
+                                        static_cast<unsigned long long>(first) * args.o_strides.sequence,
+                                    args.o_strides.sequence, args.seq_q - first};
+            const OwnPlace own(place);
 #pragma unroll
-        for (int column = 0; column < HEAD_DIM; column += 16) {
+            for (int column = 0; column < HEAD_DIM; column += 16) {
 #pragma unroll
-            for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];
+                for (int i = column / 2; i < column / 2 + 8; ++i) output[i] *= factor.of_row[i / 2 % 2];
 #pragma unroll
-            for (int row = 0; row < 2; ++row) store_16_columns(own, column, row);
+                for (int row = 0; row < 2; ++row) store_16_columns(own, column, row);
+            }
         }
+    }
+
+    // 64 columns at a time. Then a lane has 8 neighbouring columns, and 8 lanes store 128 bytes.
+    __device__ __forceinline__ void store_through_shared(const Arguments& args, int batch, int head, int first_row,
+                                                         const Factors& factor) const {
+        __syncwarp();  // the memory of the sums becomes that of the output
+        const int lane = lane_again();
+        const int first = first_row + warp_of_group() * 16 + lane / 8;
+        Output* const out = attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
+                            static_cast<unsigned long long>(first) * args.o_strides.sequence + lane % 8 * 8;
+        const unsigned to = stored_row(lane / 4), from = stored_row(lane / 8);
+#pragma unroll
+        for (int column = 0; column < HEAD_DIM; column += 64) {
+            if (column > 0) __syncwarp();  // every lane has read the previous columns
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (column + 16 * i >= HEAD_DIM) continue;
+                const float* even = output + (column + 16 * i) / 2;
+                const float* odd = even + 4;
+                const unsigned place = ((2 * i + lane % 4 / 2) ^ (lane / 4)) * 16 + lane % 2 * 8;
+#pragma unroll
+                for (int row = 0; row < 2; ++row) {
+                    const float by = factor.of_row[row];
+                    const unsigned words[2] = {pack(even[2 * row] * by, odd[2 * row] * by),
+                                               pack(even[2 * row + 1] * by, odd[2 * row + 1] * by)};
+                    ptx::store8_shared(to + row * (stored_row(8) - stored_row(0)) + place, words);
+                }
+            }
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                unsigned words[4];
+                ptx::load16_shared(words, from + i * (stored_row(4) - stored_row(0)) +
+                                              ((lane % 8) ^ ((4 * i + lane / 8) % 8)) * 16);
+                if (first + 4 * i < args.seq_q && column + lane % 8 * 8 < HEAD_DIM)
+                    ptx::store16(out + 4ull * i * args.o_strides.sequence + column, words);
+            }
+        }
+        __syncwarp();  // every lane has read, before the next work tile is written
     }
 
     // Writes the first row of every lane.
@@ -279,10 +307,8 @@ struct RowsFp8 : ScoreRows {
         for (int column = 0; column < HEAD_DIM; column += 16) store_16_columns(own, column, 0);
     }
 
-    // Where the lane's two rows of the output are. KEPT: the addresses stay in registers; the compiler would compute them
-    // for every store. At head_dim 256 that is faster: there the loop over the keys takes 7% longer with kept addresses,
-    // with the same instructions in other registers.
-    static constexpr bool KEPT = HEAD_DIM <= 128;
+    // Where the lane's two rows of the output are. The addresses stay in registers; the compiler would compute them for every
+    // store.
     struct OwnPlace {
         const OutputPlace& warp;
         const int lane;
@@ -292,7 +318,7 @@ struct RowsFp8 : ScoreRows {
             : warp(warp_), lane(LAZY_MAX ? lane_again() : hopper::lane()) {
             row[0] = at(0);
             row[1] = at(1);
-            if constexpr (KEPT) asm volatile("" : "+l"(row[0]), "+l"(row[1]));
+            asm volatile("" : "+l"(row[0]), "+l"(row[1]));
         }
         __device__ __forceinline__ Output* at(int number) const {
             return warp.first + static_cast<unsigned long long>(lane / 4) * warp.stride + lane % 4 * 4 +
@@ -307,11 +333,7 @@ struct RowsFp8 : ScoreRows {
         const float* even = output + column / 2;
         const float* odd = even + 4;
         const unsigned words[2] = {pack(even[2 * row], odd[2 * row]), pack(even[2 * row + 1], odd[2 * row + 1])};
-        if constexpr (KEPT) {
-            ptx::store8(place.row[row] + column, words, place.exists(row));
-        } else if (place.exists(row)) {
-            ptx::store8(place.at(row) + column, words);
-        }
+        ptx::store8(place.row[row] + column, words, place.exists(row));
     }
 };
 

@@ -218,6 +218,8 @@ struct Consumer {
     const Arguments& args;
     const int group;
     WorkTile work;
+    int own_end;     // KEY_ORDER forward: no row of this consumer sees a key of this step of the work tile or of later ones
+    int mask_limit;  // steps before it have masked keys; with KEY_ORDER forward, the others have
     HeadScales scales;  // of its head, if the producer loads them
     Rows rows;
     float value_scale;  // of the head whose output `rows` has; with BLOCK_SCALES, of the last step's values
@@ -239,10 +241,15 @@ struct Consumer {
     __device__ __forceinline__ bool is_idle() const {
         return __all_sync(0xffffffffu, first_row(work, group) >= min(work.end_query, args.seq_q));
     }
-    // The number of steps whose keys no row of this consumer sees. The last step is never one of them.
-    __device__ __forceinline__ int skipped() const {
+    // The first step with keys that a row of this consumer sees, or the last one.
+    __device__ __forceinline__ int first_step() const {
+        if constexpr (FORWARD) return 0;
         const int seen = attention::visible_keys(args, first_row(work, group) + 63);
         return ptx::same_in_warp(min(work.steps - 1, max(0, work.steps - (seen + BLOCK_N - 1) / BLOCK_N)));
+    }
+    __device__ __forceinline__ int end_step() const { return FORWARD ? own_end : work.steps; }
+    __device__ __forceinline__ bool has_masked_keys(int step) const {
+        return FORWARD ? step >= mask_limit : step < mask_limit;
     }
     __device__ __forceinline__ void skip_keys(int count) {
         for (int step = 0; step < count; ++step) {
@@ -262,7 +269,7 @@ struct Consumer {
     }
 
     __device__ __forceinline__ void mask(int step) {
-        const int first_column = work.first_key(step) + lane() % 4 * 2;
+        const int first_column = work.tile(step) * BLOCK_N + lane() % 4 * 2;
         const int query = first_row(work, group) + own_row();
         const int visible[2] = {attention::visible_keys(args, query) - first_column,
                                 attention::visible_keys(args, query + 8) - first_column};
@@ -285,7 +292,7 @@ struct Consumer {
         wgmma::keep_below(rows.scores);
         KeyRing{}.release(k);
         k.advance<STAGES>();
-        QueryRing{}.release(q, step == work.steps - 1);
+        QueryRing{}.release(q, step == end_step() - 1);
     }
     __device__ __forceinline__ void output_done() {
         wgmma::groups_wait<0>();
@@ -335,7 +342,7 @@ struct Consumer {
         pass_turn(group);
         wgmma::groups_wait<0>();
         scores_done(step);
-        if (step < work.masked) mask(step);
+        if (has_masked_keys(step)) mask(step);
         const HeadScales head = head_scales();
         first_scales(head, step_scales);
         value_scale = BLOCK_SCALES ? step_scales.value : head.value;
@@ -374,7 +381,7 @@ struct Consumer {
         if constexpr (LAZY) {
             rows.exponentiate_step();
         } else {
-            rows.update_running_max();
+            rows.template update_running_max<MASKED ? Rows::Keys::masked : Rows::Keys::all_visible>();
             rows.exponentiate();
         }
         rows.template round_weights<LAZY>();
@@ -398,7 +405,7 @@ struct Consumer {
     __device__ __forceinline__ void fit_weights(int step) {
         if (rows.any_step_sum_above(SUM_WITHOUT_SCORES)) {
             scores_again(rows.scores, args, work.batch, work.head, first_row(work, group),
-                         (work.steps - 1 - step) * BLOCK_N);
+                         work.tile(step) * BLOCK_N);
             rows.update_running_max_again();
             rows.exponentiate_step();
         }
@@ -408,9 +415,10 @@ struct Consumer {
         rows.pack_weights();
     }
 
-    // The last product of `before` and the first step, `step`, of `work`.
+    // The last product of `before` and the first step, `step`, of `work`. Between them are values that no row of this consumer
+    // needs.
     template <bool MASKED>
-    __device__ __forceinline__ void next_tile(const WorkTile& before, int step) {
+    __device__ __forceinline__ void next_tile(const WorkTile& before, int step, int skipped) {
         const HeadScales head = head_scales();
         const StepScales step_scales(args, work, step);
         skip_keys(step);
@@ -424,11 +432,11 @@ struct Consumer {
         const Rows::Statistics statistics = end_softmax();
         first_scales(head, step_scales);
         if constexpr (MASKED) mask(step);
-        rows.update_running_max();
+        rows.template update_running_max<MASKED ? Rows::Keys::masked : Rows::Keys::all_visible>();
         rows.exponentiate();
         jitter(work.first_query - step);
         output_done();
-        skip_values(step);
+        skip_values(skipped);
         store(before, statistics, value_scale);
         value_scale = BLOCK_SCALES ? step_scales.value : head.value;
         rows.clear_output();
@@ -447,9 +455,15 @@ struct Consumer {
         work.head = ptx::same_in_warp(here.head);
         work.first_query = ptx::same_in_warp(here.first_query);
         work.end_query = ptx::same_in_warp(here.end_query);
-        work.first_key_of_last_step = ptx::same_in_warp(here.first_key_of_last_step);
-        work.masked = ptx::same_in_warp(here.masked);
+        // Where no row sees a key, the mask hides the keys of any step.
+        if constexpr (BLOCK_SCALES) work.first_key_of_all = ptx::same_in_warp(here.first_key_of_all);
         work.steps = ptx::same_in_warp(here.steps);
+        const int first = first_row(work, group), seen_by_all = max(attention::visible_keys(args, first), 0) / BLOCK_N;
+        mask_limit = ptx::same_in_warp(FORWARD ? seen_by_all : work.steps - seen_by_all);
+        if constexpr (FORWARD) {
+            const int seen = attention::visible_keys(args, first + 63);
+            own_end = ptx::same_in_warp(min(work.steps, max(1, (seen + BLOCK_N - 1) / BLOCK_N)));
+        }
         if constexpr (PRODUCER_LOADS_SCALES) {
             HeadScales of_head;
             if (lane() == 0) of_head = *scales_of(q.stage);
@@ -483,17 +497,17 @@ struct Consumer {
     }
     // The steps from `step` on. Steps that promote have code of their own, so that the loop over the others is short. After
     // `fit_weights` a warp continues at the same place, because all warps of a warpgroup must execute the same products.
-    __device__ __forceinline__ void unmasked_steps(int& step) {
+    __device__ __forceinline__ void unmasked_steps(int& step, int end) {
         constexpr bool PROMOTES = FP8 && PROMOTION_INTERVAL > 0;
         constexpr int PERIOD = PROMOTES ? PROMOTION_INTERVAL : 1;
-        while (step < work.steps) {
+        while (step < end) {
             bool ended;
             if (PROMOTES && step % PERIOD == 0) {
                 ended = next_step<false, PROMOTES>(step);
                 if (ended) ++step;
             } else {
-                const int next_sum = PROMOTES ? (step / PERIOD + 1) * PERIOD : work.steps;
-                ended = unmasked_steps_until(step, min(work.steps, next_sum));
+                const int next_sum = PROMOTES ? (step / PERIOD + 1) * PERIOD : end;
+                ended = unmasked_steps_until(step, min(end, next_sum));
             }
             if (ended) continue;
             fit_weights(step);
@@ -501,29 +515,40 @@ struct Consumer {
         }
     }
 
+    __device__ __forceinline__ void masked_steps(int& step, int end) {
+#pragma unroll 1
+        for (; step < end; ++step) next_step<true>(step);
+    }
+
     // Computes work tiles until none is left or the warpgroup has no rows in the next one. Returns whether one is left.
     __device__ __forceinline__ bool stream() {
-        int step = skipped();
+        int step = first_step();
         begin(step);
         WorkTile before = work;
+        int later = 0;  // steps of `before` after the consumer's own
         bool more;
         while (true) {
             ++step;
-#pragma unroll 1
-            for (; step < work.masked; ++step) next_step<true>(step);
-            unmasked_steps(step);
+            if (!FORWARD) masked_steps(step, mask_limit);
+            unmasked_steps(step, FORWARD ? mask_limit : work.steps);
+            if (FORWARD) masked_steps(step, own_end);
             before = work;
+            if (FORWARD) {
+                later = work.steps - own_end;
+                skip_keys(later);
+            }
             more = __all_sync(0xffffffffu, receive_next());
             if (!more || is_idle()) break;
-            step = skipped();
-            if (step < work.masked) {
-                next_tile<true>(before, step);
+            step = first_step();
+            if (has_masked_keys(step)) {
+                next_tile<true>(before, step, FORWARD ? later : step);
             } else {
-                next_tile<false>(before, step);
+                next_tile<false>(before, step, FORWARD ? later : step);
             }
         }
         start_output();
         output_done();
+        skip_values(later);
         const Rows::Statistics statistics = end_softmax();
         store(before, statistics, value_scale);
         rows.clear_output();

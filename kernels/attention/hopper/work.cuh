@@ -7,6 +7,9 @@
 //   row 0    | step 3     | step 2     | step 1 \xxx| step 0 xxxx|   x: masked
 //   ...      |            |            |          \x|       xxxxx|   steps 0 and 1 are masked steps
 //   row M-1  |            |            |            | \         xx|
+//
+// With KEY_ORDER forward they run from the first keys to the last, and masked steps come last: the first step, which finds
+// the running maximum, then has all its keys.
 #pragma once
 
 #include "hopper/tiles.cuh"
@@ -23,29 +26,28 @@ struct alignas(16) WorkTile {
     int head;
     int first_query;
     int end_query;               // consumers whose rows begin here or later have no rows
-    int first_key_of_last_step;  // 0, or beyond the last key
+    int first_key_of_all;        // 0, or beyond the last key
     int steps;                   // 0: no work tile is left
-    int masked;                  // the first so many steps have keys that some row does not see
+    int masked;                  // so many steps have keys that some row does not see
 
     __device__ __forceinline__ WorkTile()
-        : batch(0), head(0), first_query(0), end_query(0), first_key_of_last_step(0), steps(0), masked(0) {}
+        : batch(0), head(0), first_query(0), end_query(0), first_key_of_all(0), steps(0), masked(0) {}
     __device__ __forceinline__ WorkTile(const Arguments& args, int query_block, int head_of_batch)
         : WorkTile(args, query_block * BLOCK_M, args.seq_q, head_of_batch % args.heads, head_of_batch / args.heads) {}
     __device__ __forceinline__ WorkTile(const Arguments& args, int first_query_, int end_query_, int head_, int batch_)
         : batch(batch_), head(head_), first_query(first_query_), end_query(end_query_) {
         const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
-        const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
         const int seen_by_any = max(attention::visible_keys(args, last_query), 0);
-        first_key_of_last_step = seen_by_any == 0 ? max(args.seq_k, 1) : 0;
+        const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
+        first_key_of_all = seen_by_any == 0 ? max(args.seq_k, 1) : 0;
         steps = max((seen_by_any + BLOCK_N - 1) / BLOCK_N, 1);
         masked = steps - seen_by_all / BLOCK_N;
     }
-    __device__ __forceinline__ int first_key(int step) const {
-        return first_key_of_last_step + (steps - 1 - step) * BLOCK_N;
-    }
+    __device__ __forceinline__ int first_key(int step) const { return first_key_of_all + tile(step) * BLOCK_N; }
+    __device__ __forceinline__ int tile(int step) const { return FORWARD ? step : steps - 1 - step; }
     // The number of the step's tile among those of its head; there is one more, beyond the last key.
     __device__ __forceinline__ int tile_of_keys(const Arguments& args, int step) const {
-        return first_key_of_last_step == 0 ? steps - 1 - step : tiles_of_keys(args) - 1;
+        return first_key_of_all == 0 ? tile(step) : tiles_of_keys(args) - 1;
     }
 };
 
@@ -81,10 +83,10 @@ struct StepScales {
 
     __device__ __forceinline__ StepScales() {}
     __device__ __forceinline__ StepScales(const Arguments& args, const WorkTile& work, int step) {
-        if (!BLOCK_SCALES || work.first_key_of_last_step != 0) return;  // there, no key is seen
+        if (!BLOCK_SCALES || work.first_key_of_all != 0) return;  // there, no key is seen
         const int head = work.batch * args.kv_heads + attention::kv_head_of(args, work.head);
         const int at = attention::first_scale(args, head, args.seq_k, BLOCK_N) +
-                       (args.block_scales != 0 ? work.steps - 1 - step : 0);
+                       (args.block_scales != 0 ? work.tile(step) : 0);
         if (args.k_scale != nullptr) key = args.k_scale[at];
         if (args.v_scale != nullptr) value = args.v_scale[at];
     }

@@ -69,7 +69,9 @@ using Rows = Choose<FP8, RowsFp8<BLOCK_N>, Rows16bit<BLOCK_N>>::Type;
 // ---- the end: normalise and store the output ----
 
 __device__ Output* output_row(const Arguments& args, const WorkTile& work, int row) {
-    return attention::head_start(static_cast<Output*>(args.o), args.o_strides, work.batch, work.head) +
+    Output* const o = static_cast<Output*>(args.o);
+    if constexpr (SERVING) return attention::served_row(args, o, args.o_strides, work.batch, work.head, work.first_query + row);
+    return attention::head_start(o, args.o_strides, work.batch, work.head) +
            static_cast<long long>(work.first_query + row) * args.o_strides.sequence;
 }
 
@@ -77,8 +79,9 @@ __device__ void store_lse(const Arguments& args, const WorkTile& work, const Row
 #pragma unroll
     for (int i = 0; i < STRIPS * 2; ++i) {
         const int strip = i / 2, half = i % 2, query = work.first_query + own_row(strip, half);
-        if (quad_lane() == 0 && query < args.seq_q)
-            args.lse[attention::row_index(args, work.batch, work.head, query)] =
+        if (quad_lane() == 0 && query < queries_of(args, work))
+            args.lse[SERVING ? attention::served_row_index(args, work.batch, work.head, query)
+                             : attention::row_index(args, work.batch, work.head, query)] =
                 log_sum_exp(rows.origin[strip][half], rows.sum[strip][half]);
     }
 }
@@ -90,7 +93,7 @@ __device__ void store_rows(const Arguments& args, const WorkTile& work, const Ro
 #pragma unroll
     for (int i = 0; i < STRIPS * 2; ++i) {
         const int strip = i / 2, half = i % 2, row = own_row(strip, half);
-        const bool exists = work.first_query + row < args.seq_q;
+        const bool exists = work.first_query + row < queries_of(args, work);
         Output* o = output_row(args, work, row);
         unsigned words[WORDS];
 #pragma unroll
@@ -229,7 +232,7 @@ struct CacheCopier {
     __device__ void copy(KvTile tile, int, unsigned thread) const {
         for (int i = thread; i < BLOCK_N * ROW_CHUNKS; i += GROUP_THREADS) {
             const int row = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS, key = first_key + row;
-            const bool exists = key < work.end && key >= attention::visible(args, work.length, work.first_query).first;
+            const bool exists = key < work.end && key >= attention::visible(args, work.size, work.first_query).first;
             const char* from = static_cast<const char*>(tensor);
             if (exists) {
                 const attention::CachePlace place = attention::cache_place(args, work.batch, key);

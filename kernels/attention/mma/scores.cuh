@@ -23,9 +23,12 @@ struct Queries {
 
     // All threads of the block copy.
     __device__ static void start(const Arguments& args, const WorkTile& work) {
-        const TileCopier<QTile, THREADS> copier(head_bytes(args.q, args.q_strides, work.batch, work.head),
-                                                row_bytes(args.q_strides), work.first_query, threadIdx.x);
-        copier.template copy<false>(q_tile(), args.seq_q - work.first_query, threadIdx.x);
+        // Of the whole tensor, where sequences follow one another.
+        const attention::TokenPlace sequence =
+            SERVING ? attention::sequence_place(args.query_starts, work.batch) : attention::TokenPlace{work.batch, 0};
+        const TileCopier<QTile, THREADS> copier(head_bytes(args.q, args.q_strides, sequence.entry, work.head),
+                                                row_bytes(args.q_strides), sequence.first + work.first_query, threadIdx.x);
+        copier.template copy<false>(q_tile(), queries_of(args, work) - work.first_query, threadIdx.x);
     }
     // Call this when the copies are complete.
     __device__ void begin() {
@@ -109,7 +112,7 @@ __device__ void hide_served(Scores& s, const Arguments& args, const WorkTile& wo
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const attention::KeyRange seen =
-                attention::visible(args, work.length, work.first_query + own_row(strip, half));
+                attention::visible(args, work.size, work.first_query + own_row(strip, half));
             const int column = first_key + quad_lane() * 2, first = seen.first - column, end = seen.end - column;
 #pragma unroll
             for (int i = 0; i < SCORE_BLOCKS * 2; ++i) {

@@ -14,29 +14,34 @@ struct WorkTile {
     int steps;
     int masked;     // steps at the end in which some row does not see every key
     int first_key;  // of the first step
-    int length;     // keys of the sequence
+    attention::SequenceSize size;
     int end;        // no row sees this key or a later one
 
     __device__ WorkTile(const Arguments& args, int query_block, int head_, int batch_)
         : batch(batch_), head(head_), kv_head(attention::kv_head_of(args, head)),
           first_query(query_block * BLOCK_M) {
-        const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
         if constexpr (SERVING) {
             // A window hides keys at both ends, so all steps are masked.
-            length = attention::key_length(args, batch);
-            first_key = attention::visible(args, length, first_query).first / BLOCK_N * BLOCK_N;
-            end = attention::visible(args, length, last_query).end;
-            steps = masked = max((end - first_key + BLOCK_N - 1) / BLOCK_N, 0);
+            size = attention::SequenceSize(args, batch);
+            first_key = attention::visible(args, size, first_query).first / BLOCK_N * BLOCK_N;
+            end = attention::visible(args, size, min(first_query + BLOCK_M, size.queries) - 1).end;
+            steps = masked = first_query < size.queries ? max((end - first_key + BLOCK_N - 1) / BLOCK_N, 0) : 0;
             return;
         }
+        const int last_query = min(first_query + BLOCK_M, args.seq_q) - 1;
         first_key = 0;
-        end = length = args.seq_k;
+        end = args.seq_k;
         const int seen_by_all = max(attention::visible_keys(args, first_query), 0);
         const int seen_by_any = max(attention::visible_keys(args, last_query), 0);
         steps = (seen_by_any + BLOCK_N - 1) / BLOCK_N;
         masked = steps - seen_by_all / BLOCK_N;
     }
 };
+
+// Queries of the sequence of a work tile.
+__device__ int queries_of(const Arguments& args, const WorkTile& work) {
+    return SERVING ? work.size.queries : args.seq_q;
+}
 
 __device__ int query_blocks(const Arguments& args) { return (args.seq_q + BLOCK_M - 1) / BLOCK_M; }
 

@@ -70,17 +70,17 @@ attention_reference(const __grid_constant__ attention::Arguments args) {
 
     const int row = blockIdx.x, head = blockIdx.y, batch = blockIdx.z, thread = threadIdx.x;
     const int kv_head = kv_head_of(args, head);
-    const KeyRange keys = visible(args, key_length(args, batch), row);
+    const SequenceSize size(args, batch);
+    if (row >= size.queries) return;
+    const KeyRange keys = visible(args, size, row);
 
-    const Element* q = head_start(static_cast<const Element*>(args.q), args.q_strides, batch, head) +
-                       static_cast<long long>(row) * args.q_strides.sequence;
+    const Element* q = served_row(args, static_cast<const Element*>(args.q), args.q_strides, batch, head, row);
     const auto row_of_cache = [&](const void* tensor, const Strides& strides, int key) {
         const CachePlace place = cache_place(args, batch, key);
         return head_start(static_cast<const Element*>(tensor), strides, place.entry, kv_head) +
                static_cast<long long>(place.position) * strides.sequence;
     };
-    Output* o = head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
-                static_cast<long long>(row) * args.o_strides.sequence;
+    Output* o = served_row(args, static_cast<Output*>(args.o), args.o_strides, batch, head, row);
     float* scores = static_cast<float*>(args.workspace) + row_index(args, batch, head, row) * args.seq_k;  // [seq_k]
 
     const float q_scale = head_scale(args.q_scale, args.heads, batch, head);
@@ -123,5 +123,5 @@ attention_reference(const __grid_constant__ attention::Arguments args) {
         from_float(o[d], out * scale_out);
     }
     if (args.lse != nullptr && thread == 0)
-        args.lse[row_index(args, batch, head, row)] = log_sum_exp(row_maximum, row_sum);
+        args.lse[served_row_index(args, batch, head, row)] = log_sum_exp(row_maximum, row_sum);
 }

@@ -9,10 +9,12 @@ use compiler::{Build, Compiler, Pack, Request};
 use family::{Candidate, Catalog, Family};
 use gpu::accelerator::{Accelerator as _, AcceleratorError, Buffer, CudaContext, CudaStream, Image};
 use gpu::device::Device as FoundDevice;
+use op::OpProblems as _;
 use times::Time;
 
 use super::backend::{Backend, Module, VirtualBackend, keep, lock};
 use super::error::{ForwardError, wrong};
+use super::options::Options;
 use super::plan::{Plan, Tensors};
 use crate::op::Attention;
 use crate::problem::{Dtype, MAX_HEADS, Mask, Problem};
@@ -31,7 +33,8 @@ pub struct Device {
     catalog: Catalog,
     pack: Option<Pack>,
     compiler: Mutex<Option<Arc<Compiler>>>,
-    plans: Mutex<HashMap<Problem, Arc<Plan>>>,
+    /// By problem and [`Options::batch_invariant`].
+    plans: Mutex<HashMap<(Problem, bool), Arc<Plan>>>,
     /// Loaded kernels, by the hash of their compile request.
     modules: Mutex<HashMap<String, Arc<Module>>>,
 }
@@ -123,11 +126,16 @@ impl Device {
 
     /// Selects, compiles and loads the kernel for a problem. Later calls for the same problem return the same plan.
     pub fn plan(&self, problem: &Problem) -> Result<Arc<Plan>, ForwardError> {
-        if let Some(plan) = lock(&self.plans).get(problem) {
+        self.plan_of(problem, false)
+    }
+
+    fn plan_of(&self, problem: &Problem, batch_invariant: bool) -> Result<Arc<Plan>, ForwardError> {
+        let key = (*problem, batch_invariant);
+        if let Some(plan) = lock(&self.plans).get(&key) {
             return Ok(plan.clone());
         }
-        let plan = Arc::new(self.new_plan(problem)?);
-        Ok(keep(&self.plans, MOST_PLANS, *problem, plan))
+        let plan = Arc::new(self.new_plan(problem, batch_invariant)?);
+        Ok(keep(&self.plans, MOST_PLANS, key, plan))
     }
 
     /// The plan for tensors. Refuses tensors whose shapes do not fit together.
@@ -135,10 +143,19 @@ impl Device {
         self.plan(&tensors.problem(mask)?)
     }
 
-    fn new_plan(&self, problem: &Problem) -> Result<Plan, ForwardError> {
-        let Some((family, candidate)) = self.choose(problem)? else {
+    /// The same for tensors and what servers add to them.
+    pub fn plan_for_options(&self, tensors: &Tensors, options: &Options) -> Result<Arc<Plan>, ForwardError> {
+        self.plan_of(&tensors.problem_with(options)?, options.batch_invariant)
+    }
+
+    fn new_plan(&self, problem: &Problem, batch_invariant: bool) -> Result<Plan, ForwardError> {
+        let Some(mut chosen) = self.choose(problem)? else {
             return Ok(Plan::empty(self.backend.clone(), *problem));
         };
+        if batch_invariant {
+            chosen = self.choose_invariant(problem)?;
+        }
+        let (family, candidate) = chosen;
         let module = self.load(family, &candidate)?;
         Plan::new(self.backend.clone(), module, family, &candidate, *problem)
     }
@@ -158,6 +175,37 @@ impl Device {
         }
         let chosen = op::dispatch::choose(&Attention, &self.catalog, &self.found, problem);
         chosen.map(Some).map_err(|refusal| unsupported(refusal.to_string()))
+    }
+
+    /// The kernel for a problem whose rows must not depend on other sequences ([`Options::batch_invariant`]).
+    fn choose_invariant(&self, problem: &Problem) -> Result<(&Family, Candidate), ForwardError> {
+        let rows = problem.heads / problem.kv_heads.max(1) * problem.seq_q;
+        let resident = if problem.head_dim > 128 { "1" } else { "2" };
+        let height = match rows {
+            0..=8 => "8",
+            9..=32 => "32",
+            _ => "64",
+        };
+        // A fixed number of blocks divides the keys of each sequence, whatever their number. The longest number of packed
+        // queries is a property of the batch, so packed sequences must not have a setting that depends on it.
+        let divided = [("ROWS", height), ("CLUSTER", "4"), ("RESIDENT", resident)];
+        let none: &[(&str, &str)] = &[];
+        let settings = [("hopper-decode", "cluster", &divided[..]), ("mma", "rows16", none)];
+        let is_short = problem.seq_q <= 16 && rows <= 64 && !problem.serving.packed;
+        for (name, preset, knobs) in settings.into_iter().skip(usize::from(!is_short)) {
+            let Some(family) =
+                self.catalog.family(name).ok().filter(|it| it.targets.contains(&self.found.target()))
+            else {
+                continue;
+            };
+            let knobs: Vec<_> =
+                knobs.iter().map(|(knob, value)| ((*knob).to_owned(), (*value).to_owned())).collect();
+            if let Ok(candidate) = Attention.candidate(family, Some(preset), &knobs, problem) {
+                return Ok((family, candidate));
+            }
+        }
+        let reason = "batch_invariant: there is no kernel of a fixed setting for this problem on this GPU";
+        Err(ForwardError::Unsupported(reason.to_owned()))
     }
 
     /// Compiles and loads a candidate, if it is not loaded yet.

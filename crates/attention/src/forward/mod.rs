@@ -24,6 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`Options::served`] has what servers add: lengths of sequences, caches in pages, packed sequences, windows, sinks and
+//! capped scores. Lengths and tables of pages are in the memory of the device. They may change between two launches, and
+//! between two replays of a CUDA graph with the launch; nothing waits for the device, and nothing is copied to the host.
+//!
 //! [`Device::quantised_plan`] computes FP8 attention for fp16 and bf16 tensors: it quantises them first. [`Device::time`]
 //! times launches.
 //!
@@ -39,6 +43,7 @@ mod options;
 mod plan;
 mod quantised;
 mod quantiser;
+mod serving;
 mod view;
 
 pub use compiler::Pack;
@@ -48,6 +53,7 @@ pub use gpu::accelerator::{Buffer, CudaStream as Stream};
 pub use options::{Options, Scales};
 pub use plan::{Plan, Tensors};
 pub use quantised::{Quantisation, QuantisedPlan, ScaledPart};
+pub use serving::{KeyWindow, PackedSequences, PageTable, Served};
 pub use times::Time;
 pub use view::View;
 
@@ -64,5 +70,5 @@ pub fn forward(
     options: &Options,
 ) -> Result<(), ForwardError> {
     let tensors = Tensors { q, k, v, o };
-    device.plan_for(&tensors, options.mask)?.launch(&tensors, options)
+    device.plan_for_options(&tensors, options)?.launch(&tensors, options)
 }

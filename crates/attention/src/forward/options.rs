@@ -2,6 +2,7 @@
 
 use gpu::accelerator::{Buffer, CudaStream};
 
+use super::serving::Served;
 use crate::problem::Mask;
 
 /// How to compute attention. The default has no mask, the usual scale and the default stream.
@@ -11,16 +12,23 @@ pub struct Options {
     pub mask: Mask,
     /// The factor of the scores, more than 0; `None` is `1 / sqrt(head_dim)`.
     pub scale: Option<f32>,
-    /// The address of the log-sum-exp of each row, fp32 `[batch, heads, seq_q]`, if it is wanted.
+    /// The address of the log-sum-exp of each row, fp32 `[batch, heads, seq_q]`, or `[heads, tokens]` of packed sequences, if
+    /// it is wanted.
     pub lse: Option<u64>,
     /// The scales of FP8 tensors.
     pub scales: Scales,
+    /// Lengths, pages, packed sequences, windows, sinks and capped scores.
+    pub served: Served,
     /// The stream on which the kernel runs. The virtual GPU ignores it.
     pub stream: CudaStream,
     /// Memory that the kernel may overwrite, of [`super::Plan::workspace_bytes`] at least, at a multiple of 16 bytes. Two
     /// launches that may run at the same time must not share it. Few tuned kernels need any: those of FP8 tensors with
     /// thousands of keys.
     pub workspace: Option<Buffer>,
+    /// Whether the bits of a row may depend only on its own sequence, and not on the other sequences of the launch, their number
+    /// or the number of multiprocessors. Then the kernel and its setting depend only on the types, the numbers of heads and
+    /// queries and head_dim, and keys are divided in the same way for each sequence. This takes more time.
+    pub batch_invariant: bool,
     /// Whether repeated launches on the same tensors may become a graph, which takes the CPU less time. Attributes of the
     /// stream, such as an access policy, and the partition of a green context may not apply to a graph.
     pub graphs: bool,
@@ -33,8 +41,10 @@ impl Default for Options {
             scale: None,
             lse: None,
             scales: Scales::default(),
+            served: Served::default(),
             stream: CudaStream::default(),
             workspace: None,
+            batch_invariant: false,
             graphs: true,
         }
     }

@@ -37,6 +37,17 @@ pub struct Tensors {
 impl Tensors {
     /// The problem that these tensors are. Refuses shapes and types that do not fit together.
     pub fn problem(&self, mask: Mask) -> Result<Problem, ForwardError> {
+        self.problem_of(mask, false)
+    }
+
+    /// The problem of these tensors and what servers add to them.
+    pub(super) fn problem_with(&self, options: &Options) -> Result<Problem, ForwardError> {
+        let has_own_batch = options.served.pages.is_some();
+        options.served.problem(self.problem_of(options.mask, has_own_batch)?, &self.k)
+    }
+
+    /// `has_own_batch`: K and V are not batch entries but pages.
+    fn problem_of(&self, mask: Mask, has_own_batch: bool) -> Result<Problem, ForwardError> {
         let Tensors { q, k, v, o } = self;
         let Shape { batch, heads, seq: seq_q, head_dim } = q.shape;
         let Shape { heads: kv_heads, seq: seq_k, .. } = k.shape;
@@ -48,7 +59,7 @@ impl Tensors {
                 ));
             }
         }
-        if k.shape.batch != batch {
+        if k.shape.batch != batch && !has_own_batch {
             return Err(wrong("k", format!("its batch is {}, but that of q is {batch}", k.shape.batch)));
         }
         if k.shape.head_dim != head_dim {
@@ -174,9 +185,10 @@ impl Plan {
     /// After some launches on the same tensors with the same options, it launches a graph of its own ([`Options::graphs`]).
     /// Launches on the same tensors then run one after another, also on different streams.
     pub fn launch(&self, tensors: &Tensors, options: &Options) -> Result<(), ForwardError> {
-        if tensors.problem(options.mask)? != self.problem {
+        if tensors.problem_with(options)? != self.problem {
             return Err(wrong("q", "these tensors have another shape than those of the plan"));
         }
+        options.served.check()?;
         let scale = options.scale.unwrap_or_else(|| self.problem.softmax_scale());
         if !(scale.is_finite() && scale > 0.0) {
             return Err(wrong("scale", format!("it is {scale}, but must be a finite number above 0")));
@@ -204,7 +216,9 @@ impl Plan {
 
     fn arguments(&self, tensors: &Tensors, options: &Options, scale: f32) -> Arguments {
         let Tensors { q, k, v, o } = tensors;
-        Arguments {
+        // The strides are those of the tensors, so it does not matter here how sequences are stored.
+        let serving = Serving { packed: false, ..self.problem.serving };
+        let arguments = Arguments {
             q: q.address,
             k: k.address,
             v: v.address,
@@ -220,8 +234,9 @@ impl Plan {
             v_scale: options.scales.v.unwrap_or(0),
             workspace: options.workspace.map_or(0, |buffer| buffer.address),
             block_scales: i32::from(self.kernel.as_ref().is_some_and(|kernel| kernel.has_block_scales)),
-            ..Arguments::for_problem(&self.problem, Layout::default())
-        }
+            ..Arguments::for_problem(&Problem { serving, ..self.problem }, Layout::default())
+        };
+        options.served.add_to(arguments)
     }
 
     /// Checks the tensors, encodes their tensor maps and resolves the launches.
@@ -235,7 +250,7 @@ impl Plan {
         let mut parameters = vec![arguments.clone()];
         let Tensors { q, k, v, o } = tensors;
         let strides = [q, k, v, o].map(View::used_strides);
-        let shapes = run::tensor_shapes(&self.problem, self.problem.key_shape(), strides);
+        let shapes = run::tensor_shapes(&self.problem, [q.shape, k.shape], strides);
         for wanted in &kernel.boxes {
             let found = shapes.iter().zip([q, k, v, o]).find(|(shape, _)| shape.name == wanted.tensor);
             let unknown = || ForwardError::Unsupported(format!("there is no tensor `{}`", wanted.tensor));

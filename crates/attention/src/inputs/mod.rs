@@ -11,7 +11,7 @@ use op::values;
 use random::Random;
 use serde::{Deserialize, Serialize};
 
-pub use serving::{Pages, ServingInputs, pages_of_sequence};
+pub use serving::{Pages, ServingInputs, each_packed_row, pages_of_sequence};
 
 use crate::problem::{Dtype, Problem};
 use crate::quantise;

@@ -3,13 +3,15 @@
 use random::Random;
 
 use crate::problem::Problem;
-use crate::tensor::{Shape, Tensor};
+use crate::tensor::{Layout, Shape, Tensor};
 
 /// Which features a problem has decides which of these it has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServingInputs {
     /// The number of keys of each sequence; `None` if all have `seq_k`.
     pub lengths: Option<Vec<usize>>,
+    /// The number of queries of each sequence, if they are packed.
+    pub query_lengths: Option<Vec<usize>>,
     /// The score of the sink of each query head.
     pub sinks: Option<Vec<f32>>,
     /// Where the pages of the sequences are.
@@ -30,21 +32,23 @@ const UNUSED: u8 = 0xff;
 
 impl ServingInputs {
     /// The inputs of a problem. The lengths are those of [`Problem::lengths`] in an order that the seed selects, so the
-    /// work does not depend on the seed.
+    /// work does not depend on the seed. Those of packed sequences have their own order: places in the output depend on them.
     pub fn generate(problem: &Problem, seed: u64) -> Self {
         let mut random = Random::new(seed).after(u64::from(u32::MAX));
         let lengths = problem.serving.ragged.map(|_| {
             let mut lengths = problem.lengths();
-            lengths.rotate_left(random.integer(0, problem.batch.max(1) as i64) as usize);
+            let by = random.integer(0, problem.batch.max(1) as i64) as usize;
+            lengths.rotate_left(if problem.serving.packed { 0 } else { by });
             lengths
         });
+        let query_lengths = problem.serving.packed.then(|| problem.query_lengths());
         // About the scores of normal inputs. One head in eight has a sink that outweighs all keys.
         let sink = |random: &mut Random| match random.integer(0, 8) {
             0 => 20.0,
             _ => 2.0 * random.normal() as f32,
         };
         let sinks = problem.serving.sink.then(|| (0..problem.heads).map(|_| sink(&mut random)).collect());
-        let mut inputs = ServingInputs { lengths, sinks, pages: None };
+        let mut inputs = ServingInputs { lengths, query_lengths, sinks, pages: None };
         inputs.pages =
             problem.serving.page_size.map(|size| inputs.pages(problem, size as usize, &mut random));
         inputs
@@ -53,6 +57,21 @@ impl ServingInputs {
     /// The number of keys of a sequence.
     pub fn length(&self, problem: &Problem, batch: usize) -> usize {
         self.lengths.as_ref().map_or(problem.seq_k, |lengths| lengths[batch])
+    }
+
+    /// The number of queries of a sequence.
+    pub fn queries(&self, problem: &Problem, batch: usize) -> usize {
+        self.query_lengths.as_ref().map_or(problem.seq_q, |lengths| lengths[batch])
+    }
+
+    /// The keys that any query of a sequence sees.
+    fn needed(&self, problem: &Problem, batch: usize) -> std::ops::Range<usize> {
+        problem.with_queries(self.queries(problem, batch)).needed(self.length(problem, batch))
+    }
+
+    /// Whether K and V of all sequences follow one another.
+    fn has_packed_keys(&self) -> bool {
+        self.query_lengths.is_some() && self.pages.is_none()
     }
 
     /// The sink of a query head.
@@ -65,7 +84,7 @@ impl ServingInputs {
     fn pages(&self, problem: &Problem, size: usize, random: &mut Random) -> Pages {
         let of_sequence = pages_of_sequence(problem, size);
         let needed: Vec<_> = (0..problem.batch)
-            .map(|batch| problem.needed(self.length(problem, batch)))
+            .map(|batch| self.needed(problem, batch))
             .map(|keys| if keys.is_empty() { 0..0 } else { keys.start / size..keys.end.div_ceil(size) })
             .collect();
         let used: usize = needed.iter().map(std::iter::ExactSizeIterator::len).sum();
@@ -90,6 +109,11 @@ impl ServingInputs {
         let dense = problem.key_shape();
         match (&self.pages, problem.serving.page_size) {
             (Some(pages), Some(size)) => Shape { batch: pages.count, seq: size as usize, ..dense },
+            _ if self.has_packed_keys() => Shape {
+                batch: 1,
+                seq: (0..problem.batch).map(|batch| self.length(problem, batch)).sum(),
+                ..dense
+            },
             _ => dense,
         }
     }
@@ -105,8 +129,14 @@ impl ServingInputs {
         let mut bytes = vec![UNUSED; shape.rows() * row_bytes];
         let [from, to] = [tensor.shape, shape].map(|shape| tensor.layout.strides(shape));
         for batch in 0..problem.batch {
-            for key in problem.needed(self.length(problem, batch)) {
-                let (entry, position) = self.place(problem, batch, key);
+            let first = if self.has_packed_keys() {
+                (0..batch).map(|before| self.length(problem, before)).sum()
+            } else {
+                0
+            };
+            for key in self.needed(problem, batch) {
+                let (entry, position) =
+                    if self.has_packed_keys() { (0, first + key) } else { self.place(problem, batch, key) };
                 for head in 0..shape.heads {
                     let at = |batch: usize, strides: crate::tensor::Strides, position: usize| {
                         let element =
@@ -134,9 +164,13 @@ impl ServingInputs {
     /// The arrays beside K and V, by their names in [`crate::arguments::Arguments`], in bytes.
     pub fn arrays(&self) -> Vec<(&'static str, Vec<u8>)> {
         let lengths = self.lengths.as_ref().map(|lengths| {
-            let bytes = lengths.iter().flat_map(|&length| (length as i32).to_le_bytes());
-            ("key_lengths", bytes.collect())
+            if self.has_packed_keys() {
+                ("key_starts", starts(lengths))
+            } else {
+                ("key_lengths", integers(lengths.iter().copied()))
+            }
         });
+        let queries = self.query_lengths.as_ref().map(|lengths| ("query_starts", starts(lengths)));
         let table = self
             .pages
             .as_ref()
@@ -145,7 +179,37 @@ impl ServingInputs {
             .sinks
             .as_ref()
             .map(|sinks| ("sinks", sinks.iter().flat_map(|sink| sink.to_le_bytes()).collect()));
-        [lengths, table, sinks].into_iter().flatten().collect()
+        [lengths, queries, table, sinks].into_iter().flatten().collect()
+    }
+}
+
+fn integers(numbers: impl Iterator<Item = usize>) -> Vec<u8> {
+    numbers.flat_map(|number| (number as i32).to_le_bytes()).collect()
+}
+
+/// Where each sequence begins, and the end of the last one.
+fn starts(lengths: &[usize]) -> Vec<u8> {
+    let sums = lengths.iter().scan(0, |sum, length| {
+        *sum += length;
+        Some(*sum)
+    });
+    integers(std::iter::once(0).chain(sums))
+}
+
+/// Rows of Q or O, by batch entry in `[batch, heads, seq_q]` and one sequence after another in memory: calls `move_row` with
+/// the first elements of each row in both shapes.
+pub fn each_packed_row(problem: &Problem, layout: Layout, mut move_row: impl FnMut(usize, usize)) {
+    let [dense, packed] =
+        [problem.query_shape(), problem.stored_query_shape()].map(|shape| layout.strides(shape));
+    let mut first = 0;
+    for (batch, queries) in problem.query_lengths().into_iter().enumerate() {
+        for head in 0..problem.heads {
+            for query in 0..queries {
+                let row = batch * dense.batch + head * dense.head + query * dense.sequence;
+                move_row(row, head * packed.head + (first + query) * packed.sequence);
+            }
+        }
+        first += queries;
     }
 }
 
@@ -158,7 +222,6 @@ pub fn pages_of_sequence(problem: &Problem, page_size: usize) -> usize {
 mod tests {
     use super::*;
     use crate::inputs::{Class, Inputs};
-    use crate::tensor::Layout;
 
     fn problem(name: &str) -> Problem {
         name.parse().unwrap_or_else(|error| panic!("{error}"))

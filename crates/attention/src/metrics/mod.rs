@@ -62,8 +62,9 @@
 //! sum 13 bits below the largest term. A score of 13453 came out as 13449, and no kernel that uses these instructions
 //! can do better. Such an error moves the log-sum-exp, and if two keys are nearly tied, also the output. A kernel whose
 //! matrix products are all FP8 `wgmma` is therefore allowed what such errors can change. The oracle computes it from
-//! the inputs ([`crate::oracle::Fp8Sums`]): the largest error of every score, from it the largest error of the row's
-//! log-sum-exp, and for every element what a shift of the weights by these errors can change.
+//! the inputs ([`crate::oracle::Fp8Sums`]): a bound for sums in any order, or 1.25 of the error of adding the products of a
+//! score as the tensor cores do, if that is more. From it follow the largest error of the row's log-sum-exp, and for every element what a shift of
+//! the weights by these errors can change.
 //!
 //! The allowance is local. An element may use its own only: the L2 bounds ignore that part of an element's error which
 //! the element's allowance covers, and hold for the rest. A row with one dominant key, or with many light ones, has no

@@ -15,6 +15,7 @@ use crate::inputs::Inputs;
 use crate::problem::{Dtype, Problem};
 use crate::tensor::Values;
 use op::cores;
+use vgpu::num::tile::E4m3Columns;
 use weight_rounding::{WeightFormat, score_rounding, weight_rounding};
 
 /// The reference for some rows.
@@ -68,18 +69,21 @@ pub struct Rounding {
 /// without cancellation have larger errors, but are large themselves, and the relative tolerance covers them.
 const SCORE_ROUNDING: f64 = 1.0 / (1 << 21) as f64;
 
-/// Largest error of a score that FP8 tensor cores have summed, divided by the square root of the number of products and
-/// by the sum of the score's magnitude and the norm of its products. The tensor cores of an H200 cut every product and
-/// every sum 13 bits below the largest term (crates/vgpu/FIDELITY.md has the measurement). The cut parts have random
-/// signs, so they add up like a random walk whose steps are at most 2^-13 of the largest sum on the way. Over 262,144
-/// sums each of 64, 128 and 256 products of normal, uniform and outlier codes the H200's largest error was 0.65 of this
-/// bound. A model with the same bits gave at most 0.74 over the three heaviest of up to 16384 keys, for 1,500 rows each of
-/// 27 inputs, and at most 0.13 in the root mean square.
-///
-/// If most products have the sign of the score, so have the cut parts: they add up to a share of the number of products.
-/// With 256 products in classes `constant`, `drift` and `spikes` an H200 had errors of up to 22.4 times 2^-13 of the
-/// score. The bound then has an eighth of the number, if that is more than its square root.
+/// Largest error of a score that FP8 tensor cores have summed in any order, divided by the square root of the number of
+/// products and by the sum of the score's magnitude and the norm of its products. The tensor cores of an H200 cut every
+/// product and every sum 13 bits below the largest term (crates/vgpu/FIDELITY.md has the measurement). The cut parts have
+/// random signs, so they add up like a random walk whose steps are at most 2^-13 of the largest sum on the way. Over
+/// 262,144 sums each of 64, 128 and 256 products of normal, uniform and outlier codes the H200's largest error was 0.65 of
+/// this bound. If most products have the sign of the score, so have the cut parts: the bound then has an eighth of the
+/// number, if that is more than its square root.
 const FP8_SCORE_ROUNDING: f64 = 1.0 / (1 << 13) as f64;
+
+/// What a kernel may add to the error that FP8 tensor cores make in a score if they add in order, 32 products at a time.
+/// The oracle adds as they do. It may be more than the bound above, if all products are equal. A kernel that adds every 32
+/// products to fp32 sums of its own makes other errors, so the larger of both counts.
+const FP8_SCORE_MARGIN: f64 = 1.25;
+/// Larger errors of a single score are taken for this one: e^500 is finite.
+const LARGEST_SCORE_ERROR: f64 = 500.0;
 
 /// Changes of a weight that the tolerances for rounded weights cover anyway.
 const SMALL_CHANGE: f64 = 1.0 / (1 << 10) as f64;
@@ -189,10 +193,10 @@ struct Scratch {
     key_norms: Vec<f64>,
     /// L2 norm of each value.
     value_norms: Vec<f64>,
-    /// `[rows, head_dim]`: squares of the queries; only for [`Fp8Sums`].
-    query_squares: Vec<f64>,
-    /// `[rows, keys]`: largest errors of the scores; only for [`Fp8Sums`].
-    score_errors: Vec<f64>,
+    /// Some keys; only for [`Fp8Sums`].
+    columns: E4m3Columns,
+    /// `[rows, keys]`; only for [`Fp8Sums`].
+    fp8_scores: Vec<Fp8Score>,
 }
 
 impl Scratch {
@@ -207,26 +211,43 @@ impl Scratch {
             self.queries.extend(query.iter().map(|&x| f64::from(x) * scale));
         }
         if with_fp8_sums {
-            self.query_squares.clear();
-            self.query_squares.extend(self.queries.iter().map(|x| x * x));
-            self.score_errors.clear();
-            self.score_errors.resize(rows.len() * keys, 0.0);
+            self.fp8_scores.clear();
+            self.fp8_scores.resize(rows.len() * keys, Fp8Score::default());
         }
     }
 
-    /// Sets the errors of these keys' scores. The tile has their keys and is overwritten.
-    fn add_score_errors(&mut self, keys: Range<usize>, keys_needed: usize, width: usize) {
-        for x in &mut self.tile {
-            *x *= *x;
-        }
+    /// Adds the products of these keys' scores as FP8 tensor cores do.
+    fn add_fp8_scores(
+        &mut self,
+        (rows, queries): (&[Row], &Head<'_>),
+        (keys, range): (&Head<'_>, Range<usize>),
+        (scale, keys_needed): (f64, usize),
+    ) {
+        const COLUMNS: usize = 16;
+        let width = queries.head_dim;
         let random = FP8_SCORE_ROUNDING * (width as f64).sqrt();
         let unit = random.max(FP8_SCORE_ROUNDING * width as f64 / 8.0);
-        let rows = self.scores.chunks_exact(keys_needed).zip(self.query_squares.chunks_exact(width));
-        for ((scores, query), errors) in rows.zip(self.score_errors.chunks_exact_mut(keys_needed)) {
-            let (scores, errors) = (&scores[keys.clone()], &mut errors[keys.clone()]);
-            dots(query, &self.tile, errors);
-            for (error, score) in errors.iter_mut().zip(scores) {
-                *error = (random * error.sqrt() + unit * score.abs()).min(500.0); // e^500 is finite
+        for first in range.clone().step_by(COLUMNS) {
+            let count = COLUMNS.min(range.end - first);
+            self.columns.set(&keys.data[first * width..][..count * width], width);
+            let scores = self.scores.chunks_exact(keys_needed);
+            for ((row, scores), added) in
+                rows.iter().zip(scores).zip(self.fp8_scores.chunks_exact_mut(keys_needed))
+            {
+                let query = &queries.data[row.query * width..][..width];
+                let sums = self.columns.sums(query);
+                let sums = sums.joined.iter().zip(&sums.apart);
+                let scores = scores[first..first + count].iter().zip(sums);
+                let of_keys = keys.data[first * width..].chunks_exact(width);
+                for ((added, (score, (joined, apart))), key) in
+                    added[first..].iter_mut().zip(scores).zip(of_keys)
+                {
+                    let added_scores = [joined, apart].map(|sum| f64::from(*sum) * scale);
+                    let products = query.iter().zip(key).map(|(a, b)| f64::from(a * b));
+                    let squares = products.map(|product| product * product).sum::<f64>();
+                    let bound = random * squares.sqrt() * scale + unit * score.abs();
+                    *added = Fp8Score { exact: *score, added: added_scores, bound };
+                }
             }
         }
     }
@@ -269,7 +290,8 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
     let value_scale = inputs.v.scale(batch, kv_head);
 
     let length = inputs.serving.length(problem, batch);
-    let visible = |row: &Row| problem.visible(length, row.query);
+    let sequence = problem.with_queries(inputs.serving.queries(problem, batch));
+    let visible = |row: &Row| sequence.visible(length, row.query);
     let sink = inputs.serving.sink(head);
     let keys_needed = rows.iter().map(|row| visible(row).end).max().unwrap_or(0);
     scratch.start(rows, &queries, (scale, keys_needed), fp8_sums.is_some());
@@ -291,7 +313,8 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             dots(query, &scratch.tile, &mut scores[first..first + count]);
         }
         if fp8_sums.is_some() {
-            scratch.add_score_errors(first..first + count, keys_needed, width);
+            let keys = (&keys, first..first + count);
+            scratch.add_fp8_scores((rows, &queries), keys, (scale, keys_needed));
         }
     }
     let seen = rows.iter().map(visible);
@@ -340,17 +363,14 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             let keys = visible(row);
             let values = values.from(keys.start);
             let seen = index * keys_needed + keys.start..index * keys_needed + keys.end;
-            let (weights, errors) = (&scratch.scores[seen.clone()], &scratch.score_errors[seen]);
+            let (weights, scores) = (&scratch.scores[seen.clone()], &scratch.fp8_scores[seen]);
             let elements = index * width..(index + 1) * width;
-            lse[index] = error_of_lse(weights, errors);
-            errors_of_output(
-                weights,
-                errors,
-                &values,
-                &output[elements.clone()],
-                &mut sums[elements.clone()],
-            );
-            sums[elements].iter_mut().for_each(|x| *x *= value_scale);
+            lse[index] = error_of_lse(scores);
+            let (output, sums) = (&output[elements.clone()], &mut sums[elements]);
+            errors_of_output(weights, scores, &values, output, sums);
+            for x in sums {
+                *x *= value_scale;
+            }
         }
     }
     for x in output.iter_mut().chain(magnitude.into_iter().flatten()) {
@@ -474,12 +494,42 @@ impl Rounding {
     }
 }
 
-/// The largest error of a log-sum-exp if the scores of the keys can be off by `errors`.
-fn error_of_lse(weights: &[f64], errors: &[f64]) -> f64 {
-    if weights.is_empty() {
+/// A score, and what FP8 tensor cores make of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fp8Score {
+    exact: f64,
+    /// If all products are added to one sum, and if every 32 have a sum of their own.
+    added: [f64; 2],
+    /// The largest error of a sum in any order.
+    bound: f64,
+}
+
+impl Fp8Score {
+    /// How far a score may be off, whatever the sign.
+    fn largest_error(&self) -> f64 {
+        let [joined, apart] = self.added.map(|added| (added - self.exact).abs());
+        (FP8_SCORE_MARGIN * joined.max(apart)).max(self.bound)
+    }
+}
+
+/// The logarithm of a sum of exponentials.
+fn log_sum_exp(scores: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = scores.clone().fold(f64::NEG_INFINITY, f64::max);
+    if largest == f64::NEG_INFINITY {
+        return largest;
+    }
+    largest + scores.map(|score| (score - largest).exp()).sum::<f64>().ln()
+}
+
+/// The largest error of the log-sum-exp of a row with these scores.
+fn error_of_lse(scores: &[Fp8Score]) -> f64 {
+    if scores.is_empty() {
         return 0.0;
     }
-    weights.iter().zip(errors).map(|(weight, error)| weight * error.exp()).sum::<f64>().ln().max(0.0)
+    let exact = log_sum_exp(scores.iter().map(|score| score.exact));
+    let [higher, lower] = [1.0, -1.0]
+        .map(|sign| log_sum_exp(scores.iter().map(move |score| score.exact + sign * score.largest_error())));
+    (higher - exact).max(exact - lower).max(0.0)
 }
 
 /// How far a weight can move if its score moves by `error` relative to the others.
@@ -489,25 +539,42 @@ fn change_of_weight(weight: f64, error: f64) -> f64 {
     (up - weight).max(weight - down)
 }
 
-/// The largest error of each element of a row if the scores of the keys can be off by `errors`. The errors of different
-/// keys are independent, so their effects add up in squares. Where few keys exchange their weights, one gains what the
-/// others lose; twice the sum of squares covers this (two tied keys, of which one gets the whole weight, need it).
-fn errors_of_output(weights: &[f64], errors: &[f64], values: &Head<'_>, output: &[f64], into: &mut [f64]) {
-    for (key, (&weight, &error)) in weights.iter().zip(errors).enumerate() {
-        // The change is below weight * e^error.
-        if weight * error.exp() < SMALL_CHANGE {
+/// The largest error of each element of a row whose scores have these errors, or others of their size.
+///
+/// The errors themselves move the weights together: of two tied keys whose scores are off in opposite directions, one gains
+/// what the other loses. A kernel that adds in another order has errors of the same size with other signs. Then the errors
+/// of different keys are independent, so their effects add up in squares; twice the sum of squares covers two tied keys, of
+/// which one gets the whole weight.
+fn errors_of_output(
+    weights: &[f64],
+    scores: &[Fp8Score],
+    values: &Head<'_>,
+    output: &[f64],
+    into: &mut [f64],
+) {
+    let width = values.head_dim;
+    let (mut moved, mut squares) = ([vec![0.0; width], vec![0.0; width]], vec![0.0; width]);
+    let sums = [0, 1].map(|way| log_sum_exp(scores.iter().map(move |score| score.added[way])));
+    for (key, (&weight, score)) in weights.iter().zip(scores).enumerate() {
+        let together = [0, 1].map(|way| (score.added[way] - sums[way]).exp() - weight);
+        let error = score.largest_error().min(LARGEST_SCORE_ERROR);
+        // Alone, the weight changes by less than weight * e^error.
+        let alone = if weight * error.exp() < SMALL_CHANGE { 0.0 } else { change_of_weight(weight, error) };
+        if alone.max(together[0].abs()).max(together[1].abs()) < SMALL_CHANGE {
             continue;
         }
-        let change = change_of_weight(weight, error);
-        if change >= SMALL_CHANGE {
-            let value = &values.data[key * values.head_dim..][..values.head_dim];
-            for ((sum, value), output) in into.iter_mut().zip(value).zip(output) {
-                *sum += 2.0 * (change * (f64::from(*value) - output)).powi(2);
+        let value = &values.data[key * width..][..width];
+        for (element, (value, output)) in value.iter().zip(output).enumerate() {
+            let distance = f64::from(*value) - output;
+            squares[element] += 2.0 * (alone * distance).powi(2);
+            for (moved, change) in moved.iter_mut().zip(together) {
+                moved[element] += change * distance;
             }
         }
     }
-    for sum in into {
-        *sum = sum.sqrt();
+    for (element, into) in into.iter_mut().enumerate() {
+        let moved = moved[0][element].abs().max(moved[1][element].abs());
+        *into = squares[element].sqrt() + FP8_SCORE_MARGIN * moved;
     }
 }
 
@@ -549,7 +616,8 @@ mod tests {
             let data = f64::from(values.head(row.batch, head)[position * problem.head_dim + d]);
             data * values.scale(row.batch, head)
         };
-        let seen = problem.visible(inputs.serving.length(problem, row.batch), row.query);
+        let sequence = problem.with_queries(inputs.serving.queries(problem, row.batch));
+        let seen = sequence.visible(inputs.serving.length(problem, row.batch), row.query);
         let scores: Vec<f64> = seen
             .clone()
             .map(|key| {
@@ -582,6 +650,8 @@ mod tests {
             "b7h4kv2sq5sk150d32-causal-ragged-fp16",
             "b7h2sq3sk90d16-ragged1-page8-window20+4-sink-cap3-bf16",
             "b2h2sq40sk9d24-window3-sink-fp16",
+            "b7h4kv2s50d16-causal-packed-fp16",
+            "b7h2sq9sk50d16-causal-packed1-page8-window20-sink-cap3-bf16",
             "b3h2sq3sk150d16-causal-tl-ragged2-window1-sink-e4m3",
         ] {
             let problem = problem(name);
@@ -607,17 +677,44 @@ mod tests {
     #[test]
     fn the_allowance_of_fp8_sums_covers_tied_keys_that_exchange_their_weights() {
         let values = Head { data: &[0.0, 1.0, 4.0], head_dim: 1 };
-        for heavier in [0.5, 0.6, 0.7, 0.8, 0.9, 0.99] {
+        let allowed = |weights: &[f64], errors: &[f64], output: f64| {
+            let scores = weights.iter().zip(errors).map(|(weight, error)| {
+                let exact = weight.ln();
+                Fp8Score { exact, added: [exact, exact + error], bound: 0.0 }
+            });
             let mut allowed = [0.0];
-            errors_of_output(&[heavier, 1.0 - heavier], &[16.0; 2], &values, &[1.0 - heavier], &mut allowed);
-            assert!(allowed[0] >= 0.999 * heavier && allowed[0] <= 1.5, "{heavier} {allowed:?}");
+            errors_of_output(weights, &scores.collect::<Vec<_>>(), &values, &[output], &mut allowed);
+            allowed[0]
+        };
+        for heavier in [0.5, 0.6, 0.7, 0.8, 0.9, 0.99] {
+            let allowed = allowed(&[heavier, 1.0 - heavier], &[16.0; 2], 1.0 - heavier);
+            assert!(allowed >= 0.999 * heavier && allowed <= 1.5, "{heavier} {allowed:?}");
+        }
+        // Scores that are off in opposite directions.
+        for (one, other) in [(1.0, -1.0), (0.25, -0.5), (-3.0, 3.0)] {
+            let allowed = allowed(&[0.5, 0.5], &[one, other], 0.5);
+            let weight = 1.0 / (1.0 + f64::exp(other - one));
+            let moved = f64::abs(weight - 0.5);
+            assert!(allowed >= 1.2 * moved && allowed <= 3.2 * moved, "{one} {other} {moved} {allowed:?}");
         }
         // Errors that are too small to move a weight, and a key that no error can make heavy.
+        assert_eq!(allowed(&[0.7, 0.3, 1e-300], &[1e-4; 3], 0.3), 0.0);
+        assert_eq!(allowed(&[1.0 - 1e-9, 1e-9, 1e-300], &[9.0; 3], 1e-9), 0.0);
+    }
+
+    #[test]
+    fn errors_of_large_scores_may_be_larger_than_any_exponent() {
+        // A key whose weight is below the smallest number, but whose score is nearer than the errors are large.
+        let values = Head { data: &[0.0, 1.0], head_dim: 1 };
+        let score = |exact: f64, error: f64| Fp8Score { exact, added: [exact, exact + error], bound: 0.0 };
+        let scores = [score(1.3e6, -1340.0), score(1.3e6 - 1000.0, -200.0)];
         let mut allowed = [0.0];
-        errors_of_output(&[0.7, 0.3, 0.0], &[1e-4; 3], &values, &[0.3], &mut allowed);
-        errors_of_output(&[1.0 - 1e-9, 1e-9, 0.0], &[9.0; 3], &values, &[1e-9], &mut allowed);
-        assert_eq!(allowed, [0.0]);
-        assert!((error_of_lse(&[0.5, 0.5], &[0.1, 0.1]) - 0.1).abs() < 1e-12);
+        errors_of_output(&[1.0, 0.0], &scores, &values, &[0.0], &mut allowed);
+        assert!((1.2..1.3).contains(&allowed[0]), "{allowed:?}");
+        let error = error_of_lse(&scores);
+        assert!((1249.0..=1675.0).contains(&error), "{error}");
+        let scores = [score(0.0, 0.1), score(0.0, -0.1)];
+        assert!((error_of_lse(&scores) - 0.125).abs() < 1e-12);
     }
 
     #[test]

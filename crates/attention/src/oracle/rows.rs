@@ -51,19 +51,21 @@ const TILES: [usize; 4] = [16, 32, 64, 128];
 impl Rows {
     /// All rows.
     pub fn all(problem: &Problem) -> Self {
+        let queries = problem.query_lengths();
         let list = heads(problem)
-            .flat_map(|(batch, head)| (0..problem.seq_q).map(move |query| Row { batch, head, query }));
+            .flat_map(|(batch, head)| (0..queries[batch]).map(move |query| Row { batch, head, query }));
         Rows { list: list.collect(), sampled: false }
     }
 
     /// `drawn` random rows, and the edge rows of `heads` heads: the first and last row, and the rows on both sides of
     /// the first and last tile edges. The seed selects the rows and heads.
     pub fn sample(problem: &Problem, drawn: usize, heads: usize, seed: u64) -> Self {
-        let edges = edge_queries(problem.seq_q);
+        let queries = problem.query_lengths();
         let mut random = Random::new(seed);
         let mut below = |count: usize| random.integer(0, count as i64) as usize;
         let mut list: BTreeSet<Row> = BTreeSet::new();
-        let mut all_heads: Vec<(usize, usize)> = self::heads(problem).collect();
+        let mut all_heads: Vec<(usize, usize)> =
+            self::heads(problem).filter(|&(batch, _)| queries[batch] > 0).collect();
         // Every head is used before any is used again.
         for index in 0..drawn {
             let place = index % all_heads.len();
@@ -71,13 +73,13 @@ impl Rows {
                 shuffle(&mut all_heads, &mut below);
             }
             let (batch, head) = all_heads[place];
-            list.insert(Row { batch, head, query: below(problem.seq_q) });
+            list.insert(Row { batch, head, query: below(queries[batch]) });
         }
         shuffle(&mut all_heads, &mut below);
         for &(batch, head) in all_heads.iter().take(heads) {
-            list.extend(edges.iter().map(|&query| Row { batch, head, query }));
+            list.extend(edge_queries(queries[batch]).into_iter().map(|query| Row { batch, head, query }));
         }
-        let sampled = list.len() < problem.query_shape().rows();
+        let sampled = list.len() < problem.stored_query_shape().rows();
         Rows { list: list.into_iter().collect(), sampled }
     }
 

@@ -103,6 +103,7 @@ pub(crate) fn problem(problem: &Problem, inputs: &Encoded) -> PeerProblem {
 mod tests {
     use super::*;
     use crate::inputs::{Class, Inputs};
+    use crate::problem::Serving;
 
     /// The script refuses every feature that the fields name.
     #[test]
@@ -111,6 +112,8 @@ mod tests {
         let encoded = Inputs::generate(&all, Class::Normal, 1).encode(all.dtype, Layout::Bhsd);
         let peer = problem(&all, &encoded);
         assert_eq!(peer.fields["features"], json!(["ragged", "paged", "window", "sink", "softcap"]));
+        let packed = Problem { serving: Serving { packed: true, ..all.serving }, ..all };
+        assert_eq!(problem(&packed, &encoded).fields["features"][0], json!("packed"));
         assert!(peers().script.contains("fields[\"features\"]"));
     }
 

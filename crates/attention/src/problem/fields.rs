@@ -4,7 +4,7 @@ use op::Refusal;
 
 use super::{Mask, Problem};
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "batch",
     "heads",
     "kv_heads",
@@ -15,6 +15,7 @@ const FIELDS: [&str; 17] = [
     "causal",
     "mask",
     "ragged",
+    "packed",
     "page_size",
     "window_left",
     "window_right",
@@ -58,7 +59,7 @@ pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
     let mask = if mask == Mask::None.name() { String::new() } else { format!("-{mask}") };
     let output = text("output", "")?;
     let output = if output.is_empty() { output } else { format!("-o{output}") };
-    let serving = serving_suffixes(fields, flag("sink")?)?;
+    let serving = serving_suffixes(fields, flag("packed")?, flag("sink")?)?;
     let name = format!(
         "b{}h{heads}kv{}sq{}sk{}d{}{mask}{serving}-{}{output}",
         needed("batch")?,
@@ -71,8 +72,9 @@ pub fn from_fields(fields: &toml::Table) -> Result<Problem, Refusal> {
     name.parse::<Problem>().map_err(Refusal::from)
 }
 
-/// The features for serving as suffixes of a name. `ragged` is true or a seed; a window needs `window_left`.
-fn serving_suffixes(fields: &toml::Table, sink: bool) -> Result<String, Refusal> {
+/// The features for serving as suffixes of a name. `ragged` is true or a seed; a window needs `window_left`, and packed
+/// sequences need `ragged`.
+fn serving_suffixes(fields: &toml::Table, packed: bool, sink: bool) -> Result<String, Refusal> {
     let number = |name: &str| -> Result<Option<i64>, Refusal> {
         let wrong = || Refusal::new(format!("`{name}` must be a whole number, at least zero"));
         let whole = |value: &toml::Value| value.as_integer().filter(|number| *number >= 0);
@@ -83,6 +85,12 @@ fn serving_suffixes(fields: &toml::Table, sink: bool) -> Result<String, Refusal>
         Some(toml::Value::Boolean(true) | toml::Value::Integer(0)) => "-ragged".to_owned(),
         Some(_) => number("ragged")?.map_or(String::new(), |seed| format!("-ragged{seed}")),
     };
+    if packed && text.is_empty() {
+        return Err(Refusal::new("`packed` needs `ragged`"));
+    }
+    if packed {
+        text = text.replace("ragged", "packed");
+    }
     text += &number("page_size")?.map_or(String::new(), |size| format!("-page{size}"));
     text += &match (number("window_left")?, number("window_right")?) {
         (None, None) => String::new(),
@@ -127,6 +135,10 @@ mod tests {
             ),
             Ok("b4h8sq1sk512d64-ragged7-page16-window128+0-sink-cap30-bf16".to_owned())
         );
+        assert_eq!(
+            read("batch = 4\nheads = 8\nseq = 512\nhead_dim = 64\nragged = 7\npacked = true"),
+            Ok("b4h8s512d64-packed7-fp16".to_owned())
+        );
     }
 
     #[test]
@@ -138,6 +150,7 @@ mod tests {
             ("batch = 1\nheads = 8\nseq = 9\nhead_dims = 64", "no field `head_dims`"),
             ("batch = 1\nheads = 8\nseq = 9\nhead_dim = 64\ndtype = 'e5m2'", "`e5m2` is neither"),
             ("batch = 1\nheads = 8\nseq = 9\nhead_dim = 64\nwindow_right = 3", "`window_right` needs"),
+            ("batch = 1\nheads = 8\nseq = 9\nhead_dim = 64\npacked = true", "`packed` needs `ragged`"),
             ("batch = 1\nheads = 8\nseq = 9\nhead_dim = 64\nragged = 'x'", "`ragged` must be a whole number"),
             ("batch = 1\nheads = 8\nseq = 9\nhead_dim = 64\npage_size = 0", "`page0` is neither"),
             ("batch = -1\nheads = 8\nseq = 9\nhead_dim = 64", "`batch` must be a whole number above zero"),

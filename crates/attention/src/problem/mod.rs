@@ -94,7 +94,14 @@ impl Problem {
             mask: Mask::None,
             dtype,
             output: dtype.output(),
-            serving: Serving { ragged: None, page_size: None, window: None, sink: false, softcap: None },
+            serving: Serving {
+                ragged: None,
+                packed: false,
+                page_size: None,
+                window: None,
+                sink: false,
+                softcap: None,
+            },
         }
     }
 
@@ -236,31 +243,60 @@ impl Problem {
         }
     }
 
+    /// The numbers of queries of the sequences.
+    pub fn query_lengths(&self) -> Vec<usize> {
+        match self.serving.ragged {
+            Some(_) if self.serving.packed && self.seq_q == self.seq_k => self.lengths(),
+            // In another order than the keys: there are sequences with queries and no key, and with keys and no query.
+            Some(seed) if self.serving.packed => {
+                let mut lengths = lengths(self.batch, self.seq_q, seed.wrapping_add(1));
+                lengths.rotate_right(1);
+                lengths
+            }
+            _ => vec![self.seq_q; self.batch],
+        }
+    }
+
+    /// A problem of sequences with this many queries. What a query sees depends on the number of queries.
+    #[must_use]
+    pub const fn with_queries(self, seq_q: usize) -> Self {
+        Problem { seq_q, ..self }
+    }
+
+    /// The extents of Q and O in memory: packed sequences are one batch entry.
+    pub fn stored_query_shape(&self) -> Shape {
+        if !self.serving.packed {
+            return self.query_shape();
+        }
+        Shape { batch: 1, seq: self.query_lengths().iter().sum(), ..self.query_shape() }
+    }
+
     /// Number of pairs of a query and a key that it sees, over all heads.
     pub fn visible_pairs(&self) -> u64 {
         // The sum over the queries i of `i + from`, at least 0 and at most `keys`. Rows before `first` add 0, rows from
         // `full` on add all keys, and between them each row adds one key more than the row before.
-        let sum = |keys: i128, from: i128| {
-            let rows = self.seq_q as i128;
+        let sum = |rows: i128, keys: i128, from: i128| {
             let first = (1 - from).clamp(0, rows);
             let full = (keys - from).clamp(first, rows);
             (full - first) * (first + full - 1 + 2 * from) / 2 + (rows - full) * keys
         };
-        let of_sequence = |length: usize| {
-            let keys = length as i128;
-            let [first, end] = self.bounds(length).map(|bound| bound.map(|from| sum(keys, i128::from(from))));
-            end.unwrap_or(self.seq_q as i128 * keys) - first.unwrap_or(0)
+        let of_sequence = |queries: usize, length: usize| {
+            let (rows, keys) = (queries as i128, length as i128);
+            let bounds = self.with_queries(queries).bounds(length);
+            let [first, end] = bounds.map(|bound| bound.map(|from| sum(rows, keys, i128::from(from))));
+            end.unwrap_or(rows * keys) - first.unwrap_or(0)
         };
-        let pairs = self.over_sequences(|length| of_sequence(length) as u128);
+        let pairs = self.over_sequences(|queries, length| of_sequence(queries, length) as u128);
         (pairs * self.heads as u128) as u64
     }
 
-    /// The sum over all sequences of a function of their numbers of keys.
-    fn over_sequences(&self, of: impl Fn(usize) -> u128) -> u128 {
-        match self.serving.ragged {
-            None => self.batch as u128 * of(self.seq_k),
-            Some(_) => self.lengths().into_iter().map(of).sum(),
+    /// The sum over all sequences of a function of their numbers of queries and keys.
+    fn over_sequences(&self, of: impl Fn(usize, usize) -> u128) -> u128 {
+        if self.serving.ragged.is_none() {
+            return self.batch as u128 * of(self.seq_q, self.seq_k);
         }
+        let sequences = self.query_lengths().into_iter().zip(self.lengths());
+        sequences.map(|(queries, length)| of(queries, length)).sum()
     }
 
     /// Floating-point operations of the two products. A multiply-add counts as two; hidden pairs do not count.
@@ -270,10 +306,12 @@ impl Problem {
 
     /// Bytes that must cross the memory bus: Q, K, V and the FP8 scales are read once, O is written once.
     pub fn minimal_bytes(&self) -> u64 {
-        let queries = self.query_shape();
+        let queries = self.stored_query_shape();
         // Of keys and values only those that a query sees.
-        let needed = |length: usize| if self.serving.is_plain() { length } else { self.needed(length).len() };
-        let keys = self.over_sequences(|length| needed(length) as u128) as usize;
+        let needed = |queries: usize, length: usize| {
+            if self.serving.is_plain() { length } else { self.with_queries(queries).needed(length).len() }
+        };
+        let keys = self.over_sequences(|queries, length| needed(queries, length) as u128) as usize;
         let read = self.dtype.bytes() * (queries.elements() + 2 * keys * self.kv_heads * self.head_dim);
         let written = self.output.bytes() * queries.elements();
         let scales = match self.dtype {

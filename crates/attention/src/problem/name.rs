@@ -2,7 +2,7 @@
 //!
 //! `b` batch, `h` heads, `kv` KV heads if they differ from the heads, `s` sequence length, or `sq` and `sk` if they
 //! differ, `d` head dimension; then the mask, if there is one, the features for serving ([`Serving`]) in their order:
-//! `ragged7`, `page16`, `window128+16`, `sink`, `cap30`; and the dtype (fp16 if it is missing). The output of e4m3 is fp16,
+//! `ragged7` or `packed7`, `page16`, `window128+16`, `sink`, `cap30`; and the dtype (fp16 if it is missing). The output of e4m3 is fp16,
 //! or another type after an `o`: `e4m3-obf16`.
 
 use std::fmt;
@@ -112,7 +112,7 @@ impl NameError {
         match self {
             NameError::Unknown { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
             NameError::Suffix { .. } => Some(
-                "masks: causal, causal-tl (leave it out for none); then, in this order: ragged, page16, window128, sink, cap30; \
+                "masks: causal, causal-tl (leave it out for none); then, in this order: ragged or packed, page16, window128, sink, cap30; \
                  dtypes: fp16, bf16, e4m3, e4m3-obf16"
                     .to_owned(),
             ),
@@ -305,7 +305,14 @@ mod tests {
         let window = Some(Window { left: 128, right: Some(3) });
         assert_eq!(
             all.serving,
-            Serving { ragged: Some(7), page_size: Some(16), window, sink: true, softcap: Some(30) }
+            Serving {
+                ragged: Some(7),
+                packed: false,
+                page_size: Some(16),
+                window,
+                sink: true,
+                softcap: Some(30)
+            }
         );
         assert_eq!((all.mask, all.to_string()), (Mask::CausalTopLeft, name.to_owned()));
         assert_eq!(
@@ -315,6 +322,13 @@ mod tests {
              keys, a sink per head, scores capped at 30, bf16"
         );
         assert_eq!(named("b1h1s9d64-ragged").to_string(), "b1h1s9d64-ragged-fp16");
+        let packed = named("b3h1s9d64-causal-packed-page16");
+        assert_eq!(
+            packed.serving,
+            Serving { ragged: Some(0), packed: true, page_size: Some(16), ..Serving::default() }
+        );
+        assert!(packed.in_words().contains(", packed queries and keys by sequence (seed 0), pages of 16,"));
+        assert!("b3h1s9d64-ragged-packed".parse::<Problem>().is_err());
         assert_eq!(named("b1h1s9d64-window0").serving.window, Some(Window { left: 0, right: None }));
     }
 
@@ -370,10 +384,11 @@ mod tests {
             seq_k in 1_usize..5000, same in any::<bool>(), head_dim in 1_usize..300, mask in 0_usize..3,
             dtype in 0_usize..3, output in 0_usize..2, ragged in option::of(0_u32..9),
             page_size in option::of(1_u32..300), left in option::of(0_u32..99), right in option::of(0_u32..99),
-            sink in any::<bool>(), softcap in option::of(1_u32..99),
+            sink in any::<bool>(), softcap in option::of(1_u32..99), packed in any::<bool>(),
         ) -> Problem {
             let window = left.map(|left| Window { left, right });
-            let serving = Serving { ragged, page_size, window, sink, softcap };
+            let packed = packed && ragged.is_some();
+            let serving = Serving { ragged, packed, page_size, window, sink, softcap };
             let dtype = Dtype::ALL[dtype];
             let output = dtype.outputs()[output % dtype.outputs().len()];
             Problem {

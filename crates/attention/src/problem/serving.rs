@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Serving {
     /// Every sequence has a number of keys of its own, at most `seq_k`; the value is the seed of [`lengths`].
     pub ragged: Option<u32>,
+    /// Only with lengths: every sequence also has a number of queries of its own, at most `seq_q`, and sequences follow one
+    /// another without room between them: queries, outputs, and keys and values that are not in pages.
+    pub packed: bool,
     /// Keys and values are in pages of this many keys, and a table has the pages of each sequence.
     pub page_size: Option<u32>,
     /// A query sees only the keys near its own position.
@@ -40,9 +43,10 @@ impl Serving {
     }
 
     /// The features by the names that manifests use, and whether the problem has them.
-    pub fn by_name(&self) -> [(&'static str, bool); 5] {
+    pub fn by_name(&self) -> [(&'static str, bool); 6] {
         [
-            ("ragged", self.ragged.is_some()),
+            ("ragged", self.ragged.is_some() && !self.packed),
+            ("packed", self.packed),
             ("paged", self.page_size.is_some()),
             ("window", self.window.is_some()),
             ("sink", self.sink),
@@ -54,7 +58,8 @@ impl Serving {
     pub(super) fn in_words(&self) -> String {
         let mut words = String::new();
         if let Some(seed) = self.ragged {
-            words += &format!(", lengths by sequence (seed {seed})");
+            let what = if self.packed { "packed queries and keys" } else { "lengths" };
+            words += &format!(", {what} by sequence (seed {seed})");
         }
         if let Some(size) = self.page_size {
             words += &format!(", pages of {size}");
@@ -83,8 +88,13 @@ impl Serving {
             })
         };
         let mut numbered = |letters: &str| take(&|word: &str| word.starts_with(letters));
-        let ragged =
-            numbered("ragged").map(|word| if word == "ragged" { Ok(0) } else { number(word, "ragged", 1) });
+        let mut seeded = |letters: &'static str| {
+            let seed = |word| if word == letters { Ok(0) } else { number(word, letters, 1) };
+            numbered(letters).map(seed)
+        };
+        let packed = seeded("packed");
+        let is_packed = packed.is_some();
+        let ragged = packed.or_else(|| seeded("ragged"));
         let page_size = numbered("page").map(|word| number(word, "page", 1));
         let window = numbered("window").map(|word| {
             let (left, right) =
@@ -96,6 +106,7 @@ impl Serving {
         let softcap = take(&|word| word.starts_with("cap")).map(|word| number(word, "cap", 1));
         Ok(Serving {
             ragged: ragged.transpose()?,
+            packed: is_packed,
             page_size: page_size.transpose()?,
             window: window.transpose()?,
             sink,
@@ -118,10 +129,11 @@ fn number<'t>(word: &'t str, letters: &str, least: u32) -> Result<u32, &'t str> 
 impl fmt::Display for Serving {
     /// The suffixes of a problem's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.packed { "packed" } else { "ragged" };
         match self.ragged {
             None => {}
-            Some(0) => f.write_str("-ragged")?,
-            Some(seed) => write!(f, "-ragged{seed}")?,
+            Some(0) => write!(f, "-{word}")?,
+            Some(seed) => write!(f, "-{word}{seed}")?,
         }
         if let Some(size) = self.page_size {
             write!(f, "-page{size}")?;

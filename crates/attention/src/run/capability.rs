@@ -259,8 +259,9 @@ mod tests {
 
     #[test]
     fn every_feature_is_refused_by_every_family_that_does_not_declare_it() {
-        const FEATURES: [(&str, &str); 5] = [
+        const FEATURES: [(&str, &str); 6] = [
             ("ragged", "ragged"),
+            ("packed", "packed"),
             ("page16", "paged"),
             ("window9", "window"),
             ("sink", "sink"),

@@ -14,7 +14,7 @@ use vgpu::tensor_map::Element;
 pub use capability::{MOST_KEYS_OF_ONE_LEVEL, Unsupported, axes, check, check_candidate, check_keys, sizes};
 
 use crate::arguments::Arguments;
-use crate::inputs::{Encoded, ServingInputs};
+use crate::inputs::{Encoded, ServingInputs, each_packed_row};
 use crate::problem::{Dtype, Problem, Serving};
 use crate::tensor::{Layout, POISON_WORD, Shape, Strides, Tensor};
 
@@ -93,7 +93,7 @@ pub fn run(
 /// The buffers of an attention kernel: the tensors, the FP8 scales, lengths, pages and sinks, and the poisoned outputs.
 pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangement {
     let cache = |tensor: &Tensor| inputs.serving.cache(problem, tensor);
-    let cached = [inputs.q.bytes.clone(), cache(&inputs.k), cache(&inputs.v)];
+    let cached = [packed_queries(problem, &inputs.q), cache(&inputs.k), cache(&inputs.v)];
     let tensors = [("q", "q_scale", &inputs.q), ("k", "k_scale", &inputs.k), ("v", "v_scale", &inputs.v)];
     let mut arranged = Vec::new();
     for ((name, scale_name, tensor), bytes) in tensors.into_iter().zip(cached) {
@@ -111,22 +111,27 @@ pub fn arrange(problem: &Problem, inputs: &Encoded, want_lse: bool) -> Arrangeme
         let (bytes, sign_bits) = (elements * width, 8 * width as u32);
         Output { name: name.to_owned(), bytes, blank: POISON_WORD, sign_bits, initial: None }
     };
-    let shape = problem.query_shape();
+    let shape = problem.stored_query_shape();
     let mut outputs = vec![output("o", shape.elements(), problem.output.bytes())];
     if want_lse {
         outputs.push(output("lse", shape.rows(), size_of::<f32>()));
     }
     let layout = inputs.q.layout;
     let cache = inputs.serving.cache_shape(problem);
-    let [queries, keys] = [problem.query_shape(), cache].map(|shape| layout.strides(shape));
-    let tensors = tensor_shapes(problem, cache, [queries, keys, keys, queries]);
+    let [queries, keys] = [problem.stored_query_shape(), cache].map(|shape| layout.strides(shape));
+    let shapes = [problem.stored_query_shape(), cache];
+    let tensors = tensor_shapes(problem, shapes, [queries, keys, keys, queries]);
     Arrangement { inputs: arranged, outputs, tensors }
 }
 
 /// Q, K, V and O as (head_dim, sequence, head, batch), whatever their order in memory: a copy out of a head's range
 /// then does not reach the next head. K and V have the shape `cache`: in pages, their positions and pages take the place of
 /// sequence and batch.
-pub(crate) fn tensor_shapes(problem: &Problem, cache: Shape, strides: [Strides; 4]) -> Vec<TensorShape> {
+pub(crate) fn tensor_shapes(
+    problem: &Problem,
+    [queries, cache]: [Shape; 2],
+    strides: [Strides; 4],
+) -> Vec<TensorShape> {
     let element = |dtype: Dtype| match dtype {
         Dtype::Fp16 => Element::F16,
         Dtype::Bf16 => Element::Bf16,
@@ -145,10 +150,10 @@ pub(crate) fn tensor_shapes(problem: &Problem, cache: Shape, strides: [Strides; 
     };
     let [q, k, v, o] = strides;
     vec![
-        tensor("q", problem.query_shape(), problem.dtype, q),
+        tensor("q", queries, problem.dtype, q),
         tensor("k", cache, problem.dtype, k),
         tensor("v", cache, problem.dtype, v),
-        tensor("o", problem.query_shape(), problem.output, o),
+        tensor("o", queries, problem.output, o),
     ]
 }
 
@@ -168,24 +173,58 @@ pub fn parameters(problem: &Problem, inputs: &Encoded, addresses: &Addresses) ->
         key_lengths: addresses.address("key_lengths"),
         page_table: addresses.address("page_table"),
         sinks: addresses.address("sinks"),
+        query_starts: addresses.address("query_starts"),
+        key_starts: addresses.address("key_starts"),
         ..Arguments::for_cache(problem, inputs.q.layout, inputs.serving.cache_shape(problem))
     };
     vec![arguments.bytes()]
 }
 
-/// Converts the outputs of an arrangement to tensors.
+/// The queries as kernels read them.
+fn packed_queries(problem: &Problem, q: &Tensor) -> Vec<u8> {
+    if !problem.serving.packed {
+        return q.bytes.clone();
+    }
+    let width = problem.head_dim * problem.dtype.bytes();
+    let mut bytes = vec![0; problem.stored_query_shape().rows() * width];
+    each_packed_row(problem, q.layout, |row, packed| {
+        let [from, to] = [row, packed].map(|element| element * problem.dtype.bytes());
+        bytes[to..to + width].copy_from_slice(&q.bytes[from..from + width]);
+    });
+    bytes
+}
+
+/// Converts the outputs of an arrangement to tensors by batch entry. Rows that a packed sequence does not have are zeros.
 pub fn answer(problem: &Problem, layout: Layout, outputs: Vec<Vec<u8>>) -> (Tensor, Option<Vec<f32>>) {
     let blank = Tensor::poisoned(problem.query_shape(), problem.output, layout);
     let mut outputs = outputs.into_iter();
-    let output = Tensor { bytes: outputs.next().unwrap_or_default(), ..blank };
-    (output, outputs.next().map(|bytes| floats(&bytes)))
+    let stored = outputs.next().unwrap_or_default();
+    let lse = outputs.next().map(|bytes| floats(&bytes));
+    if !problem.serving.packed {
+        return (Tensor { bytes: stored, ..blank }, lse);
+    }
+    let width = problem.head_dim * problem.output.bytes();
+    let mut bytes = vec![0; problem.query_shape().rows() * width];
+    each_packed_row(problem, layout, |row, packed| {
+        let [to, from] = [row, packed].map(|element| element * problem.output.bytes());
+        bytes[to..to + width].copy_from_slice(&stored[from..from + width]);
+    });
+    let lse = lse.map(|stored| {
+        let mut lse = vec![f32::NEG_INFINITY; problem.query_shape().rows()];
+        each_packed_row(problem, Layout::Bhsd, |row, packed| {
+            lse[row / problem.head_dim] = stored[packed / problem.head_dim];
+        });
+        lse
+    });
+    (Tensor { bytes, ..blank }, lse)
 }
 
 fn check_inputs(problem: &Problem, inputs: &Encoded) -> Result<(), RunError> {
-    let ServingInputs { lengths, sinks, pages } = &inputs.serving;
-    let Serving { ragged, page_size, sink, .. } = problem.serving;
+    let ServingInputs { lengths, query_lengths, sinks, pages } = &inputs.serving;
+    let Serving { ragged, packed, page_size, sink, .. } = problem.serving;
     let has = |what: Option<usize>, wanted: bool, count: usize| what == wanted.then_some(count);
     if !(has(lengths.as_ref().map(Vec::len), ragged.is_some(), problem.batch)
+        && has(query_lengths.as_ref().map(Vec::len), packed, problem.batch)
         && has(sinks.as_ref().map(Vec::len), sink, problem.heads)
         && pages.is_some() == page_size.is_some())
     {
@@ -222,7 +261,8 @@ mod tests {
         let shapes = |layout: Layout| {
             let [queries, keys] =
                 [problem.query_shape(), problem.key_shape()].map(|shape| layout.strides(shape));
-            tensor_shapes(&problem, problem.key_shape(), [queries, keys, keys, queries])
+            let shapes = [problem.query_shape(), problem.key_shape()];
+            tensor_shapes(&problem, shapes, [queries, keys, keys, queries])
         };
         let [_, k, _, o] = &shapes(Layout::Bshd)[..] else { panic!("four tensors") };
         assert_eq!((k.name.as_str(), k.element, &k.dims[..]), ("k", Element::U8, &[64, 129, 2, 2][..]));

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use chips::Chip;
-use compiler::Compiler;
 use compiler::testing::{pinned_toolchain, shared_cache};
-use gpu::accelerator::VirtualDevice;
-use op::Kernel;
+use compiler::{Compiler, toolchain};
+use gpu::accelerator::{CudaDevice, VirtualDevice};
+use op::{CheckDevice, Kernel};
 use warpsmith_attention::metrics::{self, Mismatch, Tolerance, Weights};
 use warpsmith_attention::oracle::{self, Rows};
 use warpsmith_attention::run::Run;
@@ -19,7 +19,23 @@ pub fn compiler() -> &'static Compiler {
     COMPILER.get_or_init(new_compiler)
 }
 
+/// Tests of numerics also run on the first GPU, if this variable is `cuda`. The program of the tests can be copied to a
+/// machine with a GPU and a compiler; `WARPSMITH_CACHE` must name a folder there.
+pub fn is_on_gpu() -> bool {
+    std::env::var_os("WARPSMITH_TEST_DEVICE").is_some_and(|device| device == "cuda")
+}
+
+/// The GPU, or the virtual one of this name.
+pub fn gpu_or_virtual(chip: &str) -> Box<dyn CheckDevice> {
+    if is_on_gpu() { Box::new(CudaDevice::open(0).expect("a GPU")) } else { Box::new(device(chip)) }
+}
+
 pub fn new_compiler() -> Compiler {
+    if is_on_gpu() {
+        let cache = std::env::var_os("WARPSMITH_CACHE").expect("a folder for the cache");
+        let toolchain = toolchain::ensure(None, &mut |_| ()).expect("a compiler");
+        return Compiler::new(toolchain, Path::new(&cache)).expect("NVRTC");
+    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     Compiler::new(pinned_toolchain(folder), &shared_cache(folder)).expect("NVRTC")
 }

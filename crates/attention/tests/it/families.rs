@@ -334,7 +334,7 @@ fn hopper_decode_is_right_for_every_class_of_inputs() {
 }
 
 /// Lengths, pages, windows, sinks and caps at the edges of tiles and pages.
-const SERVED: [&str; 16] = [
+const SERVED: [&str; 19] = [
     "b7h8kv2sq1sk300d128-ragged-bf16",
     "b7h8kv2sq1sk300d128-ragged1-page16-bf16",
     "b3h2sq1sk70d64-ragged-page1-fp16",
@@ -351,6 +351,9 @@ const SERVED: [&str; 16] = [
     "b40h2kv1sq1sk200d64-ragged2-page8-fp16", // more sequences than lanes
     "b9h16kv2sq4sk300d128-causal-ragged2-page16-window100+7-sink-cap20-fp16",
     "b1h2sq1sk400d128-cap5-bf16",
+    "b7h4kv2sq3sk100d64-causal-packed-fp16",
+    "b8h8kv2sq1sk300d128-packed1-page16-bf16",
+    "b5h2sq20sk70d96-causal-packed-window9-sink-bf16",
 ];
 
 #[test]
@@ -370,9 +373,13 @@ fn mma_is_right_with_every_feature_for_serving() {
     expect_presets_right(family("mma"), &problems, "h200", Target::Sm90, Class::Normal);
     let ahead = [("LOOK_AHEAD", "true"), ("Q_IN", "registers"), ("PERSISTENT", "58")];
     let knobs: Vec<_> = ahead.into_iter().map(|(knob, value)| (knob.to_owned(), value.to_owned())).collect();
-    let candidate = run::candidate(family("mma"), Some("rows16"), &knobs, &problems[16]).expect("a setting");
+    let candidate =
+        run::candidate(family("mma"), Some("rows16"), &knobs, &problems[SERVED.len()]).expect("a setting");
     let inputs = (Class::Large, Layout::Bshd, 3);
-    assert_eq!(failure_of(family("mma"), candidate, &problems[16], ("l4", Target::Sm89), inputs), None);
+    assert_eq!(
+        failure_of(family("mma"), candidate, &problems[SERVED.len()], ("l4", Target::Sm89), inputs),
+        None
+    );
     // FP8 has no code for it.
     let fp8 = problem("b4h2sq1sk200d64-ragged-e4m3");
     let refused = run::candidate(family("mma"), None, &[], &fp8).expect_err("no FP8").to_string();
@@ -397,7 +404,7 @@ fn hopper_decode_is_right_for_every_class_with_every_feature_for_serving() {
 #[test]
 fn hopper_decode_is_right_however_ragged_sequences_are_shared() {
     const TILES_OF_128: [(&str, &str); 3] = [("BLOCK_N", "128"), ("RESIDENT", "1"), ("STAGES", "2")];
-    let cases: [SettingCase; 8] = [
+    let cases: [SettingCase; 10] = [
         ("d128", &[("BLOCKS", "3")], "b9h4kv1sq2sk700d128-ragged-bf16"),
         ("d128", &[("BLOCKS", "3"), ("JITTER", "true")], "b40h4kv2sq1sk150d128-ragged1-page16-bf16"),
         ("d128", &TILES_OF_128, "b7h8kv2sq1sk400d128-ragged-page64-fp16"),
@@ -410,6 +417,12 @@ fn hopper_decode_is_right_however_ragged_sequences_are_shared() {
         ),
         ("cluster-d256", &[("CLUSTER", "2")], "b3h6kv2sq3sk300d256-causal-ragged-page16-fp16"),
         ("whole", &[("JITTER", "true")], "b9h8kv4sq2sk300d64-ragged-page1-window40-fp16"),
+        ("rows8", &[("BLOCKS", "3"), ("JITTER", "true")], "b40h4kv2sq1sk150d128-packed1-page16-bf16"),
+        (
+            "cluster-rows8",
+            &[("CLUSTER", "4"), ("JITTER", "true")],
+            "b7h4kv2sq1sk500d128-ragged-page24-sink-cap9-bf16",
+        ),
     ];
     let family = family("hopper-decode");
     let mut wrong = Vec::new();
@@ -432,7 +445,7 @@ fn hopper_decode_is_right_however_ragged_sequences_are_shared() {
 #[test]
 fn hopper_decode_is_right_however_the_keys_are_shared() {
     let family = family("hopper-decode");
-    let cases: [SettingCase; 10] = [
+    let cases: [SettingCase; 12] = [
         ("d128", &[("BLOCKS", "3")], "b1h4kv1sq2sk1000d128-bf16"),
         ("d128", &[("BLOCKS", "3"), ("JITTER", "true")], "b5h8kv2sq1sk300d128-bf16"),
         (
@@ -455,6 +468,12 @@ fn hopper_decode_is_right_however_the_keys_are_shared() {
             "b1h24kv2sq6sk700d256-bf16",
         ),
         ("whole", &[("JITTER", "true")], "b2h8kv4sq9sk500d64-causal-fp16"),
+        (
+            "rows8",
+            &[("BLOCKS", "3"), ("BLOCK_N", "128"), ("RESIDENT", "1"), ("STAGES", "2")],
+            "b5h8kv2sq2sk900d128-causal-bf16",
+        ),
+        ("cluster-rows8", &[("CLUSTER", "2"), ("JITTER", "true")], "b2h6kv2sq2sk1000d64-fp16"),
     ];
     let mut wrong = Vec::new();
     for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
@@ -585,10 +604,11 @@ fn fp8_weights_are_at_least_as_exact_as_plain_rounding() {
 // The tensor cores add FP8 products with 13 bits, so that small terms vanish in a large sum.
 #[test]
 fn long_fp8_sums_of_equal_values_need_a_second_level() {
-    for (preset, name) in [
-        ("fp8-d64", "b1h1sq64sk4096d64-e4m3"),
-        ("fp8-d128", "b1h1sq64sk4096d128-e4m3"),
-        ("fp8-d256", "b1h1sq64sk4096d256-e4m3"),
+    // The sums of the second level are fp32 at head_dim 64 and bf16 above, which rounds by up to 2^-9.
+    for (preset, name, most) in [
+        ("fp8-d64", "b1h1sq64sk4096d64-e4m3", 1e-3),
+        ("fp8-d128", "b1h1sq64sk4096d128-e4m3", 1.0 / 512.0),
+        ("fp8-d256", "b1h1sq64sk4096d256-e4m3", 1.0 / 512.0),
     ] {
         let problem = problem(name);
         let inputs = Inputs::generate(&problem, Class::Constant, 1).encode(problem.dtype, Layout::Bhsd);
@@ -606,7 +626,7 @@ fn long_fp8_sums_of_equal_values_need_a_second_level() {
         let single = error(&[("PROMOTION_INTERVAL".to_owned(), "0".to_owned())]);
         assert!((0.05..0.1).contains(&single), "{preset}: {single}");
         let double = error(&[]);
-        assert!(double < 1e-3, "{preset}: {double}");
+        assert!(double < most, "{preset}: {double}");
     }
 }
 

@@ -15,18 +15,32 @@ fn sum_of_fp8_products(a: &[f32], b: &[f32]) -> f64 {
     pairs.chunks(32).fold(0.0, add_fp8_products)
 }
 
+/// The same with a sum of its own for every 32 products.
+fn sum_of_parts(a: &[f32], b: &[f32]) -> f64 {
+    a.chunks(32).zip(b.chunks(32)).map(|(a, b)| sum_of_fp8_products(a, b)).sum()
+}
+
 /// What a kernel with FP8 tensor cores computes. The functions may falsify the scores and the weights of a row, whose
 /// largest weight is 1.
 type Change<'c> = (&'c dyn Fn(f64) -> f64, &'c dyn Fn(usize, &mut [f64]));
 
-fn run(problem: &Problem, inputs: &Inputs, (score, weights): Change<'_>) -> (Tensor, Vec<f32>) {
+fn run(problem: &Problem, inputs: &Inputs, change: Change<'_>) -> (Tensor, Vec<f32>) {
+    run_adding(sum_of_fp8_products, problem, inputs, change)
+}
+
+fn run_adding(
+    add: fn(&[f32], &[f32]) -> f64,
+    problem: &Problem,
+    inputs: &Inputs,
+    (score, weights): Change<'_>,
+) -> (Tensor, Vec<f32>) {
     let width = problem.head_dim;
     let (mut data, mut lse) = (Vec::new(), Vec::new());
     let [q, k, v] = [&inputs.q, &inputs.k, &inputs.v].map(|values| values.head(0, 0));
     let scale = f64::from(problem.softmax_scale()) * inputs.q.scale(0, 0) * inputs.k.scale(0, 0);
     for (query, row) in q.chunks_exact(width).enumerate() {
         let keys = k.chunks_exact(width).take(problem.visible(problem.seq_k, query).end);
-        let scores: Vec<f64> = keys.map(|key| score(sum_of_fp8_products(row, key) * scale)).collect();
+        let scores: Vec<f64> = keys.map(|key| score(add(row, key) * scale)).collect();
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut exact: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
         weights(query, &mut exact);
@@ -77,6 +91,82 @@ fn an_honest_kernel_passes_only_with_the_allowance() {
         }
     }
     assert!(needed_by_lse > 0 && needed_by_output > 0, "{needed_by_lse} {needed_by_output}");
+}
+
+/// Products with the significands 13/8 and 15/8 lose more than others: every cut is of the same sign and nearly a unit.
+#[test]
+fn an_honest_kernel_passes_if_all_products_are_equal() {
+    for name in ["b1h1sq8sk300d128-e4m3", "b1h1sq8sk300d256-e4m3"] {
+        let problem = problem(name);
+        let inputs = Inputs::generate(&problem, Class::Normal, 1);
+        let mut inputs = inputs.encode(problem.dtype, Layout::Bhsd).decode();
+        for (tensor, value) in [(&mut inputs.q, 1.625), (&mut inputs.k, 1.875)] {
+            tensor.data.fill(value);
+            tensor.scales = Some(vec![1.0]);
+        }
+        let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+        let (output, lse) = run(&problem, &inputs, HONEST);
+        assert_eq!(failures(&reference, &(output.clone(), lse.clone()), true), [], "{name}");
+        let error = lse[0] - reference.lse[0] as f32;
+        // A bound by the number of products allowed 33 units.
+        let unit = 1.625 * 1.875 * (problem.head_dim as f32).sqrt() / 8192.0;
+        assert!(problem.head_dim < 256 || error.abs() > 33.0 * unit, "{name}: {error}");
+        let off = lse.iter().map(|x| x + 2.0 * error).collect();
+        assert!(
+            !failures(&reference, &(output, off), true).is_empty(),
+            "{name}: three times the error, {error}"
+        );
+    }
+}
+
+/// A kernel may add the sums of 32 products in fp32. By chance the sum of all products can be exact where these are not.
+#[test]
+fn an_honest_kernel_that_adds_parts_in_fp32_passes() {
+    let problem = problem("b1h1sq48sk512d128-e4m3");
+    for class in Class::ALL {
+        let (inputs, reference) = solved(&problem, class, 7);
+        let result = run_adding(sum_of_parts, &problem, &inputs, HONEST);
+        assert_eq!(failures(&reference, &result, true), [], "{class}");
+    }
+}
+
+/// With few keys many rows have two that are nearly tied. If their scores are off in opposite directions, the weights move
+/// further than either error alone can move them.
+#[test]
+fn an_honest_kernel_passes_if_the_errors_of_tied_keys_have_opposite_signs() {
+    let mut needed = 0;
+    for name in
+        ["b1h1sq512sk2d64-e4m3", "b1h1sq512sk3d64-e4m3", "b1h1sq256sk4d128-e4m3", "b1h1sq128sk9d256-e4m3"]
+    {
+        let problem = problem(name);
+        for class in [Class::Large, Class::Huge, Class::Spikes] {
+            for seed in 1..=8 {
+                let (inputs, reference) = solved(&problem, class, seed);
+                for add in [sum_of_fp8_products, sum_of_parts] {
+                    let result = run_adding(add, &problem, &inputs, HONEST);
+                    assert_eq!(failures(&reference, &result, true), [], "{name} {class} {seed}");
+                    needed += failures(&reference, &result, false).len();
+                }
+            }
+        }
+    }
+    assert!(needed > 20, "{needed}");
+}
+
+/// Scores of a million are off by more than a thousand.
+#[test]
+fn an_honest_kernel_passes_with_scores_of_any_size() {
+    let problem = problem("b1h1sq32sk260d128-e4m3");
+    for class in [Class::Large, Class::Huge, Class::OneHot] {
+        for seed in 1..=3 {
+            let one = Inputs::generate(&problem, Class::OneHot, seed);
+            let inputs = one.opposite(Inputs::generate(&problem, class, seed + 100));
+            let inputs = inputs.encode(problem.dtype, Layout::Bhsd).decode();
+            let reference = oracle::attention(&problem, &inputs, Rows::all(&problem));
+            let result = run(&problem, &inputs, HONEST);
+            assert_eq!(failures(&reference, &result, true), [], "{class} {seed}");
+        }
+    }
 }
 
 /// What the allowance adds to the bound of a row's log-sum-exp and of an element, for inputs as models have them.

@@ -12,4 +12,5 @@ mod plans;
 mod planted_faults;
 mod pytorch;
 mod quantised;
+mod served;
 mod wide_output;

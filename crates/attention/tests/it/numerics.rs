@@ -1,5 +1,6 @@
 //! Inputs on which a kernel without an exact running maximum can be wrong: attention sinks, late maxima, large exponents.
 //! Each is compared with float64 and with an emulation of FlashAttention, which has the running maximum of every step.
+//! With `WARPSMITH_TEST_DEVICE=cuda` they run on a GPU (`common.rs`).
 
 use std::sync::OnceLock;
 
@@ -14,7 +15,7 @@ use warpsmith_attention::run::{self, Run};
 use warpsmith_attention::tensor::Values;
 use warpsmith_attention::{Dtype, Encoded, Inputs, Layout, Problem};
 
-use crate::common::{add_fp8_products, compiler, device, problem};
+use crate::common::{add_fp8_products, compiler, gpu_or_virtual, problem};
 
 fn hopper() -> &'static Family {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
@@ -38,11 +39,10 @@ fn launch(setting: Setting, problem: &Problem, inputs: &Encoded) -> Run {
         }
     };
     let candidate = run::candidate(hopper(), preset, &knobs, problem).expect("a setting");
-    let mut device = device("h200");
+    let mut device = gpu_or_virtual("h200");
     let kernel =
-        Kernel::build(&mut device, compiler(), hopper(), candidate, Target::Sm90a).expect("a kernel");
-    let run = run::run(&kernel, &mut device, problem, inputs, true).expect("a run");
-    assert!(!run.reports.is_empty(), "the virtual GPU reports");
+        Kernel::build(&mut *device, compiler(), hopper(), candidate, Target::Sm90a).expect("a kernel");
+    let run = run::run(&kernel, &mut *device, problem, inputs, true).expect("a run");
     let serious = |finding: &&vgpu::Finding| finding.severity == vgpu::Severity::Error;
     let mut findings = run.reports.iter().flat_map(|report| &report.findings);
     assert_eq!(findings.find(serious), None, "{setting:?} {problem}");
@@ -367,5 +367,28 @@ fn large_running_maxima_that_rise_late_are_right() {
     let encoded = encoded.encode(problem.dtype, Layout::Bhsd);
     for setting in [Setting::Preset("d64-short"), Setting::Pick("b4h32s4096d64-fp16")] {
         expect_as_right_as_flash(setting, &problem, &encoded, "running maxima of 7e5");
+    }
+}
+
+// The first keys set a running maximum below zero. Beside the last keys, of which one is heavier by almost as much as a
+// running maximum may lag, and one light, the row gets the full range of the format.
+#[test]
+fn a_maximum_below_zero_counts_beside_light_fp8_keys() {
+    let bits = |exponent: f64| exponent * std::f64::consts::LN_2;
+    let problem = problem("b1h1sq16sk100d64-e4m3");
+    for heavier in [-0.2, 0.2] {
+        let logit = |key| {
+            bits(if key == 70 {
+                heavier
+            } else if key == 80 {
+                -16.0
+            } else {
+                -3.5
+            })
+        };
+        let value = |key, _: &mut Random| if key == 70 { 1.0 } else { 0.25 };
+        let encoded = inputs(&problem, logit, value);
+        let what = format!("a maximum of {heavier}");
+        expect_as_right_as_flash(Setting::Preset("fp8-d64-short"), &problem, &encoded, &what);
     }
 }

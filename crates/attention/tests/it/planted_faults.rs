@@ -172,13 +172,13 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "serving: a length one too long",
         file: "common/arguments.cuh",
-        right: "min(args.key_lengths[batch], args.seq_k)",
-        wrong: "min(args.key_lengths[batch] + 1, args.seq_k)",
+        right: "keys = min(args.key_lengths[batch], keys);",
+        wrong: "keys = min(args.key_lengths[batch] + 1, keys);",
         ..SERVING
     },
     Fault {
         name: "serving: values beyond a sequence are multiplied by 0",
-        right: "hide_values(value_tile(v.stage), needed, first_key);",
+        right: "hide_values(value_tile(v.stage), share.tiles.needed, share.first_key());",
         wrong: "{}",
         detected: Detected::Named("non-finite"),
         ..SERVING
@@ -223,15 +223,15 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "serving: all sequences have as many tiles as the first",
         file: "hopper-decode/combine.cuh",
-        right: "const int tiles = Tiles(args, batch).count();",
-        wrong: "const int tiles = Tiles(args, 0).count();",
+        right: "const Tiles of_sequence(args, batch);",
+        wrong: "const Tiles of_sequence(args, 0);",
         ..SERVING
     },
     Fault {
         name: "serving: parts of sequences after the first 32 are not found",
         file: "hopper-decode/work.cuh",
-        right: "for (int entry = lane(); entry < batch; entry += 32) sum",
-        wrong: "for (int entry = lane(); entry < min(batch, 32); entry += 32) sum",
+        right: "sum += 32 * i + lane() < batch ? kept_tiles[i] : 0;",
+        wrong: "sum += 32 * i + lane() < min(batch, 32) ? kept_tiles[i] : 0;",
         problem: "b40h2kv1sq1sk200d64-ragged-fp16",
         ..SERVING
     },
@@ -245,8 +245,8 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "serving: the diagonal of the longest sequence",
         file: "common/arguments.cuh",
-        right: "args.from_last_key != 0 ? args.seq_k - length : 0",
-        wrong: "0",
+        right: "position += (size.keys - args.seq_k) + (args.seq_q - size.queries);",
+        wrong: "position += args.seq_q - size.queries;",
         ..SERVING
     },
     Fault {
@@ -258,7 +258,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "serving: scores are not capped",
-        right: "if (is_capped(args)) rows.cap(args.softmax_scale / args.softcap);",
+        right: "if (is_capped()) rows.cap(args.softmax_scale / args.softcap);",
         wrong: "",
         ..SERVING
     },
@@ -286,8 +286,8 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "serving: a page beyond the length of a sequence is read",
         file: "reference/kernel.cu",
-        right: "visible(args, key_length(args, batch), row);",
-        wrong: "visible(args, args.seq_k, row);",
+        right: "const SequenceSize size(args, batch);",
+        wrong: "SequenceSize size(args, batch); size.keys = args.seq_k;",
         detected: Detected::Found(&[Kind::OutOfBounds]),
         ..REFERENCE
     },
@@ -328,8 +328,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "decode: one key more than there are",
-        right: "visible[i] = attention::visible_keys(args, row.query) - first_column",
-        wrong: "visible[i] = attention::visible_keys(args, row.query) + 1 - first_column",
+        right: "visible[i] = seen.end - first_column",
+        wrong: "visible[i] = seen.end + 1 - first_column",
         ..DECODE
     },
     Fault {
@@ -645,7 +645,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, lazy maximum: the scores of another step are computed again",
-        right: "(work.steps - 1 - step) * BLOCK_N);",
+        right: "work.tile(step) * BLOCK_N);",
         wrong: "step * BLOCK_N);",
         ..HOPPER_LAZY
     },
@@ -726,7 +726,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the keys beyond the last are not masked",
-        right: "scores_done(step);\n        if (step < work.masked) mask(step);",
+        right: "scores_done(step);\n        if (has_masked_keys(step)) mask(step);",
         wrong: "scores_done(step);",
         ..HOPPER
     },
@@ -748,7 +748,7 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the queries are never released",
-        right: "QueryRing{}.release(q, step == work.steps - 1);",
+        right: "QueryRing{}.release(q, step == end_step() - 1);",
         wrong: "",
         knobs: &[("PERSISTENT", "2")],
         problem: "b1h3s130d64-fp16",

@@ -11,10 +11,11 @@ use warpsmith_attention::forward::{
 };
 use warpsmith_attention::{Class, Dtype, Inputs, Layout, Problem, Tensor, run};
 
-use crate::common::{compiler, complaints, device as virtual_device, new_compiler, problem};
+use crate::common::{compiler, complaints, device as virtual_device, is_on_gpu, new_compiler, problem};
 
 fn device(chip: &str) -> Device {
-    Device::virtual_gpu(chip).unwrap().with_compiler(new_compiler())
+    let device = if is_on_gpu() { Device::cuda(0) } else { Device::virtual_gpu(chip) };
+    device.unwrap().with_compiler(new_compiler())
 }
 
 /// Presets that store their output in different ways, and those whose sums are in the memory of the output.

@@ -9,6 +9,7 @@
 
 use super::Elem;
 use super::aligned::{SPECIAL, ZERO, exponent};
+use crate::num::simd::per_isa;
 
 /// Number of products of one instruction.
 const K: usize = 32;
@@ -84,6 +85,62 @@ pub(super) fn add_row(
         let kept = (total[col] as f32).to_bits() & !LOW_BITS;
         sums[col] = f32::from_bits(kept) * unscale[col];
     }
+}
+
+/// Up to sixteen vectors of E4M3 numbers, for their products with other vectors.
+#[derive(Clone, Debug, Default)]
+pub struct E4m3Columns {
+    /// For every 32 elements, 32 rows of sixteen columns; missing numbers are zeros.
+    numbers: Vec<[f32; 16]>,
+    exponents: Vec<[i32; 16]>,
+}
+
+/// Sums of products of E4M3 numbers, one for each vector of [`E4m3Columns`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct E4m3Sums {
+    /// All products are added to one sum, as instructions with accumulators do.
+    pub joined: [f32; 16],
+    /// Every 32 products have a sum of their own; these sums are added in f32.
+    pub apart: [f32; 16],
+}
+
+impl E4m3Columns {
+    /// Sets the vectors, which are consecutive and have `width` elements each.
+    pub fn set(&mut self, vectors: &[f32], width: usize) {
+        debug_assert!(vectors.len() <= 16 * width, "more than sixteen vectors");
+        self.numbers.clear();
+        self.numbers.resize(width.next_multiple_of(K), [0.0; 16]);
+        for (column, vector) in vectors.chunks_exact(width).enumerate() {
+            self.numbers.iter_mut().zip(vector).for_each(|(row, number)| row[column] = *number);
+        }
+        self.exponents.clear();
+        self.exponents.extend(self.numbers.iter().map(|row| exponents(row, least(Elem::E4m3))));
+    }
+
+    /// The sums of the products with this vector, as `wgmma` computes them on an H200.
+    pub fn sums(&self, with: &[f32]) -> E4m3Sums {
+        let mut sums = E4m3Sums::default();
+        add_vector(self, with, &mut sums);
+        sums
+    }
+}
+
+#[inline(always)]
+fn add_vector_body<const F16C: bool>(columns: &E4m3Columns, with: &[f32], sums: &mut E4m3Sums) {
+    let columns = columns.numbers.as_chunks::<K>().0.iter().zip(columns.exponents.as_chunks::<K>().0);
+    for (part, (b, b_exponents)) in with.chunks(K).zip(columns) {
+        let mut numbers = [0.0; K];
+        numbers[..part.len()].copy_from_slice(part);
+        let a = Factors { numbers: &numbers, exponents: &exponents(&numbers, least(Elem::E4m3)) };
+        add_row(&a, b, b_exponents, &mut sums.joined);
+        let mut alone = [0.0; 16];
+        add_row(&a, b, b_exponents, &mut alone);
+        sums.apart.iter_mut().zip(alone).for_each(|(sum, part)| *sum += part);
+    }
+}
+
+per_isa! {
+    fn add_vector = add_vector_body where (columns: &E4m3Columns, with: &[f32], sums: &mut E4m3Sums);
 }
 
 /// Drops the fraction of a number that an i32 can hold.

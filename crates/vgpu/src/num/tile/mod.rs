@@ -33,6 +33,7 @@ pub(crate) mod sparse;
 mod vector;
 pub(crate) mod warpgroup;
 
+pub use fp8::{E4m3Columns, E4m3Sums};
 pub use layout::Fragment;
 pub(crate) use layout::Operand;
 pub use product::mma;

@@ -131,3 +131,32 @@ fn products_of_a_warpgroup_have_such_sums() {
         }
     }
 }
+
+#[test]
+fn columns_have_the_sums_of_consecutive_instructions() {
+    let (first, second) = (&H200[0], &H200[1]);
+    let row: Vec<f32> = [first, second].iter().flat_map(|element| decoded(Elem::E4m3, &element.2)).collect();
+    let column: Vec<f32> =
+        [first, second].iter().flat_map(|element| decoded(Elem::E4m3, &element.3)).collect();
+    let one = sum((Elem::E4m3, &first.2), (Elem::E4m3, &first.3), 0);
+    assert_eq!(one, first.5, "the first result of an H200");
+    let alone = sum((Elem::E4m3, &second.2), (Elem::E4m3, &second.3), 0);
+    let both = sum((Elem::E4m3, &second.2), (Elem::E4m3, &second.3), one);
+
+    let mut columns = E4m3Columns::default();
+    let vectors: Vec<f32> = column.iter().map(|_| 1.0).chain(column.iter().copied()).collect();
+    columns.set(&vectors, column.len());
+    let sums = columns.sums(&row);
+    assert_eq!(sums.joined[1].to_bits(), both);
+    assert_eq!(sums.apart[1], f32::from_bits(one) + f32::from_bits(alone));
+    assert_eq!(sums.joined[2], 0.0, "a vector that is missing");
+
+    // Elements that are missing in the last instruction are zeros.
+    columns.set(&column[..40], 40);
+    let mut padded = second.3;
+    padded[8..].fill(0);
+    assert_eq!(
+        columns.sums(&row[..40]).joined[0].to_bits(),
+        sum((Elem::E4m3, &second.2), (Elem::E4m3, &padded), one)
+    );
+}
