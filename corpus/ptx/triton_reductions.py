@@ -523,7 +523,7 @@ def cases(case, random, every=False):
         yield gather_case(case, target, random)
     yield persistent_case(case, "matmul_persistent", 90, random, False)
     if every:
-        # Two groups of warps store each tile, which is still reported as a race.
+        # Two groups of warps store each tile, which is a warning.
         for stages in (2, 3):
             yield specialised_case(case, 90, random, stages)
         yield persistent_case(case, "matmul_persistent_specialised", 90, random, True)

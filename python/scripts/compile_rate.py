@@ -1,10 +1,12 @@
 """Measures how many CUDA files of other projects `warpsmith sanitize` compiles as they are.
 
-    python python/scripts/compile_rate.py target/release/warpsmith FOLDER... [--files 12] [--seed 1] [--std c++20] [--define NAME]
+    python python/scripts/compile_rate.py target/release/warpsmith PROJECT... [--files 12] [--seed 1] [--jobs 2]
 
-Each folder has the sources of one project. The files are drawn at random from those that define a kernel. The folders
-`include`, `Common` and `csrc` of the project are searched for headers. For each project the script prints how many files
-compile, and for each file that does not, the first error.
+A project is the folder of its sources. Flags of `sanitize` that its own build gives the compiler may follow it, separated
+by commas: `../ThunderKittens,--std=c++20,--define=KITTENS_HOPPER`. The files are drawn at random from those that define a
+kernel (headers too, if fewer other files do). The folders `include`, `Common` and `csrc` of the project are searched for
+headers. For each project the script prints how many files compile, and for each file that does not, the first error.
+Files for GPUs that the virtual GPU does not have (sm_100 and newer) are counted apart.
 """
 
 import argparse
@@ -12,15 +14,25 @@ import json
 import random
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 KERNEL = re.compile(r"__global__\s+(?:\w+\s+|__\w+__\s*(?:\([^()]*\))?\s*)*void")
+NEWER_GPU = re.compile(r"the code needs sm_1\d\d")
 HEADERS = {"include", "Common", "csrc"}
 
 
-def files_with_kernels(project: Path) -> list[Path]:
-    found = [path for path in project.rglob("*.cu") if KERNEL.search(path.read_text(errors="replace"))]
-    return sorted(found)
+def files_with_kernels(project: Path, least: int) -> list[Path]:
+    def is_wanted(path: Path) -> bool:
+        text = path.read_text(errors="replace")
+        # Files for ROCm are no CUDA files.
+        return bool(KERNEL.search(text)) and "#include <hip/" not in text
+
+    def with_kernels(pattern: str) -> list[Path]:
+        return sorted(path for path in project.rglob(pattern) if is_wanted(path))
+
+    found = with_kernels("*.cu")
+    return found if len(found) >= least else found + with_kernels("*.cuh")
 
 
 def header_folders(project: Path) -> list[Path]:
@@ -51,28 +63,28 @@ def first_error(program: str, file: Path, project: Path, flags: list[str]) -> st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
-    parser.add_argument("projects", nargs="+", type=Path)
+    parser.add_argument("projects", nargs="+", help="folder of sources, and flags of sanitize after commas")
     parser.add_argument("--files", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--arch", default="sm_90a")
-    parser.add_argument("--std", help="standard of C++ (default: the program's)")
-    parser.add_argument("--define", action="append", default=[], help="macro that the project's own build defines")
+    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    flags = ["--arch", options.arch, *(f"--define={name}" for name in options.define)]
-    if options.std:
-        flags += ["--std", options.std]
-    compiled = tried = 0
-    for project in options.projects:
-        files = files_with_kernels(project)
+    compiled = tried = newer = 0
+    for text in options.projects:
+        folder, *flags = text.split(",")
+        project = Path(folder)
+        files = files_with_kernels(project, options.files)
         chosen = random.Random(options.seed).sample(files, min(options.files, len(files)))
-        errors = {file: first_error(options.program, file, project, flags) for file in chosen}
-        right = sum(error is None for error in errors.values())
-        compiled, tried = compiled + right, tried + len(chosen)
-        print(f"{project.name}: {right} of {len(chosen)} files compile ({len(files)} have kernels)")
-        for file, error in sorted(errors.items()):
+        with ThreadPoolExecutor(options.jobs) as pool:
+            errors = list(pool.map(lambda file: first_error(options.program, file, project, flags), chosen))
+        right = sum(error is None for error in errors)
+        unsupported = sum(error is not None and bool(NEWER_GPU.match(error)) for error in errors)
+        rest = len(chosen) - unsupported
+        compiled, tried, newer = compiled + right, tried + rest, newer + unsupported
+        print(f"{project.name}: {right} of {rest} files compile, {unsupported} need a newer GPU", flush=True)
+        for file, error in sorted(zip(chosen, errors)):
             if error:
-                print(f"    {file.relative_to(project)}: {error}")
-    print(f"all: {compiled} of {tried}")
+                print(f"    {file.relative_to(project)}: {error}", flush=True)
+    print(f"all: {compiled} of {tried}, {newer} need a newer GPU")
 
 
 if __name__ == "__main__":

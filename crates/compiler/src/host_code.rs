@@ -24,39 +24,45 @@ pub struct WithoutHostCode {
 /// Removes the host code of a CUDA file.
 pub fn without_host_code(text: &str, device_words: &BTreeSet<String>) -> WithoutHostCode {
     let tokens = tokens(text);
-    let mut scan = Scan { text, tokens: &tokens, device_words, removed: Vec::new(), functions: Vec::new() };
+    let mut scan = Scan::new(text, &tokens, device_words);
     scan.namespace(0..tokens.len());
     let Scan { removed, functions, .. } = scan;
     WithoutHostCode { text: blanked(text, &removed), functions }
 }
 
-/// Removes the declarations that contain one of these lines and no word of device code. `None` if there is none. The
-/// compiler reports the lines: types and variables of host code that only its headers declare.
-pub fn without_lines(text: &str, lines: &[u32], device_words: &BTreeSet<String>) -> Option<String> {
+/// Removes the declarations that contain one of these lines and no word of `kept`. `None` if there is none. Of a class
+/// only the member functions are removed, if they have the lines. The compiler reports the lines: types and variables
+/// of host code that only its headers declare. Returns the text and what was removed.
+pub fn without_lines(text: &str, lines: &[u32], kept: &BTreeSet<String>) -> Option<(String, Vec<String>)> {
     let tokens = tokens(text);
-    let mut scan = Scan { text, tokens: &tokens, device_words, removed: Vec::new(), functions: Vec::new() };
+    let mut scan = Scan::new(text, &tokens, kept);
     let starts: Vec<usize> =
         std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-    let places: Vec<usize> = lines
-        .iter()
-        .filter_map(|line| starts.get((*line as usize).checked_sub(1)?..))
-        .filter_map(|rest| rest.first().copied())
-        .collect();
+    let places: Vec<usize> =
+        lines.iter().filter_map(|line| starts.get((*line as usize).checked_sub(1)?).copied()).collect();
     scan.declarations_at(0..tokens.len(), &|range| {
         places.iter().any(|&place| {
             let end = text[place..].find('\n').map_or(text.len(), |length| place + length);
             range.start < end && place < range.end
         })
     });
-    (!scan.removed.is_empty()).then(|| blanked(text, &scan.removed))
+    let removed = scan.removed.iter().map(|range| text[range.clone()].to_owned()).collect();
+    (!scan.removed.is_empty()).then(|| (blanked(text, &scan.removed), removed))
 }
 
 /// Words that make a declaration one of device code: the specifiers, and macros of the texts that contain one. A file
 /// may use macros of the headers that it includes.
 pub fn device_words<'a>(texts: &(impl Iterator<Item = &'a str> + Clone)) -> BTreeSet<String> {
-    const SPECIFIERS: [&str; 6] =
-        ["__device__", "__global__", "__constant__", "__shared__", "constexpr", "consteval"];
-    let mut words: BTreeSet<String> = SPECIFIERS.map(str::to_owned).into();
+    words_with(&["__device__", "__global__", "__constant__", "__shared__", "constexpr", "consteval"], texts)
+}
+
+/// The specifier of a kernel, and macros of the texts that contain it.
+pub fn kernel_words<'a>(texts: &(impl Iterator<Item = &'a str> + Clone)) -> BTreeSet<String> {
+    words_with(&["__global__"], texts)
+}
+
+fn words_with<'a>(specifiers: &[&str], texts: &(impl Iterator<Item = &'a str> + Clone)) -> BTreeSet<String> {
+    let mut words: BTreeSet<String> = specifiers.iter().map(|word| (*word).to_owned()).collect();
     // A macro may use another one; two passes find both.
     for _ in 0..2 {
         for line in texts.clone().flat_map(str::lines) {
@@ -118,6 +124,10 @@ enum End {
 }
 
 impl<'a> Scan<'a> {
+    fn new(text: &'a str, tokens: &'a [Token<'a>], device_words: &'a BTreeSet<String>) -> Self {
+        Scan { text, tokens, device_words, removed: Vec::new(), functions: Vec::new() }
+    }
+
     fn word(&self, index: usize) -> &'a str {
         self.tokens.get(index).map_or("", |token| token.text)
     }
@@ -136,6 +146,29 @@ impl<'a> Scan<'a> {
             }
         }
         end
+    }
+
+    /// The token after the angle bracket that closes the one at `open`, if there is one in the declaration.
+    fn after_angle(&self, open: usize, end: usize) -> Option<usize> {
+        let (mut depth, mut at) = (0_i32, open);
+        while at < end {
+            match self.word(at) {
+                "<" => depth += 1,
+                ">" => depth -= 1,
+                ">>>" => depth -= 3,
+                "(" | "[" => {
+                    at = self.after_bracket(at, end);
+                    continue;
+                }
+                "{" | "}" | ";" => return None,
+                _ => {}
+            }
+            at += 1;
+            if depth <= 0 {
+                return Some(at);
+            }
+        }
+        None
     }
 
     /// Where the declaration that starts at `start` ends, and whether a parameter list precedes its block.
@@ -164,6 +197,11 @@ impl<'a> Scan<'a> {
                     at = self.after_bracket(at, end);
                     continue;
                 }
+                // Parameters of a template can have defaults, which are no initialisers.
+                "template" if self.word(at + 1) == "<" => {
+                    at = self.after_angle(at + 1, end).unwrap_or(at + 2);
+                    continue;
+                }
                 "=" if self.word(at.wrapping_sub(1)) != "operator" => has_initialiser = true,
                 _ => {}
             }
@@ -185,6 +223,40 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// The bytes of a declaration.
+    fn bytes(&self, tokens: Range<usize>) -> Range<usize> {
+        let last = tokens.end.saturating_sub(1);
+        match (self.tokens.get(tokens.start), self.tokens.get(last)) {
+            (Some(first), Some(last)) => first.start..last.end,
+            _ => 0..0,
+        }
+    }
+
+    /// Removes the member functions whose bytes are wanted.
+    fn members_at(&mut self, tokens: Range<usize>, wanted: &dyn Fn(Range<usize>) -> bool) {
+        let mut at = tokens.start;
+        while at < tokens.end {
+            if matches!(self.word(at), "public" | "private" | "protected") && self.word(at + 1) == ":" {
+                at += 2;
+                continue;
+            }
+            let (ending, has_parameters) = self.end_of(at, tokens.end);
+            let next = match ending {
+                End::Semicolon(next) => next,
+                End::Block(open, close) if self.has_class(at, open) && !has_parameters => {
+                    self.members_at(open + 1..close.saturating_sub(1), wanted);
+                    close
+                }
+                End::Block(_, close) => close,
+            };
+            let is_removable = has_parameters && !self.is_device(at..next);
+            if is_removable && wanted(self.bytes(at..next)) {
+                self.remove(at, next);
+            }
+            at = next.max(at + 1);
+        }
+    }
+
     /// Removes the declarations of host code whose bytes are wanted.
     fn declarations_at(&mut self, tokens: Range<usize>, wanted: &dyn Fn(Range<usize>) -> bool) {
         let mut at = tokens.start;
@@ -195,20 +267,18 @@ impl<'a> Scan<'a> {
                 at = close;
                 continue;
             }
+            let before = self.removed.len();
             let next = match self.end_of(at, tokens.end) {
                 (End::Semicolon(next), _) => next,
                 // The names of variables may follow a class.
                 (End::Block(open, close), false) if self.has_class(at, open) => {
+                    self.members_at(open + 1..close.saturating_sub(1), wanted);
                     (close..tokens.end).find(|&index| self.word(index) == ";").map_or(tokens.end, |it| it + 1)
                 }
                 (End::Block(_, close), _) => close,
             };
-            let bytes = |index: usize| self.tokens.get(index).map(|token| (token.start, token.end));
-            if let (Some((start, _)), Some((_, end))) = (bytes(at), bytes(next.saturating_sub(1)))
-                && wanted(start..end)
-                && !self.is_device(at..next)
-            {
-                self.removed.push(start..end);
+            if self.removed.len() == before && wanted(self.bytes(at..next)) && !self.is_device(at..next) {
+                self.remove(at, next);
             }
             at = next.max(at + 1);
         }
@@ -306,7 +376,7 @@ impl<'a> Scan<'a> {
 
     /// Whether the tokens use a part of the standard library that only host code has.
     fn mentions_host_library(&self, mut tokens: Range<usize>) -> bool {
-        const HOST: [&str; 22] = [
+        const HOST: [&str; 23] = [
             "vector",
             "string",
             "map",
@@ -314,6 +384,7 @@ impl<'a> Scan<'a> {
             "set",
             "unordered_set",
             "mutex",
+            "once_flag",
             "thread",
             "ostream",
             "istream",
@@ -413,7 +484,7 @@ HD float thrice(float x) { return 3 * x; }
 constexpr int half(int n) { return n / 2; }
 template <typename T> __global__ void scale(T* x) { x[threadIdx.x] = twice(x[threadIdx.x]); }
 static void launch(float* x) { scale<<<1, 32>>>(x); }
-template <class T> T* allocate(int n) { T* p; cudaMalloc(&p, n); return p; }
+template <class T, int N = 1> T* allocate(int n) { T* p; cudaMalloc(&p, n); return p; }
 int main(int argc, char** argv)
 {
 #ifdef VERBOSE
@@ -487,12 +558,48 @@ timeval gone;
 int stays; }
 ";
         let words = device_words(&[text].into_iter());
-        let kept = without_lines(text, &[3, 5, 7], &words).unwrap();
+        let (kept, removed) = without_lines(text, &[3, 5, 7], &words).unwrap();
+        assert_eq!(removed.len(), 2);
         let lines: Vec<&str> = kept.lines().map(str::trim_end).collect();
         let expected =
             ["int first;", "", "", "", "__device__ timeval kept;", "namespace n {", "", "int stays; }"];
         assert_eq!(lines, expected);
         assert_eq!(without_lines(text, &[5, 99, 0], &words), None);
+    }
+
+    #[test]
+    fn a_class_loses_only_the_member_functions_at_reported_lines() {
+        let text = "\
+struct Mixed {
+    int size;
+    int rows() { return unknown(size); }
+    __device__ int columns() { return size; }
+};
+";
+        let (kept, _) = without_lines(text, &[3], &device_words(&[text].into_iter())).unwrap();
+        assert!(!kept.contains("rows") && kept.contains("columns") && kept.contains("int size"), "{kept}");
+        assert_eq!(without_lines(text, &[4], &device_words(&[text].into_iter())), None);
+        let (kept, removed) = without_lines(text, &[4], &kernel_words(&[text].into_iter())).unwrap();
+        assert!(kept.contains("rows") && !kept.contains("columns"), "{kept}");
+        assert_eq!(removed, ["__device__ int columns() { return size; }"]);
+    }
+
+    #[test]
+    fn alternatives_that_do_not_close_their_brackets_do_not_hide_what_follows() {
+        let text = "\
+#ifdef HIP
+void first(int a) {
+#else
+void second(int a) {
+#endif
+    launch();
+}
+void third() {}
+__device__ int kept;
+";
+        let (kept, functions) = kept(text);
+        assert_eq!(functions, ["first", "third"]);
+        assert_eq!(kept, "#ifdef HIP\n#else\n#endif\n__device__ int kept;");
     }
 
     #[test]

@@ -33,15 +33,81 @@ pub fn on_disk(text: &str, folders: &[PathBuf]) -> BTreeMap<PathBuf, String> {
 
 /// The names in `#include "name"` and `#include <name>` lines.
 pub fn included_names(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| {
-        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
-        let close = match rest.chars().next()? {
-            '"' => '"',
-            '<' => '>',
-            _ => return None,
-        };
-        rest[1..].split_once(close).map(|(name, _)| name)
-    })
+    text.lines().filter_map(included_name)
+}
+
+/// The name in an `#include` line.
+fn included_name(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
+    let close = match rest.chars().next()? {
+        '"' => '"',
+        '<' => '>',
+        _ => return None,
+    };
+    rest[1..].split_once(close).map(|(name, _)| name)
+}
+
+/// Source files whose `#include` lines name the included files in one way, wherever they are.
+#[derive(Debug, Default)]
+pub struct Resolved {
+    /// The text of the source.
+    pub source: String,
+    /// The headers that exist in the folders, by the names that the texts now use.
+    pub headers: BTreeMap<String, String>,
+    /// The names that are in no folder, in the order in which they are found.
+    pub elsewhere: Vec<String>,
+}
+
+/// Finds what a source includes, and replaces the names of files by their paths. Two folders may have headers of one
+/// name, and a header may include others by a path from its own folder.
+pub fn resolved(text: &str, own_folder: Option<&Path>, folders: &[PathBuf]) -> Resolved {
+    let mut all = Resolved::default();
+    let mut pending: Vec<(Option<PathBuf>, Option<String>, String)> =
+        vec![(own_folder.map(Path::to_owned), None, text.to_owned())];
+    while let Some((folder, name, text)) = pending.pop() {
+        let mut renamed = String::with_capacity(text.len());
+        for line in text.split_inclusive('\n') {
+            let found = included_name(line).and_then(|included| {
+                let places = folder.iter().chain(folders).map(|folder| folder.join(included));
+                let path = places.into_iter().find(|path| path.is_file());
+                if path.is_none() && !all.elsewhere.iter().any(|known| known == included) {
+                    all.elsewhere.push(included.to_owned());
+                }
+                Some((included, normalised(&path?)))
+            });
+            let Some((included, path)) = found else {
+                renamed.push_str(line);
+                continue;
+            };
+            let label = path.display().to_string();
+            renamed.push_str(&line.replacen(included, &label, 1));
+            if !all.headers.contains_key(&label)
+                && let Ok(bytes) = files::read_bounded(&path, MOST_BYTES)
+            {
+                all.headers.insert(label.clone(), String::new());
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                pending.push((path.parent().map(Path::to_owned), Some(label), text));
+            }
+        }
+        match name {
+            Some(name) => drop(all.headers.insert(name, renamed)),
+            None => all.source = renamed,
+        }
+    }
+    all
+}
+
+/// The path without `.` and `..`, as far as its own parts tell.
+fn normalised(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir if parts.file_name().is_some() => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -55,6 +121,31 @@ mod tests {
         let text =
             "#include \"a.cuh\"\n  #  include <b/c.h>\n// #include \"no\"\n#include MACRO\n#define include\n";
         assert_eq!(included_names(text).collect::<Vec<_>>(), ["a.cuh", "b/c.h"]);
+    }
+
+    #[test]
+    fn headers_of_one_name_in_two_folders_stay_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["a", "b"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+            fs::write(dir.path().join(folder).join("util.h"), format!("// {folder}\n")).unwrap();
+            fs::write(dir.path().join(folder).join("all.h"), "#include \"util.h\"\n#include <gone.h>\n")
+                .unwrap();
+        }
+        fs::write(dir.path().join("b/up.h"), "#include \"../a/all.h\"\n").unwrap();
+        let text = "#include \"b/all.h\"\n  #include \"b/up.h\"\n#include <cuda_fp16.h>\nint x;\n";
+        let found = resolved(text, Some(dir.path()), &[]);
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let names: Vec<&String> = found.headers.keys().collect();
+        assert_eq!(
+            names,
+            [&path("a/all.h"), &path("a/util.h"), &path("b/all.h"), &path("b/up.h"), &path("b/util.h")]
+        );
+        assert_eq!(found.headers[&path("b/up.h")], format!("#include \"{}\"\n", path("a/all.h")));
+        assert!(found.headers[&path("a/all.h")].starts_with(&format!("#include \"{}\"\n", path("a/util.h"))));
+        assert_eq!(found.elsewhere, ["cuda_fp16.h", "gone.h"]);
+        let second = format!("  #include \"{}\"\n#include <cuda_fp16.h>\nint x;\n", path("b/up.h"));
+        assert!(found.source.ends_with(&second), "{}", found.source);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use compiler::{BuildOutcome, Compiler};
 
 pub use includes::included_names;
 pub use log::{Diagnostic, Place, Severity};
-pub use nvcc_source::{NvccOutcome, add_nvcc_macros};
+pub use nvcc_source::{NvccOutcome, prepare_nvcc_source};
 pub use pack::{Pack, PackError};
 pub use processes::serve;
 pub use standard::standard_headers;
@@ -143,6 +143,14 @@ impl Build {
     /// The kernel with this name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    /// Why a kernel is not in the build.
+    pub fn missing(&self, name: &str) -> String {
+        let names: Vec<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
+        let is_mangled = names.iter().any(|it| it.starts_with("_Z") && it.contains(name));
+        let advice = if is_mangled { "; write extern \"C\" before __global__" } else { "" };
+        format!("the build has no kernel `{name}`, but {}{advice}", names.join(", "))
     }
 
     /// Size of PTX and cubin together.

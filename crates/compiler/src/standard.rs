@@ -20,6 +20,19 @@ const HEADERS: &[(&[&str], &[&str])] = &[
     (&["functional"], &["functional"]),
     (&["algorithm"], &["__algorithm_"]),
     (&["initializer_list"], &["initializer_list"]),
+    (&["atomic"], &["atomic"]),
+    (&["bit"], &["bit"]),
+    (&["bitset"], &["bitset"]),
+    (&["complex"], &["complex"]),
+    (&["concepts"], &["concepts"]),
+    (&["iterator"], &["iterator"]),
+    (&["memory"], &["memory"]),
+    (&["numbers"], &["numbers"]),
+    (&["numeric"], &["numeric"]),
+    (&["optional"], &["optional"]),
+    (&["ratio"], &["ratio"]),
+    (&["span"], &["span"]),
+    (&["variant"], &["variant"]),
 ];
 
 /// Macros that libcu++ leaves to the host's headers, by header.

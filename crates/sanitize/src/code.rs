@@ -20,6 +20,8 @@ pub struct Code {
     pub host_functions: Vec<String>,
     /// The headers that were not found and were left out.
     pub missing_headers: Vec<String>,
+    /// Whether the file was compiled with a newer standard of C++ than the wanted one.
+    pub has_newer_standard: bool,
 }
 
 /// Whether a file contains PTX: by its name, or by the directives that begin every PTX text.
@@ -44,6 +46,7 @@ pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeEr
         kernels: kernels.collect::<Result<_, _>>()?,
         host_functions: Vec::new(),
         missing_headers: Vec::new(),
+        has_newer_standard: false,
     })
 }
 
@@ -99,9 +102,9 @@ pub fn from_cuda(
     }
     let built = match first {
         Some(first) if request.source.instances.is_empty() => first,
-        _ => compiler.build_nvcc_source(&request).map_err(|error| {
-            no_such_kernel(&error, &request.source.instances, &names).unwrap_or(error.into())
-        })?,
+        _ => compiler
+            .build_nvcc_source(&request)
+            .map_err(|error| no_such_kernel(&error, &request.source, &names).unwrap_or(error.into()))?,
     };
     let build = built.outcome.build;
     let mut lowered = build.lowered_names.iter().cloned();
@@ -112,6 +115,7 @@ pub fn from_cuda(
         kernels,
         host_functions: built.host_functions,
         missing_headers: built.missing_headers,
+        has_newer_standard: built.has_newer_standard,
     })
 }
 
@@ -154,15 +158,18 @@ impl Code {
         if !self.missing_headers.is_empty() {
             notes.push(format!("ignored headers that were not found: {}", self.missing_headers.join(", ")));
         }
+        if self.has_newer_standard {
+            notes.push("compiled as C++17, which the standard headers of the compiler need".to_owned());
+        }
         notes
     }
 }
 
 /// The error for a name that is neither a kernel nor an instance of a template. The compiler reports it at a place that
 /// is not in the file.
-fn no_such_kernel(error: &BuildError, instances: &[String], names: &[&str]) -> Option<SanitizeError> {
+fn no_such_kernel(error: &BuildError, source: &Source, names: &[&str]) -> Option<SanitizeError> {
     let BuildError::Source { diagnostics, .. } = error else { return None };
-    let named = instances.iter().find(|instance| {
+    let named = source.instances.iter().find(|instance| {
         let base = instance.split('<').next().unwrap_or(instance).trim();
         diagnostics.iter().any(|diagnostic| {
             let text = &diagnostic.message;
@@ -174,7 +181,8 @@ fn no_such_kernel(error: &BuildError, instances: &[String], names: &[&str]) -> O
     let template = diagnostics.iter().any(|diagnostic| diagnostic.message.contains("template"));
     let error = kernel_name::unknown(named, names);
     Some(if template && !named.contains('<') {
-        SanitizeError::TemplateArguments { kernel: named.clone() }
+        let parameters = kernel_name::template_parameters(&source.text, named);
+        SanitizeError::TemplateArguments { kernel: named.clone(), parameters }
     } else if names.is_empty() || named.contains('<') {
         let reason = diagnostics.first().map_or(String::new(), |it| it.message.clone());
         error.with_hint(format!("the compiler says: {reason}"))

@@ -24,6 +24,8 @@ pub enum SanitizeError {
     TemplateArguments {
         /// The name.
         kernel: String,
+        /// The parameters of the template as the source has them: `typename T, int N`.
+        parameters: Option<String>,
     },
     /// The virtual GPU cannot run the code, or it has too little memory.
     #[error("{message}")]

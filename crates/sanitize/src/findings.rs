@@ -5,49 +5,152 @@ use std::path::Path;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use text::count;
 use text::escape::{one_line, visible};
-use vgpu::{Finding, LaunchReport, Place, Severity, SourceFrame};
+use vgpu::{Finding, Kind, LaunchReport, Place, Severity, SourceFrame};
 
 /// Maps a file name of the line table to the text of the file.
 pub type Texts<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// One finding, with its source lines, the threads that caused it and how often it occurred.
-pub fn render(finding: &Finding, sources: &Texts, renderer: &Renderer) -> String {
-    let level = match finding.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
-        Severity::Note => Level::NOTE,
-    };
-    // Names, file names and lines come from the kernel, so their control characters are escaped.
-    let title = one_line(&format!("[{}] {}", finding.kind, finding.message));
-    // The groups below borrow these texts.
-    let primary = quote(&finding.place, sources);
-    let related: Vec<(String, Option<Quote>)> = finding
-        .related
-        .iter()
-        .map(|related| (one_line(&related.label), quote(&related.place, sources)))
-        .collect();
-    let calls: Vec<String> = callers(&finding.place).iter().map(|call| one_line(call)).collect();
-    let threads = one_line(&threads(finding));
+/// Whether two findings probably have one cause: they have one severity and a source line in common (a missing barrier
+/// makes one store race with many loads), or they access one allocation out of bounds in one function. A read of what
+/// nothing has written may be the consequence of a race.
+fn have_one_cause(one: &Finding, other: &Finding) -> bool {
+    fn lines(finding: &Finding) -> impl Iterator<Item = (&str, u32)> {
+        let places = std::iter::once(&finding.place).chain(finding.related.iter().map(|it| &it.place));
+        places.filter_map(|place| place.frames.first().map(|frame| (frame.file.as_str(), frame.line)))
+    }
+    let function = |finding: &Finding| finding.place.frames.first().map(|frame| frame.function.clone());
+    let shares_line = || lines(one).any(|line| lines(other).any(|it| it == line));
+    let kinds = [one.kind, other.kind];
+    one.severity == other.severity
+        && match kinds {
+            [Kind::OutOfBounds, Kind::OutOfBounds] => {
+                one.allocation.is_some()
+                    && one.allocation == other.allocation
+                    && function(one) == function(other)
+            }
+            [Kind::Race, Kind::Uninitialised] | [Kind::Uninitialised, Kind::Race] => shares_line(),
+            [a, b] => a == b && shares_line(),
+        }
+}
 
-    let mut group = Group::with_title(level.primary_title(title.as_str()));
-    if let Some(quote) = &primary {
-        group = group.element(quote.snippet(AnnotationKind::Primary, None));
-    } else if finding.place.ptx_line > 0 {
-        group = group.element(Level::NOTE.message(format!("at PTX line {}", finding.place.ptx_line)));
+/// The findings by cause: indices of findings, in their order.
+pub fn causes(findings: &[Finding]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (index, finding) in findings.iter().enumerate() {
+        let belongs = |group: &Vec<usize>| group.iter().any(|it| have_one_cause(&findings[*it], finding));
+        // A finding may connect groups.
+        let (same, mut rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(belongs);
+        let mut joined: Vec<usize> = same.into_iter().flatten().chain([index]).collect();
+        joined.sort_unstable();
+        rest.push(joined);
+        rest.sort_unstable();
+        groups = rest;
     }
-    for call in &calls {
-        group = group.element(Level::NOTE.message(call.as_str()));
-    }
-    for (label, quote) in &related {
-        match quote {
-            Some(quote) => group = group.element(quote.snippet(AnnotationKind::Context, Some(label))),
-            None => group = group.element(Level::NOTE.message(label.as_str())),
+    groups
+}
+
+/// The lines of the findings of a cause beyond the first, in a note; `None` if there are none.
+pub fn others(group: &[&Finding]) -> Option<String> {
+    const MOST: usize = 12;
+    let rest = group.get(1..).filter(|rest| !rest.is_empty())?;
+    let mut places: Vec<String> = Vec::new();
+    for finding in rest {
+        let place = match finding.place.frames.first() {
+            Some(frame) => format!("{}:{}", frame.file, frame.line),
+            None => format!("PTX line {}", finding.place.ptx_line),
+        };
+        if !places.contains(&place) {
+            places.push(place);
         }
     }
-    if !threads.is_empty() {
-        group = group.element(Level::NOTE.message(threads.as_str()));
+    let more = places.len().saturating_sub(MOST);
+    places.truncate(MOST);
+    let more = if more > 0 { format!(" and {}", count(more, "other line")) } else { String::new() };
+    let verb = if rest.len() == 1 { "probably has" } else { "probably have" };
+    let text =
+        format!("{} {verb} the same cause: {}{more}", count(rest.len(), "more finding"), places.join(", "));
+    Some(one_line(&text))
+}
+
+/// One finding, with its source lines, the threads that caused it and how often it occurred.
+pub fn render(finding: &Finding, sources: &Texts, renderer: &Renderer) -> String {
+    render_cause(&[finding], sources, renderer)
+}
+
+/// The findings of one cause: the first as [`render`] does, and the lines of the others.
+pub fn render_cause(group: &[&Finding], sources: &Texts, renderer: &Renderer) -> String {
+    let Some(&finding) = group.first() else { return String::new() };
+    let others = others(group);
+    let related = finding.related.iter().map(|related| (related.label.as_str(), &related.place)).collect();
+    let notes = [threads(finding)].into_iter().filter(|note| !note.is_empty()).chain(others).collect();
+    let kind = finding.kind.name();
+    let message = Message {
+        level: finding.severity,
+        kind,
+        text: &finding.message,
+        place: &finding.place,
+        related,
+        notes,
+    };
+    message.render(sources, renderer)
+}
+
+/// A finding of any kind, about a kernel or about host code.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// Its severity.
+    pub level: Severity,
+    /// The name of its kind.
+    pub kind: &'a str,
+    /// What is wrong.
+    pub text: &'a str,
+    /// Where.
+    pub place: &'a Place,
+    /// Other places with their labels.
+    pub related: Vec<(&'a str, &'a Place)>,
+    /// Sentences below.
+    pub notes: Vec<String>,
+}
+
+impl Message<'_> {
+    /// The text for a terminal, with source lines.
+    pub fn render(&self, sources: &Texts, renderer: &Renderer) -> String {
+        let level = match self.level {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+            Severity::Note => Level::NOTE,
+        };
+        // Names, file names and lines come from the program, so their control characters are escaped.
+        let title = one_line(&format!("[{}] {}", self.kind, self.text));
+        // The groups below borrow these texts.
+        let primary = quote(self.place, sources);
+        let related: Vec<(String, Option<Quote>)> =
+            self.related.iter().map(|(label, place)| (one_line(label), quote(place, sources))).collect();
+        let calls: Vec<String> = callers(self.place).iter().map(|call| one_line(call)).collect();
+        let notes: Vec<String> = self.notes.iter().map(|note| one_line(note)).collect();
+
+        let mut shown = Group::with_title(level.primary_title(title.as_str()));
+        if let Some(quote) = &primary {
+            shown = shown.element(quote.snippet(AnnotationKind::Primary, None));
+        } else if self.place.ptx_line > 0 {
+            shown = shown.element(Level::NOTE.message(format!("at PTX line {}", self.place.ptx_line)));
+        }
+        for call in &calls {
+            shown = shown.element(Level::NOTE.message(call.as_str()));
+        }
+        for (label, quote) in &related {
+            match quote {
+                Some(quote) => {
+                    shown = shown.element(quote.snippet(AnnotationKind::Context, Some(label)));
+                }
+                None => shown = shown.element(Level::NOTE.message(label.as_str())),
+            }
+        }
+        for note in &notes {
+            shown = shown.element(Level::NOTE.message(note.as_str()));
+        }
+        renderer.render(&[shown])
     }
-    renderer.render(&[group])
 }
 
 /// A line with the number of findings that the virtual GPU dropped; `None` if it kept all of them.

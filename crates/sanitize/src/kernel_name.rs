@@ -21,8 +21,9 @@ pub fn find<'a>(wanted: Option<&str>, names: &[&'a str]) -> Result<Option<&'a st
         [] => Ok(None),
         [only] => Ok(Some(only)),
         several => {
+            let shown: Vec<String> = several.iter().take(12).map(|name| with_parameters(name)).collect();
             Err(SanitizeError::usage(format!("several kernels are called `{wanted}`"))
-                .with_hint(listed(several)))
+                .with_hint(format!("kernels: {}", shown.join("; "))))
         }
     }
 }
@@ -56,6 +57,49 @@ pub fn readable(name: &str) -> String {
     demangled.map_or_else(|| name.to_owned(), |text| without_abi_tags(&text))
 }
 
+/// The name of a kernel in C++ with its parameters: `scale(float*, int)`.
+fn with_parameters(name: &str) -> String {
+    let options = DemangleOptions::new().no_return_type().hide_expression_literal_types();
+    let symbol = name.starts_with("_Z").then(|| Symbol::new(name).ok()).flatten();
+    symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok()).unwrap_or_else(|| name.to_owned())
+}
+
+/// The parameters of a template of a kernel, as the source has them.
+pub fn template_parameters(source: &str, kernel: &str) -> Option<String> {
+    let name = kernel.rsplit("::").next()?.trim();
+    source.match_indices("__global__").find_map(|(at, _)| {
+        let head = source[at..].split(['{', ';']).next()?;
+        let mut words = head.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let before = source[..at].trim_end();
+        let is_template = words.any(|word| word == name) && before.ends_with('>');
+        let inside = before[..before.len().checked_sub(1)?].rsplit_once("template")?.1.trim_start();
+        let inside = inside.strip_prefix('<').filter(|inside| is_template && !inside.contains(['{', ';']))?;
+        Some(inside.split_whitespace().collect::<Vec<_>>().join(" "))
+    })
+}
+
+/// A name with parameters in one way of writing them: `k(const float *)` is `k(floatconst*)`.
+fn normalised(name: &str) -> String {
+    let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    let Some((before, parameters)) = name.trim().strip_suffix(')').and_then(|text| text.split_once('('))
+    else {
+        return plain(name);
+    };
+    let parameter = |text: &str| {
+        let text = text.replace("__restrict__", " ");
+        let text = text.trim();
+        match text.strip_prefix("const ") {
+            Some(rest) => {
+                let end = rest.find(['*', '&']).unwrap_or(rest.len());
+                format!("{}const{}", plain(&rest[..end]), plain(&rest[end..]))
+            }
+            None => plain(text),
+        }
+    };
+    let parameters: Vec<String> = parameters.split(',').map(parameter).collect();
+    format!("{}({})", plain(before), parameters.join(","))
+}
+
 /// Numba appends long tags to its names: `saxpy[abi:v1][abi:cw51cXTL...]`.
 fn without_abi_tags(name: &str) -> String {
     let mut parts = name.split("[abi:");
@@ -66,6 +110,10 @@ fn without_abi_tags(name: &str) -> String {
 /// Whether a person may call the function by this name.
 fn is_named(name: &str, wanted: &str) -> bool {
     let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    if wanted.trim_end().ends_with(')') {
+        let (full, wanted) = (normalised(&with_parameters(name)), normalised(wanted));
+        return full.strip_suffix(&wanted).is_some_and(|before| before.is_empty() || before.ends_with("::"));
+    }
     let (full, wanted) = (plain(&readable(name)), plain(wanted));
     let without_arguments = full.split('<').next().unwrap_or(&full);
     let ends_with = |whole: &str| {
@@ -77,6 +125,31 @@ fn is_named(name: &str, wanted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn overloaded_kernels_are_found_by_their_parameters() {
+        // `scale(float*, int)`, `ns::scale(float const*, unsigned int)`.
+        let names = ["_Z5scalePfi", "_ZN2ns5scaleEPKfj"];
+        for (wanted, expected) in [
+            ("scale(float*, int)", Some(names[0])),
+            ("scale(float *,int)", Some(names[0])),
+            ("scale(const float* __restrict__, unsigned int)", Some(names[1])),
+            ("ns::scale(float const*, unsigned int)", Some(names[1])),
+            ("scale(int*)", None),
+        ] {
+            assert_eq!(find(Some(wanted), &names).unwrap(), expected, "{wanted}");
+        }
+        let several = format!("{:?}", find(Some("scale"), &names).unwrap_err());
+        assert!(several.contains("scale(float*, int); ns::scale(float const*, unsigned int)"), "{several}");
+    }
+
+    #[test]
+    fn parameters_of_a_template_are_those_of_the_source() {
+        let source = "template <class A> __device__ void f();\ntemplate <typename T,\n          int N = 4>\n__global__ void __launch_bounds__(128) scale(T* x) {}\n\
+                      __global__ void plain(float* x) {}\n";
+        assert_eq!(template_parameters(source, "ns::scale").as_deref(), Some("typename T, int N = 4"));
+        assert_eq!(template_parameters(source, "plain"), None);
+    }
 
     #[test]
     fn kernels_are_found_by_any_of_their_names() {

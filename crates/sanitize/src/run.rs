@@ -59,6 +59,8 @@ pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, Sani
     set_variables(job.variables, module, device)?;
 
     device.set_kept(&placed.others());
+    let of_bytes = placed.buffers.iter().filter(|it| it.dtype.bytes() == 1).map(|it| it.buffer.address);
+    device.options.of_bytes = of_bytes.map(vgpu::Buffer).collect();
     let chip = device.chip();
     let mut reports = Vec::new();
     let mut last = (None, None);

@@ -138,6 +138,15 @@ impl Suppressions {
         Ok(Suppressions { rules, texts: Box::new(texts) })
     }
 
+    /// Whether a finding is reported. `texts` has the sources whose lines rules may name.
+    pub fn keeps_in(&self, finding: &Finding, texts: &Texts<'_>) -> bool {
+        let found = self.rules.iter().find(|(rule, kind, _)| matches(rule, *kind, finding, texts));
+        if let Some((_, _, matched)) = found {
+            matched.fetch_add(1, Ordering::Relaxed);
+        }
+        found.is_none()
+    }
+
     /// What every rule matched so far.
     pub fn uses(&self) -> Vec<RuleUse> {
         let used = |(rule, _, matched): &(Rule, Kind, AtomicU64)| RuleUse {
@@ -205,11 +214,7 @@ fn matches(rule: &Rule, kind: Kind, finding: &Finding, texts: &Texts<'_>) -> boo
 
 impl FindingFilter for Suppressions {
     fn keeps(&self, finding: &Finding) -> bool {
-        let found = self.rules.iter().find(|(rule, kind, _)| matches(rule, *kind, finding, &*self.texts));
-        if let Some((_, _, matched)) = found {
-            matched.fetch_add(1, Ordering::Relaxed);
-        }
-        found.is_none()
+        self.keeps_in(finding, &*self.texts)
     }
 }
 

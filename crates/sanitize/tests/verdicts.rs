@@ -95,6 +95,8 @@ fn judge(file: &Path, compiler: &Compiler, runs: &[(usize, u64)]) -> Vec<String>
         let placed = Placed::on(&mut device, &file.arguments).unwrap();
         device.set_outputs(&placed.outputs());
         device.set_kept(&placed.others());
+        let of_bytes = placed.buffers.iter().filter(|it| it.dtype.bytes() == 1);
+        device.options.of_bytes = of_bytes.map(|it| vgpu::Buffer(it.buffer.address)).collect();
         let report = device.run(module, kernel, file.geometry, &placed.parameters).unwrap();
         let wrong = complaints(&report.findings, &marks, name);
         found.extend(wrong.iter().map(|text| format!("{name}, {workers} workers, seed {seed}: {text}")));

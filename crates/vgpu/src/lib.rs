@@ -63,7 +63,7 @@ pub use check::{Finding, Kind, Place, Related, Severity};
 pub use count::Counters;
 pub use exec::{Checks, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
 pub use isa::decode::Pipe;
-pub use mem::{Buffer, Device, MemoryError};
+pub use mem::{Buffer, Device, MemoryError, Touched};
 pub use notice::{HEAP_NAME, Notice, notices_in_ptx};
 pub use program::{
     Diagnostic, FidelityReport, Kernel, LoadError, Module, Param, RefusedKernel, SourceFrame, load,

@@ -13,10 +13,12 @@ pub struct Token<'a> {
 /// Signs of more than one character that matter here. Brackets stay single.
 const SIGNS: [&str; 4] = ["<<<", ">>>", "::", "=="];
 
-/// The tokens without comments and without lines of the preprocessor.
+/// The tokens without comments and without lines of the preprocessor. If the alternatives of a condition do not close
+/// the brackets that they open, only the first alternative has tokens.
 pub fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
+    let mut conditions: Vec<Vec<usize>> = Vec::new();
     let mut at = 0;
     let mut line_start = true;
     while at < bytes.len() {
@@ -26,6 +28,16 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
         } else if let Some(comment) = rest.strip_prefix("/*") {
             comment.find("*/").map_or(rest.len(), |end| end + 4)
         } else if line_start && rest.starts_with('#') {
+            let name = rest[1..].trim_start();
+            if name.starts_with("if") {
+                conditions.push(vec![tokens.len()]);
+            } else if let Some(starts) = conditions.last_mut().filter(|_| name.starts_with("el")) {
+                starts.push(tokens.len());
+            } else if name.starts_with("endif")
+                && let Some(starts) = conditions.pop()
+            {
+                end_condition(&mut tokens, &starts);
+            }
             directive(rest)
         } else if let Some(length) = literal(rest) {
             tokens.push(Token { text: &text[at..at + length], start: at, end: at + length });
@@ -50,6 +62,30 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
         at += length;
     }
     tokens
+}
+
+/// Removes the tokens of all alternatives but the first, if one of them leaves a bracket open or closes one. `starts`: the
+/// first token of each alternative.
+fn end_condition(tokens: &mut Vec<Token<'_>>, starts: &[usize]) {
+    let is_balanced = |part: &[Token<'_>]| {
+        let mut depth = 0_i32;
+        for token in part {
+            match token.text {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth -= 1,
+                _ => {}
+            }
+            if depth < 0 {
+                return false;
+            }
+        }
+        depth == 0
+    };
+    let ends = starts.iter().skip(1).copied().chain([tokens.len()]);
+    let all_balanced = starts.iter().zip(ends).all(|(start, end)| is_balanced(&tokens[*start..end]));
+    if let (false, Some(second)) = (all_balanced, starts.get(1)) {
+        tokens.truncate(*second);
+    }
 }
 
 /// The length of a line of the preprocessor with its continuations.

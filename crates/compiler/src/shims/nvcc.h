@@ -31,13 +31,42 @@ namespace std {}
 // C++17 has removed it; nvcc ignores it with a warning.
 #define register
 
-// Built-in functions of host compilers, which nvcc translates for device code.
-#define __builtin_clz(x) __clz(static_cast<int>(x))
-#define __builtin_clzll(x) __clzll(static_cast<long long>(x))
-#define __builtin_ctz(x) (__ffs(static_cast<int>(x)) - 1)
-#define __builtin_ctzll(x) (__ffsll(static_cast<long long>(x)) - 1)
-#define __builtin_popcount(x) __popc(x)
-#define __builtin_popcountll(x) __popcll(x)
+// Built-in functions of host compilers, which nvcc translates for device code. They are also used in constant expressions.
+namespace warpsmith_nvcc {
+template <class T> __host__ __device__ constexpr int count_bits(T x)
+{
+    int bits = 0;
+    for (; x != 0; x &= x - 1) ++bits;
+    return bits;
+}
+template <class T> __host__ __device__ constexpr int leading_zeros(T x)
+{
+    int zeros = 0;
+    for (T bit = T(1) << (8 * sizeof(T) - 1); bit != 0 && (x & bit) == 0; bit >>= 1) ++zeros;
+    return zeros;
+}
+#define WARPSMITH_BUILTIN(NAME, TYPE, CONSTANT, DEVICE)                                    \
+    __host__ __device__ constexpr int NAME(TYPE x)                                          \
+    {                                                                                       \
+        return __builtin_is_constant_evaluated() ? CONSTANT : DEVICE;                       \
+    }
+WARPSMITH_BUILTIN(clz, unsigned, leading_zeros(x), __clz(static_cast<int>(x)))
+WARPSMITH_BUILTIN(clzll, unsigned long long, leading_zeros(x), __clzll(static_cast<long long>(x)))
+WARPSMITH_BUILTIN(ctz, unsigned, count_bits((x & -x) - 1), __ffs(static_cast<int>(x)) - 1)
+WARPSMITH_BUILTIN(ctzll, unsigned long long, count_bits((x & -x) - 1), __ffsll(static_cast<long long>(x)) - 1)
+WARPSMITH_BUILTIN(popcount, unsigned, count_bits(x), __popc(x))
+WARPSMITH_BUILTIN(popcountll, unsigned long long, count_bits(x), __popcll(x))
+#undef WARPSMITH_BUILTIN
+}
+#define __builtin_clz(x) warpsmith_nvcc::clz(x)
+#define __builtin_clzl(x) warpsmith_nvcc::clzll(x)
+#define __builtin_clzll(x) warpsmith_nvcc::clzll(x)
+#define __builtin_ctz(x) warpsmith_nvcc::ctz(x)
+#define __builtin_ctzl(x) warpsmith_nvcc::ctzll(x)
+#define __builtin_ctzll(x) warpsmith_nvcc::ctzll(x)
+#define __builtin_popcount(x) warpsmith_nvcc::popcount(x)
+#define __builtin_popcountl(x) warpsmith_nvcc::popcountll(x)
+#define __builtin_popcountll(x) warpsmith_nvcc::popcountll(x)
 
 // Types of the host's libraries that stand in classes of headers. Only host code uses their members.
 typedef struct WarpsmithFile FILE;

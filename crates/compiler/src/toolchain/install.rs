@@ -13,8 +13,31 @@ use std::time::{Duration, Instant};
 use subprocess::python;
 use subprocess::{ProgramEnd, ProgramLimits};
 
-use super::installed::{final_root, toolchains};
+use super::installed::{final_root, nvcc_root, toolchains};
 use super::{Origin, Wheel, pinned_wheels, search};
+
+/// Wheels that are installed together into a folder of their own.
+pub(super) struct Collection {
+    /// The wheels.
+    pub wheels: &'static [Wheel],
+    /// The folder that they get.
+    pub root: fn(&Path) -> PathBuf,
+    /// Whether a file of a wheel is needed.
+    pub is_wanted: fn(&Path) -> bool,
+    /// What is done after unpacking.
+    pub complete: fn(&Path) -> io::Result<()>,
+    /// Says what a folder lacks.
+    pub check: fn(&Path) -> Result<(), String>,
+}
+
+/// The compiler library with what it needs.
+const NVRTC: Collection = Collection {
+    wheels: pinned_wheels(),
+    root: final_root,
+    is_wanted,
+    complete: |_| Ok(()),
+    check: |root| search::from_root(Origin::Cache, root).map(|_| ()),
+};
 
 /// The current step of the installation, for a progress display.
 #[derive(Clone, Copy, Debug)]
@@ -115,8 +138,17 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> InstallError {
 
 /// Installs the pinned toolchain unless a usable one exists, and returns its folder.
 pub fn install(cache: &Path, progress: &mut dyn FnMut(Progress)) -> Result<PathBuf, InstallError> {
-    let root = final_root(cache);
-    let usable = || search::from_root(Origin::Cache, &root).is_ok();
+    install_collection(&NVRTC, cache, progress)
+}
+
+/// Installs wheels unless a usable installation exists, and returns its folder.
+pub(super) fn install_collection(
+    collection: &Collection,
+    cache: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<PathBuf, InstallError> {
+    let root = (collection.root)(cache);
+    let usable = || (collection.check)(&root).is_ok();
     if usable() {
         return Ok(root);
     }
@@ -129,7 +161,8 @@ pub fn install(cache: &Path, progress: &mut dyn FnMut(Progress)) -> Result<PathB
     remove_partial_folders(&folder);
     let partial = files::partial_path(&root);
     fs::create_dir_all(&partial).map_err(at(&partial))?;
-    let outcome = fill(&partial, progress).and_then(|()| move_into_place(&partial, &root));
+    let outcome =
+        fill(&partial, collection, progress).and_then(|()| move_into_place(&partial, &root, collection));
     remove_partial_folders(&folder);
     outcome?;
     progress(Progress::Finished);
@@ -143,9 +176,9 @@ pub fn clean(cache: &Path) -> Result<bool, InstallError> {
         return Ok(false);
     }
     let _lock = lock(&folder, &mut |_| ())?;
-    let root = final_root(cache);
-    let existed = root.is_dir();
-    if existed {
+    let mut existed = false;
+    for root in [final_root(cache), nvcc_root(cache)].into_iter().filter(|root| root.is_dir()) {
+        existed = true;
         // Renamed first, so that a process that starts now finds no toolchain instead of a partial one.
         let removed = files::partial_path(&root);
         fs::rename(&root, &removed).map_err(at(&root))?;
@@ -180,7 +213,11 @@ fn remove_partial_folders(folder: &Path) {
 }
 
 /// Downloads and unpacks every wheel into `partial/root`.
-fn fill(partial: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), InstallError> {
+fn fill(
+    partial: &Path,
+    collection: &Collection,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), InstallError> {
     let python = python::interpreter().ok_or(InstallError::NoPython)?;
     let pip = Command::new(&python).args(["-m", "pip", "--version"]).stdin(Stdio::null()).output();
     match pip {
@@ -188,9 +225,9 @@ fn fill(partial: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Instal
         Ok(_) => return Err(InstallError::NoPip { python }),
         Err(_) => return Err(InstallError::NoPython),
     }
-    let total = pinned_wheels().iter().map(|wheel| wheel.download_bytes).sum();
+    let total = collection.wheels.iter().map(|wheel| wheel.download_bytes).sum();
     let mut downloaded = 0;
-    for wheel in pinned_wheels() {
+    for wheel in collection.wheels {
         let mut report = |bytes: u64| {
             let done = downloaded + bytes.min(wheel.download_bytes);
             progress(Progress::Downloading { package: wheel.package, done, total });
@@ -198,7 +235,7 @@ fn fill(partial: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Instal
         let file = download(&python, wheel, partial, &mut report)?;
         downloaded += wheel.download_bytes;
         progress(Progress::Unpacking { package: wheel.package });
-        unpack(&file, &partial.join("root"))?;
+        unpack(&file, &partial.join("root"), collection.is_wanted)?;
         fs::remove_file(&file).map_err(at(&file))?;
     }
     Ok(())
@@ -271,7 +308,7 @@ fn size_of_folder(folder: &Path) -> u64 {
 }
 
 /// Unzips a wheel without the files that a compiler does not need.
-fn unpack(wheel: &Path, into: &Path) -> Result<(), InstallError> {
+fn unpack(wheel: &Path, into: &Path, is_wanted: fn(&Path) -> bool) -> Result<(), InstallError> {
     let unpack_error = |error: zip::result::ZipError| InstallError::Unpack {
         wheel: wheel.to_owned(),
         reason: error.to_string(),
@@ -291,6 +328,11 @@ fn unpack(wheel: &Path, into: &Path) -> Result<(), InstallError> {
         }
         let mut out = File::create(&path).map_err(at(&path))?;
         io::copy(&mut entry, &mut out).map_err(at(&path))?;
+        #[cfg(unix)]
+        if entry.unix_mode().is_some_and(|mode| mode & 0o100 != 0) || is_program(&path) {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(at(&path))?;
+        }
     }
     Ok(())
 }
@@ -304,9 +346,16 @@ fn is_wanted(name: &Path) -> bool {
     !skipped && !packaging && !text.contains("/.metadata/")
 }
 
-fn move_into_place(partial: &Path, root: &Path) -> Result<(), InstallError> {
+/// Whether a file lies in a folder of programs.
+#[cfg(unix)]
+fn is_program(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.ends_with("bin"))
+}
+
+fn move_into_place(partial: &Path, root: &Path, collection: &Collection) -> Result<(), InstallError> {
     let unpacked = partial.join("root");
-    search::from_root(Origin::Cache, &unpacked).map_err(|reason| InstallError::Incomplete { reason })?;
+    (collection.complete)(&unpacked).map_err(at(&unpacked))?;
+    (collection.check)(&unpacked).map_err(|reason| InstallError::Incomplete { reason })?;
     if root.exists() {
         // The folder exists but is not usable, so it was damaged by hand.
         fs::rename(root, partial.join("damaged")).map_err(at(root))?;

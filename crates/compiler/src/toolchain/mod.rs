@@ -6,6 +6,7 @@
 
 mod install;
 mod installed;
+pub mod nvcc;
 mod search;
 mod wheels;
 

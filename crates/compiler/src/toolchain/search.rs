@@ -183,6 +183,9 @@ fn from_library_folder(origin: Origin, folder: &Path) -> Result<Toolchain, Strin
     assemble(origin, folder, &[folder.to_owned()], &includes)
 }
 
+/// Headers that are in different wheels. PyTorch installs NVRTC without the second, which `mma.h` includes.
+const HEADERS: [&str; 2] = ["cuda_fp16.h", "crt/mma.h"];
+
 fn assemble(
     origin: Origin,
     root: &Path,
@@ -201,8 +204,9 @@ fn assemble(
     let is_new =
         |folder: &&PathBuf| folder.canonicalize().is_ok_and(|real| real.is_dir() && seen.insert(real));
     let mut folders: Vec<PathBuf> = includes.iter().filter(is_new).cloned().collect();
-    if !folders.iter().any(|folder| folder.join("cuda_fp16.h").is_file()) {
-        return Err("it contains libnvrtc.so but not the CUDA headers (cuda_fp16.h)".to_owned());
+    let is_missing = |name: &&&str| !folders.iter().any(|folder| folder.join(name).is_file());
+    if let Some(missing) = HEADERS.iter().find(is_missing) {
+        return Err(format!("it contains libnvrtc.so but not all CUDA headers ({missing})"));
     }
     // CUDA 13 moved libcu++ and CUB into a subfolder.
     let cccl: Vec<PathBuf> =
@@ -352,9 +356,34 @@ mod tests {
         fs::write(at.join(format!("lib64/libnvrtc.so.{major}")), "").unwrap();
         fs::write(at.join(format!("lib64/libnvrtc-builtins.so.{major}.1")), "").unwrap();
         if headers {
-            fs::write(at.join("include/cuda_fp16.h"), "").unwrap();
+            write_headers(&at.join("include"));
         }
         at.to_owned()
+    }
+
+    fn write_headers(folder: &Path) {
+        fs::create_dir_all(folder.join("crt")).unwrap();
+        for header in HEADERS {
+            fs::write(folder.join(header), "").unwrap();
+        }
+    }
+
+    #[test]
+    fn wheels_of_pytorch_without_all_headers_are_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let wheels = dir.path().join("a/nvidia/cu13");
+        fs::create_dir_all(wheels.join("lib")).unwrap();
+        fs::write(wheels.join("lib/libnvrtc.so.13"), "").unwrap();
+        write_headers(&wheels.join("include"));
+        let surroundings =
+            SearchEnvironment { site_packages: vec![dir.path().join("a")], ..surroundings_in(dir.path()) };
+        assert!(survey(&surroundings).chosen.is_some());
+        fs::remove_file(wheels.join("include/crt/mma.h")).unwrap();
+        let survey = survey(&surroundings);
+        assert!(survey.chosen.is_none());
+        let reasons: Vec<String> =
+            survey.looked.iter().map(|looked| format!("{:?}", looked.verdict)).collect();
+        assert!(reasons.iter().any(|it| it.contains("not all CUDA headers (crt/mma.h)")), "{reasons:?}");
     }
 
     fn surroundings_in(dir: &Path) -> SearchEnvironment {
@@ -432,12 +461,11 @@ mod tests {
         fs::create_dir_all(thirteen.join("lib")).unwrap();
         fs::create_dir_all(thirteen.join("include/cccl")).unwrap();
         fs::write(thirteen.join("lib/libnvrtc.so.13"), "").unwrap();
-        fs::write(thirteen.join("include/cuda_fp16.h"), "").unwrap();
+        write_headers(&thirteen.join("include"));
         let twelve = dir.path().join("b/nvidia");
         fs::create_dir_all(twelve.join("cuda_nvrtc/lib")).unwrap();
-        fs::create_dir_all(twelve.join("cuda_runtime/include")).unwrap();
         fs::write(twelve.join("cuda_nvrtc/lib/libnvrtc.so.12"), "").unwrap();
-        fs::write(twelve.join("cuda_runtime/include/cuda_fp16.h"), "").unwrap();
+        write_headers(&twelve.join("cuda_runtime/include"));
 
         let mut surroundings = surroundings_in(dir.path());
         surroundings.site_packages = vec![dir.path().join("a")];

@@ -178,7 +178,14 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 cx.store_issue(from.at[l] as u32, bytes, l);
                 let (site, op) = (cx.site(1 << l), store_op(reduce));
                 let range = to.at[l]..to.at[l] + u64::from(bytes);
-                cx.block.races.agent_global(&cx.grid.races, Agent::StoreWrite, site, op, range);
+                cx.block.races.agent_global(
+                    &cx.grid.races,
+                    Agent::StoreWrite,
+                    site,
+                    op,
+                    range,
+                    &race::Differs,
+                );
             }
             cx.store_out(shared, global, bytes, reduce, l);
             cx.note_store(l);

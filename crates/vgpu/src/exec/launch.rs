@@ -153,11 +153,8 @@ impl Device {
         let shared_bytes =
             if launch.shared == 0 { kernel.shared_bytes } else { kernel.dynamic_shared + launch.shared };
         let workers = workers(options.threads, kernel, blocks);
-        let allocations: Vec<(u64, u64)> = if checked {
-            regions.iter().map(|r| (r.address, r.bytes)).chain(self.heap_range()).collect()
-        } else {
-            Vec::new()
-        };
+        let ranges = regions.iter().map(|r| (r.address, r.bytes)).chain(self.heap_range());
+        let allocations: Vec<(u64, u64)> = ranges.filter(|_| checked).collect();
         let world = options.world;
         let grid_id = world.grid_id.wrapping_add(self.launches);
         let resident_limit = options.limits.resident(threads, shared_bytes);
@@ -222,7 +219,10 @@ impl Device {
             (true, true) => run_workers::<CheckedCounted>,
         };
         let mut report = report(&grid, launch.module, options, run(&grid, workers));
-        if grid.stored_undefined.into_inner() {
+        let touched = if options.touched { grid.races.touched() } else { Vec::new() };
+        let stored_undefined = grid.stored_undefined.into_inner();
+        self.touched = touched;
+        if stored_undefined {
             self.has_undefined_values();
         }
         report.changed_state = self.changed_state(launch.module, &addresses, &state);

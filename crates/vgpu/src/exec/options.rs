@@ -44,6 +44,10 @@ pub struct Options {
     pub outputs: Vec<Buffer>,
     /// Other buffers that are read after the launch: the kernel must not store undefined values there.
     pub kept: Vec<Buffer>,
+    /// Whether to keep the ranges that the launch accessed ([`crate::Device::touched`]). Only a checked launch knows them.
+    pub touched: bool,
+    /// Buffers whose elements are single bytes, so that an undefined byte may be an element and not padding.
+    pub of_bytes: Vec<Buffer>,
     /// Whether this launch is the first of those that write the outputs. Otherwise earlier launches may have written parts.
     pub begins_outputs: bool,
     /// Whether this launch is the last of those that write the outputs, after which no part may be missing.
@@ -110,6 +114,8 @@ impl Default for Options {
             threads: 0,
             outputs: Vec::new(),
             kept: Vec::new(),
+            touched: false,
+            of_bytes: Vec::new(),
             begins_outputs: true,
             ends_outputs: true,
             cluster: [1; 3],

@@ -248,13 +248,22 @@ fn check_undefined(
         // SAFETY: the slice is the region's shadow. All workers have ended.
         let states = unsafe { std::slice::from_raw_parts(r.shadow, r.bytes as usize) };
         let i = (address - r.address) as usize;
-        if states[i] != shadow::TAINTED || t.origin.source() == Source::Reported || is_padding(states, i) {
+        if states[i] != shadow::TAINTED || t.origin.source() == Source::Reported {
             continue;
         }
+        // One byte of four may be the fourth channel of a pixel, if the elements are bytes.
+        let is_padding = is_padding(states, i);
+        if is_padding && !(options.of_bytes.contains(&Buffer(r.address)) && undefined_in_word(states, i) == 1)
+        {
+            continue;
+        }
+        let severity = if is_padding { Severity::Warning } else { Severity::Error };
         let how = if is_output { "is stored to an output" } else { "is stored to a buffer" };
         let (kind, pc, message, related) = describe(t.origin, t.store.pc, how);
         let site = Site { pc, ..t.store };
-        findings.add(kind, site, || RawFinding {
+        let message = if is_padding { format!("{message}, unless it is padding") } else { message };
+        findings.add_many((kind, pc, 0), severity, site, 1, || RawFinding {
+            severity,
             address: Some(address),
             space: Some(Space::Global),
             allocation: grid.device.label_at(r.address).map(|(label, _)| label.to_string()),
@@ -267,10 +276,16 @@ fn check_undefined(
 /// Whether an undefined byte is padding of a copied structure: one or three undefined bytes in a word whose other bytes
 /// are defined.
 pub(super) fn is_padding(states: &[u8], i: usize) -> bool {
-    let word = &states[i / 4 * 4..(i / 4 * 4 + 4).min(states.len())];
-    let undefined = word.iter().filter(|s| **s == shadow::TAINTED).count();
     // Two undefined bytes may be a 16-bit element, so they are reported.
-    word.contains(&shadow::WRITTEN) && matches!(undefined, 1 | 3)
+    word_of(states, i).contains(&shadow::WRITTEN) && matches!(undefined_in_word(states, i), 1 | 3)
+}
+
+fn word_of(states: &[u8], i: usize) -> &[u8] {
+    &states[i / 4 * 4..(i / 4 * 4 + 4).min(states.len())]
+}
+
+fn undefined_in_word(states: &[u8], i: usize) -> usize {
+    word_of(states, i).iter().filter(|s| **s == shadow::TAINTED).count()
 }
 
 /// Merges findings of the same kind and the same source lines. A loop that was unrolled eight times is still one source

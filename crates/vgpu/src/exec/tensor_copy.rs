@@ -137,7 +137,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             offsets[lane] = to;
             let occupied = tensor.map.shared_bytes();
             self.block.races.agent_writes_shared(Agent::Load, site, &offsets, occupied);
-            self.race_global(&tensor, lane, Agent::Load, race::Op::Read);
+            self.race_global(&tensor, lane, (Agent::Load, race::Op::Read), &race::Differs);
             let load = self.block.chunk_origins.load(load_record(&tensor, site.pc));
             self.add_pending(
                 site,
@@ -205,9 +205,13 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             cx.trace(Event::Copy { kind: CopyKind::BulkStore, bytes });
             if P::CHECK {
                 cx.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
-                cx.race_global(&tensor, l, Agent::StoreWrite, store_op(reduce));
+                let before = cx.stored_bytes(&tensor);
+                cx.copy_out(&tensor, shared, reduce, l);
+                let repeats = race::Repeats(before == cx.stored_bytes(&tensor));
+                cx.race_global(&tensor, l, (Agent::StoreWrite, store_op(reduce)), &repeats);
+            } else {
+                cx.copy_out(&tensor, shared, reduce, l);
             }
-            cx.copy_out(&tensor, shared, reduce, l);
             cx.note_store(l);
             Some(())
         })
@@ -441,13 +445,37 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    fn race_global(&mut self, tensor: &TensorBox, lane: usize, agent: Agent, op: race::Op) {
+    /// The bytes of global memory that a store of a box writes.
+    fn stored_bytes(&self, tensor: &TensorBox) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for loaded in tensor.rows() {
+            let row = tensor.stored_row(loaded);
+            let region = self.grid.region_of(row.address);
+            if row.bytes > 0 && region.holds(row.address, u64::from(row.bytes)) {
+                // SAFETY: the region contains the row.
+                let row = unsafe {
+                    let from = region.data.add((row.address - region.address) as usize);
+                    std::slice::from_raw_parts(from, row.bytes as usize)
+                };
+                bytes.extend_from_slice(row);
+            }
+        }
+        bytes
+    }
+
+    fn race_global(
+        &mut self,
+        tensor: &TensorBox,
+        lane: usize,
+        (agent, op): (Agent, race::Op),
+        values: &dyn race::StoredValues,
+    ) {
         let site = self.site(1 << lane);
         for loaded in tensor.rows() {
             let row = if op == race::Op::Read { loaded } else { tensor.stored_row(loaded) };
             if row.bytes > 0 {
                 let range = row.address..row.address + u64::from(row.bytes);
-                self.block.races.agent_global(&self.grid.races, agent, site, op, range);
+                self.block.races.agent_global(&self.grid.races, agent, site, op, range, values);
             }
         }
     }

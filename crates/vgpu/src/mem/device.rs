@@ -25,6 +25,14 @@ pub enum MemoryError {
         /// Free memory in bytes.
         free: u64,
     },
+    /// The range meets another allocation.
+    #[error("range of {bytes} bytes at {address:#x} meets another allocation")]
+    Occupied {
+        /// Start of the range.
+        address: u64,
+        /// Size of the range in bytes.
+        bytes: u64,
+    },
     /// The address is not the start of an allocation.
     #[error("address {0:#x} is not the start of an allocation")]
     NotAllocated(u64),
@@ -68,6 +76,8 @@ struct Allocation {
     constant: bool,
     /// True if it is certain that every byte is defined.
     defined: bool,
+    /// True for memory of the host, which may write it at any time.
+    host: bool,
 }
 
 /// The memory of a virtual GPU, and the modules that are placed in it.
@@ -97,6 +107,19 @@ pub struct Device {
     textures: Vec<(Texture, Buffer)>,
     /// Memory that a cooperative grid uses to synchronise its blocks.
     workspace: Option<Buffer>,
+    /// What the last launch accessed, if its options asked for that.
+    pub(crate) touched: Vec<Touched>,
+}
+
+/// A range of global memory that a launch accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// Address of the first byte.
+    pub address: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Whether the launch wrote the range.
+    pub written: bool,
 }
 
 /// Bytes of the workspace of a grid: its size and a barrier.
@@ -132,7 +155,75 @@ impl Device {
             heap: None,
             textures: Vec::new(),
             workspace: None,
+            touched: Vec::new(),
         }
+    }
+
+    /// Makes memory of the host accessible to kernels at `address`. All of it counts as initialised.
+    ///
+    /// # Safety
+    ///
+    /// `data` must point to `bytes` bytes that stay valid until the allocation is freed, and it must have the same
+    /// remainder as `address` modulo 256.
+    pub unsafe fn adopt(
+        &mut self,
+        address: u64,
+        data: std::ptr::NonNull<u8>,
+        bytes: u64,
+        label: &str,
+    ) -> Result<Buffer, MemoryError> {
+        let end = address.checked_add(bytes).ok_or(MemoryError::OutOfRange { address, bytes })?;
+        let windows = (self.windows.shared, self.windows.shared + window::ALL);
+        if (address < windows.1 && windows.0 < end) || self.obstacle(address, bytes.max(1), 0).is_some() {
+            return Err(MemoryError::Occupied { address, bytes });
+        }
+        let Some(shadow) = Bytes::defined(bytes as usize) else {
+            return Err(MemoryError::OutOfMemory { wanted: bytes, free: self.limit - self.used });
+        };
+        let at = self.allocations.partition_point(|a| a.address < address);
+        let allocation = Allocation {
+            address,
+            bytes,
+            label: label.to_string(),
+            data: Bytes::borrowed(data),
+            shadow,
+            constant: false,
+            defined: true,
+            host: true,
+        };
+        self.allocations.insert(at, allocation);
+        Ok(Buffer(address))
+    }
+
+    /// Lets later allocations use the addresses of freed ones again. Allocations otherwise never do, so that a use after
+    /// free is found.
+    pub fn reuse_addresses(&mut self) {
+        self.above = self.world.memory;
+        self.below = self.world.memory.saturating_sub(GUARD);
+    }
+
+    /// Marks the adopted memory as initialised again: the host may have written it since the last launch.
+    pub fn define_host_memory(&mut self) {
+        for a in self.allocations.iter_mut().filter(|a| a.host && !a.defined) {
+            // SAFETY: the shadow has as many bytes as the allocation; `&mut self` means that no launch is under way.
+            unsafe { a.shadow.as_ptr().write_bytes(shadow::DEFINED, a.bytes as usize) };
+            a.defined = true;
+        }
+    }
+
+    /// The ranges that the last launch accessed, sorted by address, if it asked for them ([`crate::Options::touched`]).
+    pub fn touched(&self) -> &[Touched] {
+        &self.touched
+    }
+
+    /// Start, size and label of the allocation that contains an address.
+    pub fn allocation_at(&self, address: u64) -> Option<(Buffer, u64, &str)> {
+        self.find(address, 0).ok().map(|a| (Buffer(a.address), a.bytes, a.label.as_str()))
+    }
+
+    /// Bytes that allocations use, and bytes of the device.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.used, self.limit)
     }
 
     /// The heap of device-side `malloc`. [`Device::provide_heap`] creates it.
@@ -215,8 +306,10 @@ impl Device {
         self.used += bytes;
         let at = self.allocations.partition_point(|a| a.address < address);
         let label = label.to_string();
-        self.allocations
-            .insert(at, Allocation { address, bytes, label, data, shadow, constant, defined: false });
+        self.allocations.insert(
+            at,
+            Allocation { address, bytes, label, data, shadow, constant, defined: false, host: false },
+        );
         Ok(Buffer(address))
     }
 
@@ -293,7 +386,9 @@ impl Device {
             .binary_search_by_key(&buffer.0, |a| a.address)
             .map_err(|_| MemoryError::NotAllocated(buffer.0))?;
         let gone = self.allocations.remove(at);
-        self.used -= gone.bytes;
+        if !gone.host {
+            self.used -= gone.bytes;
+        }
         if self.freed.len() >= 1024 {
             self.freed.remove(0);
         }
@@ -354,6 +449,7 @@ impl Device {
         let offset = (at.0 - a.address) as usize;
         // Zeros take no memory.
         if value == 0
+            && !a.host
             && bytes == a.bytes
             && bytes as usize >= LARGE_BYTES
             && let (Some(data), Some(shadow)) =

@@ -5,7 +5,7 @@ mod heap;
 pub mod region;
 pub mod window;
 
-pub use device::{Buffer, Device, MemoryError};
+pub use device::{Buffer, Device, MemoryError, Touched};
 pub use heap::FreeError;
 
 /// State of one byte of memory, for the checks.

@@ -20,6 +20,8 @@ enum Backing {
     Heap(std::alloc::Layout),
     /// Pages of their own: their number of bytes.
     Pages(usize),
+    /// Memory that belongs to someone else.
+    Borrowed,
 }
 
 /// The least size of bytes with pages of their own.
@@ -41,6 +43,11 @@ impl Bytes {
         // SAFETY: the layout has a size that is not zero.
         let data = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
         Some(Bytes { data, backing: Backing::Heap(layout) })
+    }
+
+    /// Memory of someone else, which must stay valid until these bytes are dropped.
+    pub(super) fn borrowed(data: NonNull<u8>) -> Bytes {
+        Bytes { data, backing: Backing::Borrowed }
     }
 
     /// Bytes that all have the state of defined memory.
@@ -67,6 +74,7 @@ impl Drop for Bytes {
             // SAFETY: allocated with this layout, and dropped once.
             Backing::Heap(layout) => unsafe { std::alloc::dealloc(self.data.as_ptr(), layout) },
             Backing::Pages(len) => pages::free(self.data, len),
+            Backing::Borrowed => {}
         }
     }
 }

@@ -19,15 +19,18 @@
 //! - A comparison of hashes has a definite result, which is consistent between lanes. A selection takes the hash that the
 //!   comparison chooses. Lanes that compare the same values in another order so choose the same one (argmax). What was
 //!   compared and what was not chosen is remembered (`taint`), because other data may choose it.
-//! - A register with several definitions is a hash of all of them and of the branches that choose between them, where
-//!   paths join. It begins equal in all threads, and the evaluation is repeated until no more threads differ.
+//! - Where paths without loops join, a lane has the value of the path that the comparisons choose, as in a selection.
+//! - A register that a loop changes is a hash of all its definitions and of the branches that choose between them. It begins
+//!   equal in all threads, and the evaluation is repeated until no more threads differ.
 //!
-//! Two weaker evaluations explain stores that compilers make although the bits can differ ([`Equality::Close`]): in
-//! one, values are elements of a field, so rounding is left out; in the other, compared values are never equal.
+//! Weaker evaluations explain stores that compilers make although the bits can differ ([`Equality::Close`]): values are
+//! elements of a field, so rounding is left out; compared values are never equal; and groups of warps that a byte of shared
+//! memory tells what to do are told the same.
 //!
 //! The evaluation is made when a race checker first asks for it, since correct kernels rarely need it.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use super::control::ControlFlow;
 use super::facts::{self, Code, Fact};
@@ -36,6 +39,12 @@ use crate::isa::lane::{LaneFn, TestFn};
 use crate::isa::op::{Base, BoolOp, Flow, Guard, Inst, Op, Order, ShflMode, Slot};
 use crate::isa::properties::Results;
 use crate::isa::types::{Class, Space};
+
+mod paths;
+mod sets;
+
+use paths::{Entry, When};
+use sets::{SetId, Sets};
 
 /// How equal the values are that two threads store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +87,9 @@ enum Rule {
     /// A plain load. The first source is the address.
     Load {
         offset: i32,
+        /// One byte of shared memory. Compilers keep there what each group of warps does next, and all groups then run the
+        /// same instructions.
+        is_state: bool,
     },
     Parameter {
         offset: u32,
@@ -117,6 +129,8 @@ pub struct Sketch {
     block_of: Vec<u32>,
     /// For each block, its predecessor, if it has only one and that comes before it.
     after: Vec<Option<u32>>,
+    /// For each block, where its lanes come from.
+    entries: Vec<Entry>,
     /// For each block that is a loop of its own, the block before the loop, if there is only one.
     loops: Vec<Option<u32>>,
     /// For each block, the blocks whose branches decide whether it runs.
@@ -127,6 +141,8 @@ pub struct Sketch {
     params: Vec<Slot>,
     /// Registers with several definitions.
     joined: Vec<bool>,
+    /// The class of each register.
+    classes: Vec<Class>,
     constants: HashMap<u32, u64>,
     /// Numbers of the functions of lanes, in the order of the program. Their addresses differ from run to run.
     functions: HashMap<usize, u64>,
@@ -190,6 +206,7 @@ impl Sketch {
         }
         let (mut steps, mut slots) = (Vec::with_capacity(code.insts.len()), Vec::new());
         let mut definitions = vec![0u32; code.registers];
+        let mut classes = vec![Class::R32; code.registers];
         let mut functions = HashMap::new();
         let generic_local = facts::may_use_generic_local(code);
         for ((inst, meta), fact) in code.insts.iter().zip(code.metas).zip(facts) {
@@ -208,7 +225,10 @@ impl Sketch {
                 count: (results.len() + sources.len()) as u16,
             });
             slots.extend(results.iter().chain(sources));
-            results.iter().filter(|d| d.is_frame()).for_each(|d| definitions[d.index()] += 1);
+            for d in results.iter().filter(|d| d.is_frame()) {
+                definitions[d.index()] += 1;
+                classes[d.index()] = d.class();
+            }
         }
         let mut block_of = vec![0; code.insts.len()];
         for (b, block) in (0..).zip(code.blocks) {
@@ -220,10 +240,12 @@ impl Sketch {
             Constant::Bits(bits) => Some((constant_key(*class, *index as usize), *bits)),
             _ => None,
         });
+        let several = definitions.iter().filter(|n| **n > 1).count();
         Some(Sketch {
             steps,
             slots,
             after: predecessors(code),
+            entries: paths::entries(code, &decided_by, several),
             loops: loops(code),
             block_of,
             branches: decided_by.iter().flatten().map(end).collect(),
@@ -231,6 +253,7 @@ impl Sketch {
             registers: code.registers,
             params: code.params.to_vec(),
             joined: definitions.iter().map(|n| *n > 1).collect(),
+            classes,
             constants: constants.collect(),
             functions,
         })
@@ -315,7 +338,8 @@ fn rule(inst: &Inst) -> Rule {
         Op::Pack { .. } => Rule::Pack,
         Op::Unpack { .. } => Rule::Unpack,
         Op::Load(access) if access.order == Order::Weak && access.space != Space::Local => {
-            Rule::Load { offset: access.offset }
+            let is_state = access.space == Space::Shared && access.ty.bytes == 1 && inst.results().len() == 1;
+            Rule::Load { offset: access.offset, is_state }
         }
         Op::LoadParam { offset, .. } => Rule::Parameter { offset: *offset },
         Op::Store(_) | Op::StoreMatrix { trans: false, .. } => Rule::Store,
@@ -349,8 +373,8 @@ fn unordered(a: u64, b: u64) -> u64 {
 struct Value {
     /// The hash of the expression, or the number itself if it is known. For a predicate, the hash of what was compared.
     hash: [u64; 32],
-    /// What was compared to choose this value, and what was not chosen, as a set: two bits for each member.
-    taint: [u64; 32],
+    /// What was compared to choose this value, and what was not chosen, as a set.
+    taint: [SetId; 32],
     /// The predicate of each lane.
     truth: u32,
     /// Whether `hash` (or `truth`) is the number itself.
@@ -377,7 +401,7 @@ impl Value {
         match (class, self.is_known) {
             (Class::Pred, true) => truth,
             (Class::Pred, false) => hash(self.hash[lane], truth),
-            _ if self.taint[lane] != 0 => hash(self.hash[lane], self.taint[lane]),
+            _ if self.taint[lane] != 0 => hash(self.hash[lane], u64::from(self.taint[lane])),
             _ => self.hash[lane],
         }
     }
@@ -489,6 +513,11 @@ fn halves(hash: u64) -> u64 {
     hash & 0x03ff_03ff_03ff_03ff | 0x3c00_3c00_3c00_3c00
 }
 
+/// Like [`halves`], with more different numbers: two hashes must not seem equal by accident.
+fn distinct(hash: u64) -> u64 {
+    hash & 0x1fff_1fff_1fff_1fff | 0x2000_2000_2000_2000
+}
+
 /// The field of the integers modulo 2^61 - 1.
 mod field {
     pub const P: u64 = (1 << 61) - 1;
@@ -544,7 +573,14 @@ struct Evaluation<'a> {
     conditions: HashMap<u32, [u64; 32]>,
     algebras: HashMap<(usize, u32), Algebra>,
     stored: HashMap<u32, Vec<u64>>,
+    sets: Sets,
+    /// For each block of this warp and round: the lanes that reach it, and the guard of its last instruction.
+    masks: Vec<u32>,
+    ends: Vec<Value>,
 }
+
+/// Values of registers with several definitions.
+type Defined = HashMap<usize, Rc<Value>>;
 
 impl<'a> Evaluation<'a> {
     fn new(sketch: &'a Sketch, block: [u32; 3], mode: Mode) -> Self {
@@ -559,6 +595,9 @@ impl<'a> Evaluation<'a> {
             conditions: HashMap::new(),
             algebras: HashMap::new(),
             stored: HashMap::new(),
+            sets: Sets::default(),
+            masks: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
@@ -611,33 +650,48 @@ impl<'a> Evaluation<'a> {
             .filter(|(_, joined)| **joined)
             .map(|(r, _)| (r, self.registers[r]))
             .collect();
+        let blocks = self.sketch.after.len();
+        self.masks = vec![u32::MAX; blocks];
+        self.ends = vec![Value::NONE; blocks];
         // The registers with several definitions that a block, and the blocks straight before it, have defined.
-        let mut defined: Vec<HashMap<usize, Value>> = vec![HashMap::new(); self.sketch.after.len()];
+        let mut defined: Vec<Defined> = vec![Defined::new(); blocks];
         let mut start = 0;
         while let Some(block) = self.sketch.block_of.get(start).map(|block| *block as usize) {
             let end =
                 start + self.sketch.block_of[start..].iter().take_while(|b| **b as usize == block).count();
-            let enter = |cx: &mut Self, before: Option<u32>| {
-                let inherited = before.map_or_else(HashMap::new, |before| defined[before as usize].clone());
+            let enter = |cx: &mut Self, inherited: Defined| {
                 for (r, value) in &at_joins {
                     cx.registers[*r] = *value;
                 }
                 for (r, value) in &inherited {
-                    cx.registers[*r] = *value;
+                    cx.registers[*r] = **value;
                 }
                 inherited
             };
-            let mut own = HashMap::new();
-            let is_rolled = self.sketch.loops[block].is_some_and(|before| {
-                own = enter(self, Some(before));
+            let before = |before: Option<u32>| {
+                before.map_or_else(Defined::new, |before| defined[before as usize].clone())
+            };
+            self.masks[block] = self.entered(block);
+            let mut own = Defined::new();
+            let is_rolled = self.sketch.loops[block].is_some_and(|first| {
+                own = enter(self, before(Some(first)));
                 self.roll(start..end, &mut next, &mut own)
             });
             if !is_rolled {
-                own = enter(self, self.sketch.after[block]);
+                let inherited = if self.sketch.entries[block].is_join {
+                    self.join(block, &defined, &at_joins)
+                } else {
+                    before(self.sketch.after[block])
+                };
+                own = enter(self, inherited);
                 for at in start..end {
                     self.step(at, &mut next, &mut own);
                 }
                 self.keep_condition(end - 1);
+            }
+            let guard = self.sketch.steps[end - 1].guard;
+            if !guard.is_always() {
+                self.ends[block] = negated(&self.registers[guard.pred()], guard.negated());
             }
             defined[block] = own;
             start = end;
@@ -652,12 +706,103 @@ impl<'a> Evaluation<'a> {
         self.decided[self.warp] = decided;
     }
 
+    /// The lanes that an edge brings into a block.
+    fn brought(&self, edge: &paths::Edge) -> u32 {
+        let from = edge.from as usize;
+        match (edge.leaves, edge.when) {
+            (Some(first), _) => self.masks[first as usize],
+            (None, When::Always) => self.masks[from],
+            (None, When::True) => self.masks[from] & self.ends[from].truth,
+            (None, When::False) => self.masks[from] & !self.ends[from].truth,
+        }
+    }
+
+    /// The lanes that reach a block.
+    fn entered(&self, block: usize) -> u32 {
+        let edges = &self.sketch.entries[block].edges;
+        if edges.is_empty() { u32::MAX } else { edges.iter().fold(0, |all, edge| all | self.brought(edge)) }
+    }
+
+    /// The registers with several definitions at a block where paths join: as if the branches were selections.
+    fn join(&mut self, block: usize, defined: &[Defined], at_joins: &[(usize, Value)]) -> Defined {
+        let entry = &self.sketch.entries[block];
+        let masks: Vec<u32> = entry.edges.iter().map(|edge| self.brought(edge)).collect();
+        // The edge of each lane, if there is one only.
+        let path: [Option<usize>; 32] = std::array::from_fn(|l| {
+            let mut brings = (0..masks.len()).filter(|e| masks[*e] >> l & 1 == 1);
+            brings.next().filter(|_| brings.next().is_none())
+        });
+        let tests: Vec<Value> =
+            entry.decides.iter().map(|b| self.ends[*b as usize]).filter(|test| !test.is_known).collect();
+        let mut inherited = Defined::new();
+        for (r, hashed) in at_joins {
+            let of_edge = |edge: &paths::Edge| defined[edge.from as usize].get(r);
+            if entry.edges.iter().all(|edge| of_edge(edge).is_none()) {
+                continue;
+            }
+            let ways: Vec<&Value> =
+                entry.edges.iter().map(|edge| of_edge(edge).map_or(hashed, |value| &**value)).collect();
+            let place = block * self.sketch.registers + r;
+            let class = self.sketch.classes[*r];
+            let value = self.chosen((place, class), &ways, &path, &tests, hashed);
+            inherited.insert(*r, Rc::new(value));
+        }
+        inherited
+    }
+
+    /// The value of the way that each lane takes. `tests` choose the way.
+    fn chosen(
+        &mut self,
+        (place, class): (usize, Class),
+        ways: &[&Value],
+        path: &[Option<usize>; 32],
+        tests: &[Value],
+        otherwise: &Value,
+    ) -> Value {
+        let mut chosen = *otherwise;
+        chosen.is_known =
+            tests.is_empty() && ways.iter().all(|way| way.is_known) && path.iter().all(Option::is_some);
+        for (l, taken) in path.iter().enumerate() {
+            let Some(taken) = taken.map(|taken| ways[taken]) else { continue };
+            chosen.hash[l] = taken.hash[l];
+            chosen.taint[l] = taken.taint[l];
+            chosen.truth = chosen.truth & !(1 << l) | taken.truth & 1 << l;
+            let is_as = |way: &Value| {
+                way.hash[l] == taken.hash[l]
+                    && way.taint[l] == taken.taint[l]
+                    && way.is_known == taken.is_known
+                    && (class != Class::Pred || way.truth >> l & 1 == taken.truth >> l & 1)
+            };
+            if tests.is_empty() || ways.iter().all(|way| is_as(way)) {
+                continue;
+            }
+            if class == Class::Pred {
+                // All that was compared, in any order.
+                let compared = ways.iter().copied().filter(|way| !way.is_known).chain(tests);
+                chosen.hash[l] = compared.fold(0, |all, it| all.wrapping_add(hash(it.hash[l], 17)));
+                continue;
+            }
+            let left = ways.iter().map(|way| way.hash[l]).filter(|hash| *hash != taken.hash[l]);
+            let members = left.chain(tests.iter().map(|test| test.hash[l])).collect();
+            let mut taint = self.sets.of(members);
+            for way in ways {
+                taint = taint.and_then(|all| self.sets.union(all, way.taint[l]));
+            }
+            // Of two lanes that choose the same, one may have rejected that value before, in another order of comparisons.
+            match taint.and_then(|all| self.sets.without(all, taken.hash[l])) {
+                Some(taint) => chosen.taint[l] = taint,
+                None => chosen.hash[l] = self.unknown(place).hash[l],
+            }
+        }
+        chosen
+    }
+
     /// Evaluates all turns of a loop of one block. Returns false if their number is not known or depends on the thread.
     fn roll(
         &mut self,
         block: std::ops::Range<usize>,
         next: &mut HashMap<u32, [u64; 32]>,
-        defined: &mut HashMap<usize, Value>,
+        defined: &mut Defined,
     ) -> bool {
         let guard = self.sketch.steps[block.end - 1].guard;
         let before = next.clone();
@@ -751,7 +896,7 @@ impl<'a> Evaluation<'a> {
         Value::hashed(|l| hash(place, (self.warp * 32 + l) as u64))
     }
 
-    fn step(&mut self, at: usize, next: &mut HashMap<u32, [u64; 32]>, defined: &mut HashMap<usize, Value>) {
+    fn step(&mut self, at: usize, next: &mut HashMap<u32, [u64; 32]>, defined: &mut Defined) {
         let step = self.sketch.steps[at];
         let (results, sources) = self.sketch.registers_of(&step);
         if matches!(step.rule, Rule::Store) {
@@ -769,14 +914,15 @@ impl<'a> Evaluation<'a> {
             let old = self.registers[d.index()];
             let value = if step.guard.is_always() {
                 value
+            } else if self.sketch.joined[d.index()] {
+                let guard = negated(&self.registers[step.guard.pred()], step.guard.negated());
+                self.select((at * 8 + n, d.class()), &guard, &value, &old)
             } else {
-                let is_joined = self.sketch.joined[d.index()];
-                let kept = |l: usize| if is_joined { old.whole(d.class(), l) } else { 0 };
-                Value::hashed(|l| hash(hash(self.guard(&step, l), value.whole(d.class(), l)), kept(l)))
+                Value::hashed(|l| hash(self.guard(&step, l), value.whole(d.class(), l)))
             };
             self.registers[d.index()] = value;
             if self.sketch.joined[d.index()] {
-                defined.insert(d.index(), value);
+                defined.insert(d.index(), Rc::new(value));
                 let reached = &self.decided[self.warp][self.sketch.block_of[at] as usize];
                 let all = next.entry(d.index() as u32).or_insert([0; 32]);
                 for l in 0..32 {
@@ -806,7 +952,7 @@ impl<'a> Evaluation<'a> {
             }
             Rule::Select { negate } => {
                 let [a, b, p] = [0, 1, 2].map(|i| self.value(sources[i]));
-                select(&negated(&p, negate), &a, &b)
+                self.select((at * 8 + number, d.class()), &negated(&p, negate), &a, &b)
             }
             Rule::Logic { op, negate } => {
                 let [a, b] = [0, 1].map(|i| negated(&self.value(sources[i]), negate[i]));
@@ -822,10 +968,13 @@ impl<'a> Evaluation<'a> {
                 let value = self.value(sources[0]);
                 Value::hashed(|l| value.whole(sources[0].class(), l).wrapping_mul(part(number)))
             }
-            Rule::Load { offset } => {
+            Rule::Load { offset, is_state } => {
                 let address = self.value(sources[0]);
                 let place = hash(place, offset as u64);
-                Value::hashed(|l| hash(hash(place, reached[l]), address.whole(sources[0].class(), l)))
+                let address: [u64; 32] = std::array::from_fn(|l| address.whole(sources[0].class(), l));
+                let is_state =
+                    is_state && self.mode.exact_reals && address.iter().all(|it| *it == address[0]);
+                Value::hashed(|l| hash(hash(place, reached[l]), if is_state { 0 } else { address[l] }))
             }
             Rule::Parameter { offset } => {
                 Value::hashed(|_| hash(hash(self.mode.seed ^ 9, u64::from(offset)), number as u64))
@@ -893,7 +1042,16 @@ impl<'a> Evaluation<'a> {
             }
         });
         if is_field {
-            value.taint = std::array::from_fn(|l| values.iter().fold(0, |all, v| all | v.taint[l]));
+            for l in 0..32 {
+                let mut all = Some(0);
+                for v in &values {
+                    all = all.and_then(|all| self.sets.union(all, v.taint[l]));
+                }
+                match all {
+                    Some(all) => value.taint[l] = all,
+                    None => value.hash[l] = self.unknown(usize::MAX / 2).hash[l],
+                }
+            }
         }
         value
     }
@@ -908,7 +1066,7 @@ impl<'a> Evaluation<'a> {
             }
             std::array::from_fn(|l| {
                 let hash = hash(self.mode.seed, v.whole(class, l));
-                if self.mode.ties && step.floats { halves(hash & 0x0001_0000_0001) } else { halves(hash) }
+                if self.mode.ties && step.floats { halves(hash & 0x0001_0000_0001) } else { distinct(hash) }
             })
         };
         let (x, y) = (Lanes::new(&number(&a), is_wide), Lanes::new(&number(&b), is_wide));
@@ -940,6 +1098,13 @@ impl<'a> Evaluation<'a> {
             (moved.hash[l as usize], moved.taint[l as usize]) = (a.hash[from], a.taint[from]);
         }
         moved
+    }
+
+    /// The value that a predicate chooses of two.
+    fn select(&mut self, place: (usize, Class), p: &Value, a: &Value, b: &Value) -> Value {
+        let path = std::array::from_fn(|l| Some(usize::from(p.truth >> l & 1 == 0)));
+        let tests: &[Value] = if p.is_known { &[] } else { std::slice::from_ref(p) };
+        self.chosen(place, &[a, b], &path, tests, a)
     }
 
     /// Parts that belong to one value give that value again.
@@ -976,33 +1141,4 @@ fn logic(op: BoolOp, a: &Value, b: &Value) -> Value {
         unordered(a, b)
     });
     Value { hash, truth: op.apply(a.truth, b.truth), is_known: a.is_known && b.is_known, ..Value::NONE }
-}
-
-/// The bits of a member of a set.
-fn members(member: u64) -> u64 {
-    let bits = hash(member, 91);
-    1 << (bits >> 58) | 1 << (bits >> 52 & 63)
-}
-
-fn select(p: &Value, a: &Value, b: &Value) -> Value {
-    let mut chosen = *a;
-    for l in 0..32 {
-        if p.truth >> l & 1 == 0 {
-            chosen.hash[l] = b.hash[l];
-            chosen.taint[l] = b.taint[l];
-        }
-        let equal = a.hash[l] == b.hash[l] && a.taint[l] == b.taint[l] && a.is_known == b.is_known;
-        if !p.is_known && !equal {
-            // A set, because lanes that exchange values name them in another order and not equally often.
-            let left = if p.truth >> l & 1 == 0 { a.hash[l] } else { b.hash[l] };
-            let choice = members(left) | members(p.hash[l]);
-            chosen.taint[l] = a.taint[l] | b.taint[l] | choice;
-        }
-    }
-    chosen.is_known = p.is_known && a.is_known && b.is_known;
-    if !chosen.is_known {
-        // A number that data choose is no longer known. It keeps its name.
-        chosen.truth = 0;
-    }
-    chosen
 }

@@ -10,6 +10,7 @@ mod counters;
 mod coverage;
 mod files;
 mod hopper;
+mod host_memory;
 mod hostile;
 mod sparse;
 mod state;

@@ -85,6 +85,13 @@ pub fn compare(
 ) -> Equality {
     let plain = |stamp: Stamp| stamp.op() == Op::Write && !stamp.is_agent();
     let same_block = first_block == own_block;
+    // Two groups of warps that run the same program may both store a tile with a copy.
+    let of_agents = first.op() == Op::Write && own.op() == Op::Write && first.is_agent() && own.is_agent();
+    if of_agents && same_block && first.pc() == own.pc() && first.warp() / 4 != own.warp() / 4 {
+        let thread = first.warp() * 32 + first.lane();
+        return values
+            .compare(own.lane(), EarlierStore { pc: first.pc(), same_block, thread, sibling: None });
+    }
     let sibling = (same_block && first.0 & !31 == own.0 & !31).then_some(first.lane());
     if !plain(first) || !plain(own) {
         return Equality::Unknown;

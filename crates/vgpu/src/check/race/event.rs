@@ -152,6 +152,22 @@ impl StoredValues for Differs {
     }
 }
 
+/// The [`StoredValues`] of a store of an agent: whether memory already has what it stores.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeats(pub bool);
+
+impl StoredValues for Repeats {
+    fn compare(&self, _: usize, _: EarlierStore) -> Equality {
+        if self.0 { Equality::Close } else { Equality::Unknown }
+    }
+    fn is_common(&self) -> bool {
+        false
+    }
+    fn after_atomic(&self) -> AfterAtomic {
+        AfterAtomic::Perhaps
+    }
+}
+
 /// The memory that the lanes of an instruction access, and the values that they store.
 #[derive(Clone, Copy)]
 pub struct Ranges<'a, A> {

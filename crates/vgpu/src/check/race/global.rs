@@ -28,6 +28,7 @@ use super::flags::Flags;
 use super::report::RaceKind;
 use super::stamp::{Stamp, TIME, WHO};
 use super::threads::{ProxySpace, Threads};
+use crate::mem::Touched;
 use crate::num::simd::per_isa;
 
 const PAGE: u64 = 12;
@@ -347,6 +348,29 @@ impl GlobalRaces {
             at += 1;
         }
         None
+    }
+
+    /// The ranges that the launch accessed, sorted by address.
+    pub fn touched(&self) -> Vec<Touched> {
+        let mut all: Vec<Touched> = Vec::new();
+        for region in &self.regions {
+            for (number, page) in (0u64..).zip(&region.pages) {
+                let Some(page) = page.get() else { continue };
+                let start = region.base + (number << PAGE);
+                let end = (region.base + region.bytes).min(start + (1 << PAGE));
+                page.lock().touched(start, &mut |address, bytes, written| {
+                    let bytes = bytes.min(end.saturating_sub(address));
+                    match all.last_mut() {
+                        Some(last) if last.address + last.bytes == address && last.written == written => {
+                            last.bytes += bytes;
+                        }
+                        _ if bytes > 0 => all.push(Touched { address, bytes, written }),
+                        _ => {}
+                    }
+                });
+            }
+        }
+        all
     }
 
     /// Records that an agent reads a tensor map.
@@ -681,6 +705,36 @@ impl PageData {
         let clear = sector.access(threads, own, limit, values);
         page.settle(number, sector.is_settled());
         clear
+    }
+
+    /// Calls a function with every accessed part of the page: its address, its size, and whether it was written.
+    fn touched(&self, start: u64, part: &mut dyn FnMut(u64, u64, bool)) {
+        let is_accessed = |it: &Accesses| !it.write.is_none() || it.reads.iter().any(|read| !read.is_none());
+        for (row, accesses) in (0u64..).zip(&self.rows) {
+            let at = start + (row << ROW);
+            let Some(index) = accesses.parts() else {
+                if is_accessed(accesses) {
+                    part(at, ROW_BYTES as u64, !accesses.write.is_none());
+                }
+                continue;
+            };
+            for (number, sector) in (0u64..).zip(&self.sectors[index]) {
+                let at = at + (number << SECTOR);
+                let Some(index) = sector.parts() else {
+                    if is_accessed(sector) {
+                        part(at, SECTOR_BYTES as u64, !sector.write.is_none());
+                    }
+                    continue;
+                };
+                let fine = &self.fine[index];
+                for g in 0..SECTOR_BYTES >> fine.shift {
+                    let written = !Fine::get(&fine.writes, g).is_none();
+                    if written || fine.reads.iter().any(|reads| !Fine::get(reads, g).is_none()) {
+                        part(at + ((g as u64) << fine.shift), 1 << fine.shift, written);
+                    }
+                }
+            }
+        }
     }
 
     /// The last write of a byte of the page.

@@ -77,6 +77,7 @@ mod shared;
 mod stamp;
 mod threads;
 mod tile;
+mod told;
 
 #[cfg(test)]
 mod tests;
@@ -95,8 +96,8 @@ pub use cluster::ClusterMemory;
 pub use conflict::{AccessPattern, Shape};
 use conflict::{Clash, Conflict, clash};
 pub use event::{
-    Access, Agent, Copy, Differs, EarlierStore, Equality, Op, Order, Ranges, Reach, Scope, StoredValues,
-    Strength,
+    Access, Agent, Copy, Differs, EarlierStore, Equality, Op, Order, Ranges, Reach, Repeats, Scope,
+    StoredValues, Strength,
 };
 use flags::{Flags, words};
 pub use global::GlobalRaces;
@@ -108,6 +109,7 @@ use stamp::Stamp;
 pub use threads::ProxySpace;
 use threads::{Gap, Handed, Threads};
 pub use tile::Tile;
+use told::Told;
 
 /// An mbarrier: what arrived in the current phase, and what arrived in all completed phases.
 #[derive(Debug, Default)]
@@ -157,6 +159,8 @@ pub struct BlockRaces {
     found: Found,
     /// What is known about the loads and stores of the kernel, by instruction.
     facts: Arc<[Fact]>,
+    /// What is reported often enough.
+    told: Told,
 }
 
 impl BlockRaces {
@@ -171,6 +175,7 @@ impl BlockRaces {
         self.objects.clear();
         self.cluster = None;
         self.reports.clear();
+        self.told.start_block();
     }
 
     /// Sets the blocks of the block's cluster, if it has several.
@@ -257,6 +262,19 @@ impl BlockRaces {
         pattern: &AccessPattern,
     ) {
         let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
+        let is_weak = access.strength() == Strength::Weak && self.cluster.is_none();
+        let mask =
+            if is_weak { self.told.unknown_shared(site.lanes, ranges.at, ranges.bytes) } else { site.lanes };
+        if mask != site.lanes {
+            if mask == 0 {
+                return;
+            }
+            let pattern = &AccessPattern::new(mask, ranges.at, ranges.bytes);
+            let shared = SharedAccess { mask, stamp, ranges, pattern };
+            shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
+            self.report_conflicts(true);
+            return;
+        }
         let shared = SharedAccess { mask: site.lanes, stamp, ranges, pattern };
         shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
         if access.op != Op::Read {
@@ -349,6 +367,10 @@ impl BlockRaces {
         let &Ranges { at: address, bytes, values } = ranges;
         let stamp = Stamp::new(access, site, self.threads.time(w), None);
         let strong = access.strength() != Strength::Weak;
+        let mask = if strong { mask } else { self.told.unknown_global(mask, address, bytes) };
+        if mask == 0 {
+            return;
+        }
         let global = GlobalAccess { mask, stamp, address, bytes: LaneBytes::All(bytes), values };
         if strong {
             self.global_lanes(memory, &global);
@@ -517,6 +539,7 @@ impl BlockRaces {
         site: Site,
         op: Op,
         range: std::ops::Range<u64>,
+        values: &dyn StoredValues,
     ) {
         // Reductions of several agents at one address do not race.
         let order = if op == Op::Atomic { Order::Relaxed } else { Order::Weak };
@@ -524,7 +547,7 @@ impl BlockRaces {
         let mut address = [0; 32];
         address[site.first_lane()] = range.start;
         let bytes = LaneBytes::All((range.end - range.start) as u32);
-        let access = GlobalAccess { mask: site.lanes, stamp, address: &address, bytes, values: &Differs };
+        let access = GlobalAccess { mask: site.lanes, stamp, address: &address, bytes, values };
         self.global_runs(memory, &access);
     }
 
@@ -788,8 +811,12 @@ impl BlockRaces {
         };
         let (first, second) = (c.first.side(c.first_block), c.second.side(self.threads.block));
         let (low, high) = (first.pc.min(second.pc), first.pc.max(second.pc));
+        let key = (kind, shared, low, high, severity);
+        if severity == Severity::Error {
+            self.told.add(key, shared, c);
+        }
         self.reports
-            .entry((kind, shared, low, high, severity))
+            .entry(key)
             .and_modify(|r| {
                 r.count += 1;
                 if r.first.pc == first.pc && r.second.warp == second.warp {
