@@ -12,7 +12,7 @@ use crate::arrays::Arrays;
 use crate::declaration::{Declaration, ElementType, GivenTolerance, Kind, ReferenceSource};
 use crate::file_array::FileArray;
 use crate::inputs::DeclaredInputs;
-use crate::judge::OutputReference;
+use crate::judge::{OutputConditioning, OutputReference, judge};
 use crate::problem::DeclaredProblem;
 use crate::python::Python;
 use crate::read::{self, Beside};
@@ -53,10 +53,18 @@ pub struct DeclaredReference {
     /// The seed of the compared rows.
     pub(crate) sample: u64,
     /// [`DeclaredOp::conditioning`], which is computed when an answer needs it.
-    pub(crate) conditioning: Arc<OnceLock<Vec<Vec<f64>>>>,
+    pub(crate) conditioning: Arc<OnceLock<Vec<OutputConditioning>>>,
 }
 
 impl DeclaredReference {
+    /// Whether an answer of zeros is right.
+    pub(crate) fn accepts_zeros(&self) -> bool {
+        let zeros =
+            |output: &OutputReference| vec![0; output.dims.iter().product::<usize>() * output.dtype.bytes()];
+        let zeros: Vec<Vec<u8>> = self.outputs.iter().map(zeros).collect();
+        judge(&self.outputs, &zeros).complaints.is_empty()
+    }
+
     /// Whether no answer can be right for both: an element differs by more than the tolerances of both.
     pub(crate) fn differs_from(&self, other: &Self) -> bool {
         let differs = |(one, other): (&OutputReference, &OutputReference)| {

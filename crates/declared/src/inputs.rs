@@ -74,8 +74,10 @@ impl Declaration {
         if let Some((low, high)) = argument.range {
             let is_float = self.dtype(argument.dtype, problem).is_float();
             values::draw(&mut numbers, &random, 1, |random| {
-                let number = low + random.uniform() * (high - low);
-                if is_float { number } else { number.floor() }
+                // Integers reach both ends.
+                let width = high - low + if is_float { 0.0 } else { 1.0 };
+                let number = low + random.uniform() * width;
+                if is_float { number } else { number.floor().min(high.floor()) }
             });
             return Ok(numbers);
         }

@@ -33,6 +33,8 @@ pub(crate) struct Call<'a> {
     pub values: serde_json::Map<String, serde_json::Value>,
     pub outputs: Vec<Array<'a>>,
     pub mib: i64,
+    /// Seed of the random roundings of operations in fp32.
+    pub roundings: Option<u64>,
 }
 
 /// The name, type and shape of a tensor.
@@ -141,6 +143,7 @@ impl Python {
             values: serde_json::Map::new(),
             outputs: vec![Array { name: "nothing", dtype: "<f8", shape: Vec::new() }],
             mib: MOST_MIB,
+            roundings: None,
         };
         let mut process = self.start()?;
         match exchange(&mut process.link, &nothing, &[], START) {

@@ -373,7 +373,15 @@ fn argument(
     table.text("name");
     table.text("about");
     if !is_name(&name) {
-        table.mistake("name", "must be in lower_case and must not be reserved");
+        let message = if RESERVED.contains(&name.as_str()) {
+            format!(
+                "`{name}` is reserved; the parameter of the kernel may keep this name, because only the order counts"
+            )
+        } else {
+            "must be in lower_case; the parameter of the kernel may have another name, because only the order counts"
+                .to_owned()
+        };
+        table.mistake("name", message);
     }
     let kind = table.required_text("kind");
     let kind = kind.and_then(|text| {
@@ -419,7 +427,8 @@ fn argument(
         Some(_) if beside.scripts.is_none() => None,
         _ => array(table, "expect", kind.is_none_or(Kind::is_written), expect_folder),
     };
-    if is_integer && range.is_none() && contents.is_none() && kind.is_some_and(Kind::is_read) {
+    let has_file = table.text("file").is_some();
+    if is_integer && range.is_none() && contents.is_none() && !has_file && kind.is_some_and(Kind::is_read) {
         table.mistake("range", "is missing: integer inputs need a range, as in [0, 100]");
     }
     let zeroed = table.truth("zeroed").unwrap_or(false);

@@ -85,12 +85,68 @@ def module_call(torch, kind, script):
     return called
 
 
+class Rounded(numpy.ndarray):
+    """fp32 numbers. The result of an operation on elements is rounded up or down at random, with the exact result as the
+    mean. Several runs show what other orders of operations can change, also where the usual order is exact by chance:
+    the two sides of a difference round alike.
+    """
+
+    random = None
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        plain = [each.view(numpy.ndarray) if isinstance(each, Rounded) else each for each in inputs]
+        if method == "at" or "where" in kwargs:
+            if out is not None:
+                kwargs["out"] = tuple(each.view(numpy.ndarray) if isinstance(each, Rounded) else each for each in out)
+            return getattr(ufunc, method)(*plain, **kwargs)
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        if not isinstance(result, (numpy.ndarray, numpy.generic)) or result.dtype != numpy.float32:
+            rounded = result
+        elif method == "__call__" and ufunc.signature is None:
+            exact = ufunc(*[each.astype(float) if is_single(each) else each for each in plain], **kwargs)
+            rounded = self.round(numpy.asarray(exact)).view(Rounded)
+        else:
+            rounded = numpy.asarray(result).view(Rounded)
+        if out is None:
+            return rounded
+        numpy.copyto(numpy.asarray(out[0]), numpy.asarray(rounded), casting="same_kind")
+        return out[0]
+
+    def __array_function__(self, func, types, args, kwargs):
+        result = super().__array_function__(func, types, args, kwargs)
+        return result.view(Rounded) if type(result) is numpy.ndarray and is_single(result) else result
+
+    def round(self, exact):
+        nearest = exact.astype(numpy.float32)
+        rest = exact - nearest
+        other = numpy.nextafter(nearest, numpy.where(rest > 0, numpy.float32("inf"), -numpy.float32("inf")))
+        chance = numpy.abs(rest) / numpy.abs(other.astype(float) - nearest)
+        return numpy.where(Rounded.random.random(exact.shape) < chance, other, nearest)
+
+
+def is_single(value):
+    return isinstance(value, numpy.ndarray) and value.dtype == numpy.float32
+
+
 def given(request, attachments):
     """Every input, scalar, size and axis by name."""
     values = dict(request["values"])
     for argument, data in zip(request["arguments"], attachments):
         values[argument["name"]] = numpy.frombuffer(data, dtype=argument["dtype"]).reshape(argument["shape"])
     return values
+
+
+def called_with(called, request, values):
+    """The result. A reference that computes in fp32 shows the errors of fp32."""
+    if request["roundings"] is None:
+        return outputs(request, called(**values))
+    Rounded.random = numpy.random.default_rng(request["roundings"])
+    rounded = {name: each.view(Rounded) if is_single(each) else each for name, each in values.items()}
+    try:
+        # Results that are not finite or of another shape are refused here, too.
+        return outputs(request, called(**rounded))
+    except Exception:  # noqa: BLE001: not every function takes arrays of another class
+        return outputs(request, called(**values))
 
 
 def call(request, attachments):
@@ -108,8 +164,8 @@ def call(request, attachments):
     if unknown:
         known = ", ".join(values)
         raise TypeError(f"the parameter `{unknown[0]}` is not an argument, size or axis of the op ({known})")
-    result = called(**{name: value for name, value in values.items() if takes_all or name in parameters})
-    return outputs(request, result)
+    values = {name: value for name, value in values.items() if takes_all or name in parameters}
+    return called_with(called, request, values)
 
 
 def outputs(request, result):

@@ -28,7 +28,10 @@ const FEWEST_ROWS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precision {
     Double,
-    Single,
+    /// In fp32, with the seed of random roundings.
+    Single {
+        roundings: u64,
+    },
 }
 
 /// The right numbers of all outputs.
@@ -151,7 +154,7 @@ impl DeclaredOp {
             name: &tensor.name,
             dtype: match (tensor.dtype.is_float(), precision) {
                 (true, Precision::Double) => "<f8",
-                (true, Precision::Single) => "<f4",
+                (true, Precision::Single { .. }) => "<f4",
                 (false, _) => "<i8",
             },
             shape: tensor.dims.clone(),
@@ -173,6 +176,10 @@ impl DeclaredOp {
             values: declaration.json_values(problem),
             outputs,
             mib: declaration.limits.mib,
+            roundings: match precision {
+                Precision::Double => None,
+                Precision::Single { roundings } => Some(roundings),
+            },
         };
         let attachments: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
         let cached = self.cached_answer(&call, &attachments);
@@ -260,7 +267,7 @@ impl InputTensor {
             let numbers = self.dtype.floats(&self.bytes);
             return match precision {
                 Precision::Double => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
-                Precision::Single => {
+                Precision::Single { .. } => {
                     numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect()
                 }
             };

@@ -293,7 +293,7 @@ impl Tree {
     fn single_file(path: &Path) -> Result<Self, CatalogError> {
         let at = |source| CatalogError::Io { path: path.to_owned(), source };
         let text = files::read_text_bounded(path, MOST_BYTES).map_err(at)?;
-        let Expanded { op, kernel, beside } =
+        let Expanded { op, kernel, source, beside } =
             single_file::expand(path, &text).map_err(ManifestErrors::from)?;
         let name = single_file::op_name(path);
         let mut tree = Tree {
@@ -306,7 +306,7 @@ impl Tree {
             tree.lines.insert(format!("{name}/{file}"), generated.lines);
             tree.files.insert(format!("{name}/{file}"), generated.text);
         }
-        tree.files.insert(format!("{name}/{FILE_FAMILY}/{}", source_file(path)), text);
+        tree.files.insert(format!("{name}/{FILE_FAMILY}/{}", source_file(path)), source);
         tree.files.extend(beside.into_iter().map(|(file, text)| (format!("{name}/{file}"), text)));
         Ok(tree)
     }

@@ -45,6 +45,11 @@ pub fn is_kernel_file(path: &std::path::Path) -> bool {
     compiler::is_ptx(path) || path.extension().is_some_and(|kind| kind == "cu")
 }
 
+/// The names of the kernels that a CUDA source declares.
+pub fn kernel_names(source: &str) -> Vec<String> {
+    single_file::cuda_kernels(source)
+}
+
 /// The name of the op that a CUDA or PTX file declares.
 pub fn op_of_file(path: &std::path::Path) -> String {
     single_file::op_name(path)

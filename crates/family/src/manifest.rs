@@ -965,7 +965,11 @@ pub(crate) fn list(values: &[Value]) -> String {
 fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     let hint =
         nearest(name, names.clone()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    format!("`{name}` is not known here (known: {}){hint}", names.collect::<Vec<_>>().join(", "))
+    let names: Vec<&str> = names.collect();
+    // The threads of a block are fixed when the kernel is compiled, so sizes are not known there.
+    let known =
+        if names.is_empty() { "only numbers are".to_owned() } else { format!("known: {}", names.join(", ")) };
+    format!("`{name}` is not known here ({known}){hint}")
 }
 
 /// A source without comments and spaces.

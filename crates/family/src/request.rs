@@ -1,7 +1,7 @@
 //! The compile request of a candidate.
 
 use chips::Target;
-use compiler::{Request, Source, add_nvcc_macros};
+use compiler::{Request, Source, prepare_nvcc_source, standard_headers};
 
 use crate::candidate::{Candidate, SettingError};
 use crate::catalog::FILE_FAMILY;
@@ -14,6 +14,14 @@ impl Family {
         self.check_target(candidate, target)?;
         let generated = header::generate(self, candidate, &self.layout(candidate)?);
         let mut headers = self.headers.clone();
+        // NVRTC has no standard headers. Only those that are named are given, so that other builds keep their hash.
+        let is_named = |name: &str| {
+            let texts = self.headers.iter().map(|(_, text)| text).chain([&self.source.1]);
+            let [angled, quoted] = [format!("<{name}>"), format!("\"{name}\"")];
+            texts.into_iter().any(|text| text.contains(&angled) || text.contains(&quoted))
+        };
+        let is_own = |name: &str| self.headers.iter().any(|(known, _)| known == name);
+        headers.extend(standard_headers().into_iter().filter(|(name, _)| is_named(name) && !is_own(name)));
         headers.push((header::NAME.to_owned(), generated));
         let (name, text) = self.source.clone();
         let mut request = Request {
@@ -23,7 +31,7 @@ impl Family {
         };
         // A single file was often written for nvcc, and `sanitize` compiles it as such.
         if self.name == FILE_FAMILY {
-            add_nvcc_macros(&mut request);
+            prepare_nvcc_source(&mut request);
         }
         Ok(request)
     }

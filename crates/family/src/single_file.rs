@@ -13,7 +13,7 @@
 //!
 //! `x = "in fp32[n] = x.npy"` takes the contents of an input from a file, and `y = "out fp32[n] = y.npy"` the expected
 //! contents of an output, which replace the reference. `y = "out fp32[n] = 0"` is an output that is zero before every
-//! launch. The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in
+//! launch, and `x = "in i32[n] = 0..63"` an input of uniform numbers. The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in
 //! memory. Lines with `--flags` belong to `sanitize`.
 
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ const KERNEL_FIELDS: [&str; 11] = [
 pub(crate) struct Expanded {
     pub op: GeneratedFile,
     pub kernel: GeneratedFile,
+    /// The source, in which the kernel has its plain name.
+    pub source: String,
     /// Python files and headers beside the file, as (name, text).
     pub beside: BTreeMap<String, String>,
 }
@@ -88,9 +90,17 @@ fn header_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// Reads the declaring lines of a CUDA file.
 pub(crate) fn expand(path: &Path, source: &str) -> Result<Expanded, ManifestError> {
     let header = Header::read(path, source)?;
+    let entry = header.entry(path, source)?;
+    let is_template = |(_, specifiers): (usize, &str)| specifiers.contains("template");
+    if declarations(source, &entry).any(is_template) {
+        let message = format!("`{entry}` is a template; check needs a kernel that is none");
+        return Err(header.wrong("launch", message));
+    }
     let op = header.op_manifest()?;
-    let kernel = header.kernel_manifest(path, source)?;
-    Ok(Expanded { op, kernel, beside: header.beside(path, source) })
+    let kernel = header.kernel_manifest(&entry)?;
+    let beside = header.beside(path, source);
+    let source = if compiler::is_ptx(path) { source.to_owned() } else { with_plain_name(source, &entry) };
+    Ok(Expanded { op, kernel, source, beside })
 }
 
 /// The declaration of a file.
@@ -202,28 +212,35 @@ impl Header {
             }
             Argument::Tensor { kind, dtype, shape, contents } => {
                 let is_integer = dtype.starts_with(['i', 'u']) && self.axes().all(|(axis, _)| axis != dtype);
-                let range = if is_integer && *kind != "out" { "\nrange = [0, 100]" } else { "" };
                 let contents = match contents {
+                    None if is_integer && *kind != "out" => "\nrange = [0, 100]".to_owned(),
                     None => String::new(),
+                    Some(Contents::Range(low, high)) => format!("\nrange = [{low}, {high}]"),
                     Some(Contents::Zeros) => "\nzeroed = true".to_owned(),
                     Some(Contents::File(file)) if *kind == "out" => format!("\nexpect = {file:?}"),
                     Some(Contents::File(file)) => format!("\nfile = {file:?}"),
                 };
                 format!(
-                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{range}{contents}"
+                    "[[arguments]]\nname = {name:?}\nkind = {kind:?}\ndtype = {dtype:?}\nshape = {shape:?}{contents}"
                 )
             }
         }
     }
 
-    fn kernel_manifest(&self, path: &Path, source: &str) -> Result<GeneratedFile, ManifestError> {
-        let help = "is missing, as in launch = { grid = [\"rows\"], block = [256] }";
-        let launch = self.table("launch", help)?;
-        let line = self.line("launch");
-        let entry = match launch.get("kernel").and_then(toml::Value::as_str) {
-            Some(entry) => entry.to_owned(),
-            None => only_kernel(path, source).map_err(|message| self.wrong("launch", message))?,
-        };
+    fn launch(&self) -> Result<&toml::Table, ManifestError> {
+        self.table("launch", "is missing, as in launch = { grid = [\"rows\"], block = [256] }")
+    }
+
+    /// The name of the kernel.
+    fn entry(&self, path: &Path, source: &str) -> Result<String, ManifestError> {
+        match self.launch()?.get("kernel").and_then(toml::Value::as_str) {
+            Some(entry) => Ok(entry.to_owned()),
+            None => only_kernel(path, source).map_err(|message| self.wrong("launch", message)),
+        }
+    }
+
+    fn kernel_manifest(&self, entry: &str) -> Result<GeneratedFile, ManifestError> {
+        let (launch, line) = (self.launch()?, self.line("launch"));
         let mut kernel = GeneratedFile::default();
         if !self.table.contains_key("specialise") {
             let names: Vec<&String> = self.axes().map(|(name, _)| name).collect();
@@ -306,13 +323,15 @@ enum Argument {
 enum Contents {
     /// An output is zero before every launch.
     Zeros,
+    /// Uniform numbers from the first to the second.
+    Range(f64, f64),
     /// The contents of an input, or the expected contents of an output.
     File(String),
 }
 
 impl Argument {
     fn read(text: &str) -> Result<Self, String> {
-        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `out fp32[n] = 0`, `inout ...`, `in fp32[n] = x.npy`, `scalar fp32 = 2.0` or `size`";
+        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `out fp32[n] = 0`, `inout ...`, `in fp32[n] = x.npy`, `in i32[n] = 0..63`, `scalar fp32 = 2.0` or `size`";
         let text = text.trim();
         if text == "size" {
             return Ok(Argument::Size);
@@ -332,6 +351,12 @@ impl Argument {
                 let file = after.trim().strip_prefix('=').ok_or(help)?.trim();
                 if kind == "out" && file == "0" {
                     (format!("{before}]"), Some(Contents::Zeros))
+                } else if let Some((low, high)) = file.split_once("..").filter(|_| kind != "out") {
+                    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|it| it.is_finite());
+                    let range = number(low).zip(number(high)).filter(|(low, high)| low < high);
+                    let (low, high) =
+                        range.ok_or_else(|| format!("`{file}` is not a range, as in `0..63`"))?;
+                    (format!("{before}]"), Some(Contents::Range(low, high)))
                 } else if Path::new(file).extension().is_none_or(|extension| extension != "npy") {
                     return Err(format!("`{file}` is not an .npy file"));
                 } else {
@@ -368,23 +393,71 @@ fn split_extents(text: &str) -> Vec<String> {
     extents.into_iter().map(|extent| extent.trim().to_owned()).collect()
 }
 
-/// The names of the `extern "C" __global__` functions of a CUDA source.
-fn cuda_kernels(source: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for part in source.split("__global__").skip(1) {
-        let head = part.split('(').next().unwrap_or_default();
-        let head = if head.trim_end().ends_with("__launch_bounds__") {
-            part.split_once(')').map_or("", |(_, rest)| rest).split('(').next().unwrap_or_default()
-        } else {
-            head
-        };
-        if let Some(name) =
-            head.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).rfind(|word| !word.is_empty())
-        {
-            names.push(name.to_owned());
+/// The names of the `__global__` functions of a CUDA source.
+pub fn cuda_kernels(source: &str) -> Vec<String> {
+    source.split(GLOBAL).skip(1).filter_map(declared_name).map(str::to_owned).collect()
+}
+
+/// What declares a kernel.
+const GLOBAL: &str = "__global__";
+
+/// The name of the function that the text behind `__global__` declares.
+fn declared_name(text: &str) -> Option<&str> {
+    let head = text.split('(').next().unwrap_or_default();
+    let head = if head.trim_end().ends_with("__launch_bounds__") {
+        text.split_once(')').map_or("", |(_, rest)| rest).split('(').next().unwrap_or_default()
+    } else {
+        head
+    };
+    head.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).rfind(|word| !word.is_empty())
+}
+
+/// The source with `extern "C"` before every declaration of the kernel: a family launches its kernel by the plain name,
+/// and C++ gives it a name with the types of its parameters. Lines keep their numbers. Templates stay as they are.
+fn with_plain_name(source: &str, entry: &str) -> String {
+    let mut text = String::with_capacity(source.len() + 16);
+    let mut copied = 0;
+    for (start, specifiers) in declarations(source, entry) {
+        let is_left = ["extern", "template"].iter().any(|word| specifiers.contains(word));
+        if start >= copied && !is_left {
+            text += &source[copied..start];
+            text += "extern \"C\" ";
+            copied = start;
         }
     }
-    names
+    text + &source[copied..]
+}
+
+/// Where each declaration of the kernel starts, and what it has before `__global__`.
+fn declarations<'s>(source: &'s str, entry: &'s str) -> impl Iterator<Item = (usize, &'s str)> {
+    let is_kernel = move |at: usize| declared_name(&source[at + GLOBAL.len()..]) == Some(entry);
+    let found = source.match_indices(GLOBAL).map(|(at, _)| at).filter(move |&at| is_kernel(at));
+    let found = found.map(|at| {
+        let start = declaration_start(&source[..at]);
+        (start, &source[start..at])
+    });
+    found.filter(|(_, specifiers)| !["*", "//"].iter().any(|comment| specifiers.contains(comment)))
+}
+
+/// Where the declaration starts whose first words end the text: after the last statement, comment or directive.
+fn declaration_start(before: &str) -> usize {
+    let is_other = |line: &str| {
+        let line = line.trim();
+        line.is_empty()
+            || line.starts_with(['#', '/', '*'])
+            || line.ends_with([';', '{', '}', '\\'])
+            || line.ends_with("*/")
+    };
+    let mut start = before.rfind('\n').map_or(0, |end| end + 1);
+    start += before[start..].rfind([';', '{', '}']).map_or(0, |end| end + 1);
+    while before[..start].ends_with('\n') {
+        let line = before[..start - 1].rfind('\n').map_or(0, |end| end + 1);
+        if is_other(&before[line..start - 1]) {
+            break;
+        }
+        start = line;
+    }
+    start + before[start..].len() - before[start..].trim_start().len()
 }
 
 /// The name of the only kernel.
@@ -405,3 +478,30 @@ fn only_kernel(path: &Path, source: &str) -> Result<String, String> {
 
 /// Largest size of a file beside the source.
 const MOST_BYTES: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_gets_its_plain_name_whatever_stands_before_it() {
+        for (source, expected) in [
+            ("__global__ void k(int* x) {}", "extern \"C\" __global__ void k(int* x) {}"),
+            ("extern \"C\" __global__ void k() {}", "extern \"C\" __global__ void k() {}"),
+            ("extern \"C\"\n__global__ void k() {}", "extern \"C\"\n__global__ void k() {}"),
+            ("int a;static __global__ void k() {}", "int a;extern \"C\" static __global__ void k() {}"),
+            (
+                "#include <x>\n// a __global__ void k(\n__launch_bounds__(64)\n  __global__ void k() {}",
+                "#include <x>\n// a __global__ void k(\nextern \"C\" __launch_bounds__(64)\n  __global__ void k() {}",
+            ),
+            (
+                "__global__ void k();\nvoid __global__ __launch_bounds__(8, 2) k() {}",
+                "extern \"C\" __global__ void k();\nextern \"C\" void __global__ __launch_bounds__(8, 2) k() {}",
+            ),
+            ("template <class T>\n__global__ void k(T) {}", "template <class T>\n__global__ void k(T) {}"),
+            ("__global__ void other() {}", "__global__ void other() {}"),
+        ] {
+            assert_eq!(with_plain_name(source, "k"), expected);
+        }
+    }
+}

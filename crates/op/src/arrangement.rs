@@ -35,7 +35,7 @@ pub struct Output {
     pub initial: Option<Arc<Vec<u8>>>,
 }
 
-/// How many elements of a turned answer there are for each that has another magnitude.
+/// In an answer with flipped signs, one element in this many also gets another magnitude.
 const DISTURBED: i64 = 8;
 
 impl Output {

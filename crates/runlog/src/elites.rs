@@ -108,6 +108,7 @@ mod tests {
             parent: None,
             origin: "start".to_owned(),
             source: None,
+            done_by: None,
             result: TrialResult::Timed {
                 build: String::new(),
                 code_hash: number.to_string(),

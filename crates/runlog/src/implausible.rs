@@ -1,11 +1,13 @@
 //! Removes times that cannot be true from the state of a run. A log may be forged, and every reader of times uses the
 //! state: reports, the gate, the tuned table and a resumed run, which then measures again.
 
+use std::collections::HashMap;
+
 use op::Work;
 use op::plausible::implausible_reason;
 
 use crate::record::InversionResult;
-use crate::{RunState, Stage, StageKey, Time, TrialResult};
+use crate::{Measurement, ProblemTime, RunState, SpeedupRecord, Stage, StageKey, Time, TrialResult};
 
 /// The minimum work of a problem, with the type of its matrix products.
 pub type KnownWork = (Work, Option<String>);
@@ -45,19 +47,20 @@ impl RunState {
             !drop
         });
         let mut forged = Vec::new();
+        let first = self.trials.get(&0).map(|trial| trial.result.clone());
         self.trials.retain(|number, trial| {
             let TrialResult::Timed { problems, score, .. } = &trial.result else { return true };
             let record = format!("trial {number} ({})", trial.candidate);
-            // A resumed search compares times and speedups when it measures again, and derives the score from them.
-            let mean = stats::geometric_mean(problems.iter().map(|it| it.speedup));
-            if mean.is_none_or(|mean| (score / mean - 1.0).abs() > 1e-6) {
-                forged.push(format!("ignoring {record}: its score is not the mean of its speedups"));
-                return false;
-            }
-            !problems.iter().any(|it| {
+            let is_implausible = problems.iter().any(|it| {
                 is_implausible(&record, &it.problem, it.time, None)
                     || is_implausible(&record, &it.problem, it.baseline, None)
-            })
+            });
+            if is_implausible {
+                return false;
+            }
+            let contradiction = contradiction(*score, problems, first.as_ref());
+            forged.extend(contradiction.iter().map(|what| format!("ignoring {record}: {what}")));
+            contradiction.is_none()
         });
         self.inversions.retain(|inversion| {
             let InversionResult::Timed { time, healthy, .. } = &inversion.result else { return true };
@@ -73,6 +76,39 @@ impl RunState {
         self.warnings.extend(forged);
     }
 
+    /// Removes verdicts and controls without samples, and verdicts that contradict them, with a warning that names each.
+    pub(crate) fn remove_unsupported(&mut self) {
+        let key =
+            |problem: &str, subject: &str, session: u32| (problem.to_owned(), subject.to_owned(), session);
+        let mut typical = HashMap::new();
+        for Measurement { of, sampled } in &self.measurements {
+            let times: &mut Vec<_> =
+                typical.entry(key(&of.problem, &of.subject, sampled.session)).or_default();
+            times.push((sampled.timer, sampled.typical_us().ok()));
+        }
+        let mut forged = Vec::new();
+        self.verdicts.retain(|verdict| {
+            let SpeedupRecord { problem, candidate, baseline, session, timer, comparison } = verdict;
+            let time = |subject: &str| {
+                let times = typical.get(&key(problem, subject, *session))?;
+                times.iter().find(|(by, _)| by == timer).and_then(|(_, time)| *time)
+            };
+            let (Some(time), Some(baseline_time)) = (time(candidate), time(baseline)) else { return false };
+            let is_true = agree(comparison.speedup.ratio, baseline_time.0 / time.0);
+            if !is_true {
+                forged.push(format!(
+                    "ignoring the comparison of {candidate} with {baseline} on {problem}: its speedup is not the \
+                     ratio of their times"
+                ));
+            }
+            is_true
+        });
+        self.controls.retain(|control| {
+            typical.contains_key(&key(&control.problem, &control.subject, control.session))
+        });
+        self.warnings.extend(forged);
+    }
+
     /// The name of the GPU, which begins with `virtual` if either the device or the GPU is virtual.
     fn gpu(&self) -> Option<String> {
         let manifest = self.manifest.as_ref()?;
@@ -81,11 +117,38 @@ impl RunState {
     }
 }
 
+/// Why the numbers of a trial contradict each other or those of the first trial, if they do. A search compares scores
+/// and speedups, which must follow from times: those can be judged and measured again.
+fn contradiction(score: f64, problems: &[ProblemTime], first: Option<&TrialResult>) -> Option<String> {
+    let mean = stats::geometric_mean(problems.iter().map(|it| it.speedup));
+    if !mean.is_some_and(|mean| agree(score, mean)) {
+        return Some("its score is not the mean of its speedups".to_owned());
+    }
+    let wrong = problems.iter().find(|it| !agree(it.speedup, it.baseline.micros() / it.time.micros()));
+    if let Some(ProblemTime { problem, speedup, .. }) = wrong {
+        return Some(format!("its speedup of {speedup:.3} on {problem} is not the ratio of its times"));
+    }
+    // Modelled times do not vary, so all trials have the times of the first as their baseline.
+    let Some(TrialResult::Timed { problems: first, .. }) = first else { return None };
+    let wrong = problems.iter().filter(|it| it.baseline.is_modelled()).find(|it| {
+        !first
+            .iter()
+            .any(|first| first.problem == it.problem && agree(first.time.micros(), it.baseline.micros()))
+    });
+    wrong.map(|it| format!("its baseline on {} does not have the time of the first trial", it.problem))
+}
+
+/// Whether a number of a record is what the other numbers give. They are written with all digits.
+fn agree(recorded: f64, derived: f64) -> bool {
+    (recorded / derived - 1.0).abs() <= 1e-6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{bench_log, search_log, state_from};
-    use crate::{Event, Fact, MeasuredMicros, ProblemTime};
+    use crate::{Event, Fact, MeasuredMicros};
+    use times::ModelledMicros;
 
     /// The state of a log whose manifest names another GPU and whose times are changed.
     fn state_on(gpu: &str, mut events: Vec<Event>, change: impl Fn(&mut Event)) -> RunState {
@@ -124,23 +187,68 @@ mod tests {
         assert!(honest.finished(&key) && !forged.finished(&key));
     }
 
+    type Forge = fn(&mut f64, &mut [ProblemTime]);
+
     #[test]
     fn a_forged_trial_is_ignored() {
         let honest = state_on("virtual l4", search_log(), |_| ());
         let last = *honest.trials.keys().last().unwrap();
-        let forgeries: [fn(&mut f64, &mut ProblemTime); 2] =
-            [|_, problem| problem.time = Time::Measured(MeasuredMicros(0.001)), |score, _| *score = 50.0];
-        for forge in forgeries {
+        let forgeries: [(Forge, &str); 4] = [
+            (|_, problems| problems[0].time = Time::Measured(MeasuredMicros(0.001)), "only modelled times"),
+            (|score, _| *score = 50.0, "its score is not the mean"),
+            // The score follows from the speedups, but they do not follow from the times.
+            (
+                |score, problems| {
+                    *score = 50.0;
+                    for it in problems {
+                        it.speedup = 50.0;
+                    }
+                },
+                "is not the ratio of its times",
+            ),
+            // All three agree, but the baseline took another time.
+            (
+                |score, problems| {
+                    *score = 50.0;
+                    for it in problems {
+                        it.baseline = Time::Modelled(ModelledMicros(50.0 * it.time.micros()));
+                        it.speedup = 50.0;
+                    }
+                },
+                "the time of the first trial",
+            ),
+        ];
+        for (forge, words) in forgeries {
             let forged = state_on("virtual l4", search_log(), |event| {
                 if let Event::Tried { trial } = event
                     && trial.number == last
                     && let TrialResult::Timed { problems, score, .. } = &mut trial.result
                 {
-                    forge(score, &mut problems[0]);
+                    forge(score, problems);
                 }
             });
             assert!(!forged.trials.contains_key(&last) && forged.trials.len() + 1 == honest.trials.len());
-            assert!(forged.warnings.iter().any(|it| it.contains(&format!("trial {last}"))));
+            let told = |it: &String| it.contains(&format!("trial {last}")) && it.contains(words);
+            assert!(forged.warnings.iter().any(told), "{words}: {:?}", forged.warnings);
         }
+    }
+
+    #[test]
+    fn a_forged_comparison_is_ignored() {
+        let honest = state_on("NVIDIA H200", bench_log(), |_| ());
+        assert_eq!(honest.verdicts.len(), 1, "{:?}", honest.warnings);
+        let forged = state_on("NVIDIA H200", bench_log(), |event| {
+            if let Event::Verdict { comparison, .. } = event {
+                comparison.speedup.ratio *= 1.1;
+            }
+        });
+        assert!(forged.verdicts.is_empty());
+        assert!(forged.warnings[0].contains("is not the ratio of their times"), "{:?}", forged.warnings);
+        let other_timer = state_on("NVIDIA H200", bench_log(), |event| {
+            if let Event::Verdict { timer, .. } = event {
+                *timer = crate::Timer::Eager;
+            }
+        });
+        assert!(other_timer.verdicts.is_empty());
     }
 }

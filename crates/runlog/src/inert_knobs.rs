@@ -59,6 +59,7 @@ mod tests {
             parent: None,
             origin: String::new(),
             source: None,
+            done_by: None,
             result: TrialResult::Same { as_trial: 0, code_hash: code.to_owned() },
         }
     }

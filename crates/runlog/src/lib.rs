@@ -75,4 +75,4 @@ pub use state::{
 };
 pub use time::Utc;
 pub use times::{MeasuredMicros, Time};
-pub use trial::{Exchange, ProblemTime, Search, Trial, TrialResult};
+pub use trial::{Exchange, FleetWorker, ProblemTime, Search, Trial, TrialResult};

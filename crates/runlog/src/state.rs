@@ -1,6 +1,6 @@
 //! The state of a run, folded from its log. All reports are made from this state.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 use indexmap::IndexMap;
@@ -325,20 +325,7 @@ impl RunState {
         state.inversions = inversions.into_values();
         state.warnings = log.warnings.iter().map(ToString::to_string).collect();
         state.remove_implausible(&|_| None);
-        // A verdict or a control is valid only if its samples are.
-        let sessions: HashSet<(&str, &str, u32)> = state
-            .measurements
-            .iter()
-            .map(|found| (found.of.problem.as_str(), found.of.subject.as_str(), found.sampled.session))
-            .collect();
-        let is_measured =
-            |problem: &str, subject: &str, session: u32| sessions.contains(&(problem, subject, session));
-        state.verdicts.retain(|verdict| {
-            [&verdict.candidate, &verdict.baseline]
-                .into_iter()
-                .all(|subject| is_measured(&verdict.problem, subject, verdict.session))
-        });
-        state.controls.retain(|control| is_measured(&control.problem, &control.subject, control.session));
+        state.remove_unsupported();
         state
     }
 

@@ -237,6 +237,7 @@ fn search_events() -> Vec<Event> {
         budget: 32,
         elites: 3,
         seed: 7,
+        ahead: Some(2),
     };
     let exchange = |number: u32, outcome| Exchange {
         number,
@@ -307,6 +308,7 @@ fn search_events() -> Vec<Event> {
             parent,
             origin: if number == 0 { "baseline" } else { "neighbour" }.to_owned(),
             source: None,
+            done_by: None,
             result,
         };
         events.push(Event::Tried { trial: Box::new(trial) });

@@ -32,6 +32,10 @@ pub struct Search {
     pub elites: u32,
     /// The seed of the strategy.
     pub seed: u64,
+    /// How many candidates the strategy is asked for before the result of the first of them is known. Older logs do not
+    /// have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<u32>,
 }
 
 /// One candidate of a search and its result.
@@ -50,8 +54,22 @@ pub struct Trial {
     /// The hash of a proposed source. The source is stored beside the log as a folder of families, `sources/HASH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The worker of a fleet that evaluated it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_by: Option<FleetWorker>,
     /// The result.
     pub result: TrialResult,
+}
+
+/// A worker of a fleet, and what a trial cost it.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct FleetWorker {
+    /// The machine.
+    pub host: String,
+    /// The worker's name.
+    pub worker: String,
+    /// How long the worker took for the trial.
+    pub seconds: f64,
 }
 
 /// The result of a trial.

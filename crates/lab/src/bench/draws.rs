@@ -7,7 +7,7 @@ use crate::trial::usual_draws;
 /// The inputs of one problem in one run, as seeds and classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draws {
-    /// The two inputs of the launches before timing, and ordinary inputs that alternate with the first ones during
+    /// `[0]` and `[1]`: the inputs of the launches before timing. `[2]`: ordinary inputs that alternate with `[0]` during
     /// timing.
     pub timed: [InputDraw; 3],
     /// The inputs that replace them after timing. The second may be of any class.

@@ -13,7 +13,7 @@ use op::{Addresses, CheckDevice, ExtraTolerance, Kernel, Op, TrialStep, derive_s
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::one::{Broken, CaseAnswer, CaseTrial};
+use super::case::{Broken, CaseAnswer, CaseTrial};
 use super::plan::CheckSubject;
 use crate::trial::{self, JudgedTrial, TrialLaunch};
 

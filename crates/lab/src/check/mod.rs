@@ -4,9 +4,9 @@
 //! runs every case on every subject that supports it. It returns one [`CaseResult`] for each, in an order that does not
 //! depend on the number of threads.
 
+mod case;
 mod cause;
 mod hard;
-mod one;
 mod plan;
 
 use std::collections::{HashMap, HashSet};
@@ -207,7 +207,7 @@ pub fn run<O: Op + ?Sized>(
         if subjects.is_empty() {
             return Vec::new();
         }
-        let trial = one::CaseTrial::new(op, case, environment, plan.device.target());
+        let trial = case::CaseTrial::new(op, case, environment, plan.device.target());
         let check = |(subject, candidate): (&CheckSubject<'_>, Candidate)| {
             let label = format!("{} {}", subject.family.full_name(), candidate.label(subject.family));
             if has_failed(&label) {

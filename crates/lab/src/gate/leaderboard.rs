@@ -8,7 +8,7 @@ use op::plausible::implausible_reason;
 use runlog::{Commit, Fact, LaunchCounts, MeasuredMicros, Timer, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stats::{Interval, SampleError, Samples};
+use stats::{Interval, Samples};
 use times::{ModelledMicros, Time};
 
 /// The newest schema that this program reads. A file without entries of virtual GPUs is written as schema 1, which
@@ -17,6 +17,9 @@ const SCHEMA: u32 = 2;
 
 /// The largest leaderboard that is read, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
+
+/// How far the p50 of an entry may be from the median of its samples, as a factor.
+const SAMPLES_APART: f64 = 1.25;
 
 /// The most samples that an entry keeps for the rank test.
 pub const SAMPLES_KEPT: usize = 400;
@@ -310,7 +313,14 @@ impl BestOnRecord {
         if !(low > 0.0 && low <= p50 && p50 <= high && high.is_finite()) {
             return Some(format!("p50 is {p50}, which is outside its interval from {low} to {high}"));
         }
-        Samples::new(self.samples_us.clone()).err().map(|error: SampleError| error.to_string())
+        let samples = match Samples::new(self.samples_us.clone()) {
+            Ok(samples) => samples,
+            Err(error) => return Some(error.to_string()),
+        };
+        // The median of several processes is not the median of all samples, but it is near.
+        let median = samples.median();
+        let is_near = (1.0 / SAMPLES_APART..=SAMPLES_APART).contains(&(p50 / median));
+        (!is_near).then(|| format!("p50 is {p50}, but the samples have a median of {median}"))
     }
 }
 
@@ -453,6 +463,11 @@ pub(super) mod tests {
         assert!(matches!(refused(&|best| best.samples_us.clear()), LeaderboardError::Entry { .. }));
         assert!(matches!(refused(&|best| best.samples_us[0] = -1.0), LeaderboardError::Entry { .. }));
         assert!(matches!(refused(&|best| best.p50_us.0 = 0.0), LeaderboardError::Entry { .. }));
+        let forged = refused(&|best| {
+            best.p50_us.0 = 2.0;
+            best.interval_us = Interval { low: 1.9, high: 2.1 };
+        });
+        assert!(forged.to_string().contains("the samples have a median of 10.5"), "{forged}");
         assert!(matches!(refused(&|best| best.p50_us.0 = f64::NAN), LeaderboardError::Form { .. }));
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace("\"schema\": 1", "\"schema\": 3")).unwrap();

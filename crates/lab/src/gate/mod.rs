@@ -38,8 +38,8 @@
 
 mod change;
 mod counted;
-mod judge;
 mod leaderboard;
+mod measured;
 pub mod output;
 mod quantity;
 mod report;
@@ -48,7 +48,7 @@ mod rules;
 mod tests;
 
 pub use change::{Change, TOLERATED_SLOWDOWN};
-pub use judge::{GateRequest, judge};
 pub use leaderboard::{BestOnRecord, CountedRecord, Leaderboard, LeaderboardError, SAMPLES_KEPT};
+pub use measured::{GateRequest, judge};
 pub use quantity::{Origin, Quantity, QuantityChange, QuantityVerdict};
 pub use report::{Basis, GateFinding, GateReport, GateRow, MissingData, RowStatus, update};

@@ -1,4 +1,5 @@
-//! The rules of the gate.
+//! The rules of the gate for a run on a GPU: the measured time of the fastest candidate of each problem. [`judge`] is the
+//! entry for all runs; `counted` has the rules for a virtual GPU.
 
 use indexmap::IndexSet;
 use runlog::{Measurement, RunState, SpeedupRecord, Timer, Utc};

@@ -133,8 +133,8 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         self.case_inputs.get()?.as_ref().err()
     }
 
-    /// Checks one candidate on the case, unless it did not end on another problem: it would run until its limit on this
-    /// one too.
+    /// Checks one candidate on the case. A candidate that reached its time limit on another problem is skipped: it would
+    /// reach it here, too.
     pub fn check(
         &self,
         subject: &CheckSubject<'_>,
@@ -189,8 +189,9 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         }
     }
 
-    /// The answer, or that on other inputs if it exceeds a limit by little and the answers on [`OTHER_DRAWS`] other
-    /// inputs do not. Limits are a few times the error of honest kernels, so some inputs of thousands exceed them.
+    /// Returns the answer, except when it is only near a limit and the answers on [`OTHER_DRAWS`] other inputs are right:
+    /// then the last of those. Limits are a few times the error of honest kernels, so some inputs of thousands exceed
+    /// them.
     fn drawn_again(
         &self,
         subject: &CheckSubject<'_>,
@@ -229,6 +230,9 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         let family = subject.family;
         let request = family.request(candidate, self.target).map_err(|error| Broken::new(&error))?;
         let build = self.environment.compiler.build(&request).map_err(Broken::from)?.build;
+        if build.entry(&family.entry).is_none() {
+            return Err(Broken::new(&build.missing(&family.entry)));
+        }
         let mut notes = kernel_notes(&build.ptx, &family.entry);
         let granted = self.op.extra_tolerance(family, &self.case.problem, &build.ptx);
         notes.extend(granted.iter().map(|granted| granted.note.clone()));
@@ -309,8 +313,9 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         steps
     }
 
-    /// Whether the launches run under all checkers of the virtual GPU, as those of a bench on the cut problem do: a
-    /// kernel that reads what an earlier launch has left can have right answers. One class is enough.
+    /// Whether the launches run under all checkers of the virtual GPU. They find a kernel that reads what an earlier
+    /// launch left, and is right by chance. The first class is enough, on a problem that is small or cannot be cut
+    /// further.
     fn runs_checkers(&self) -> bool {
         let CaseTrial { op, case, .. } = self;
         let is_small = op.work(&case.problem).flops <= CHECKERS_FLOPS;
