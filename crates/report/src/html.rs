@@ -1,247 +1,293 @@
-//! Builds HTML from escaped fragments. Text from the log becomes [`HtmlFragment::text`]. A table accepts only
-//! fragments, so that nothing enters it unescaped.
+//! `report.html`: the document as one page without scripts, which loads nothing. The page escapes every piece of text.
 
-use std::fmt;
+use std::io::{self, Write};
 
-pub use text::escape::html as escape;
+use runlog::RunState;
+use text::escape::html as escape;
 
 use super::TimeKind;
-use super::words::is_knob;
+use super::document::{
+    Block, Document, Figure, Line, List, ListKind, Notice, Piece, Section, SourceLine, Table, Tone,
+};
+use super::headline::Headline;
+use super::sections::document;
+use crate::export::Exporter;
 
-/// HTML that is safe to insert into a page.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HtmlFragment(String);
+/// Writes `report.html`.
+#[derive(Debug)]
+pub struct Html;
 
-impl HtmlFragment {
-    /// Escapes any text.
-    pub fn text(text: impl fmt::Display) -> Self {
-        HtmlFragment(escape(&text.to_string()))
+impl Exporter for Html {
+    fn file_name(&self) -> &'static str {
+        "report.html"
     }
 
-    /// Wraps HTML that this program generated.
-    pub fn html(html: String) -> Self {
-        HtmlFragment(html)
+    fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(page(&document(state)).as_bytes())
     }
+}
 
-    /// Text in a code font.
-    pub fn code(text: impl fmt::Display) -> Self {
-        HtmlFragment(format!("<code>{}</code>", escape(&text.to_string())))
+const STYLE: &str = include_str!("style.css");
+
+/// The hatching of modelled bars, defined once for all figures.
+const HATCH: &str = "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
+    <pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
+    <rect class=\"hatch-paper\" width=\"6\" height=\"6\"/><rect class=\"hatch-line\" width=\"2\" height=\"6\"/>\
+    </pattern></defs></svg>\n";
+
+/// A longer text may be cut off in the first column of a table. The title of its cell has all of it.
+const LONG_NAME: usize = 48;
+
+/// The whole page.
+fn page(document: &Document) -> String {
+    let sections = &document.sections;
+    let contents = each(sections, |it| format!("<li><a href=\"#{}\">{}</a></li>\n", it.id, it.title));
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"description\" content=\"{description}\">\n<title>{title}</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n</head>\n<body>\n{HATCH}\
+         <header>\n{top}</header>\n<nav aria-label=\"contents\"><ul>\n{contents}</ul></nav>\n\
+         <main>\n{body}</main>\n<footer>\n{footer}</footer>\n</body>\n</html>\n",
+        description = escape(&document.headline.sentence),
+        title = escape(&document.title),
+        top = top(document),
+        body = each(sections, section),
+        footer = each(&document.footer, paragraph),
+    )
+}
+
+fn top(document: &Document) -> String {
+    let Document { run, headline, figures, notices, .. } = document;
+    format!(
+        "<p class=\"kicker\">{}</p>\n<h1>{}{}</h1>\n{}{}",
+        escape(run),
+        sentence(headline),
+        headline.kind.map_or(String::new(), |kind| format!(" {}", tag(kind))),
+        facts("figures", figures),
+        each(notices, notice),
+    )
+}
+
+/// The sentence of the headline, with its number in front in large type.
+fn sentence(headline: &Headline) -> String {
+    let figure = headline.figure.as_deref().unwrap_or_default();
+    let words = headline.sentence.strip_prefix(figure).unwrap_or(&headline.sentence);
+    let class = headline.kind.map_or("", TimeKind::word);
+    let lead = if figure.is_empty() {
+        String::new()
+    } else {
+        format!("<span class=\"lead {class}\">{}</span>", escape(figure))
+    };
+    format!("{lead}{}", line(&Line::with_knobs(words)))
+}
+
+fn notice(notice: &Notice) -> String {
+    let (class, text) = match notice {
+        Notice::Caution(text) => ("bad", line(text)),
+        Notice::Remark(text) => ("", line(text)),
+        Notice::Modelled => (
+            "modelled",
+            format!(
+                "Times <i class=\"modelled\">in this style</i> and hatched bars are {}: the virtual GPU computed them. \
+                 They rank kernels. They are never compared with measured times.",
+                tag(TimeKind::Modelled)
+            ),
+        ),
+    };
+    format!("<p class=\"notice {class}\">{text}</p>\n")
+}
+
+fn section(section: &Section) -> String {
+    let Section { id, title, body } = section;
+    format!(
+        "<section id=\"{id}\">\n<h2><a href=\"#{id}\">{title}</a></h2>\n{}</section>\n",
+        each(body, block)
+    )
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Heading(title) => format!("<h3>{}</h3>\n", line(title)),
+        Block::Paragraph(text) => paragraph(text),
+        Block::Missing(text) => format!("<p class=\"missing\">{}</p>\n", escape(text)),
+        Block::List(List { kind: ListKind::Ranked, items }) => {
+            format!("<ol class=\"found\">\n{}</ol>\n", each(items, item))
+        }
+        Block::List(List { kind: ListKind::Plain, items }) => format!("<ul>\n{}</ul>\n", each(items, item)),
+        Block::Pair(lists) => {
+            let list = |(title, items): &(String, Vec<Line>)| {
+                format!("<div><h3>{}</h3>\n<ol>\n{}</ol></div>\n", escape(title), each(items, item))
+            };
+            format!("<div class=\"pair\">\n{}</div>\n", each(lists, list))
+        }
+        Block::Facts(all) => facts("facts", all),
+        Block::Table(table) => table_html(table),
+        Block::Figure(figure) => figure_html(figure),
+        Block::Commands(lines) => {
+            format!("<pre tabindex=\"0\"><code>{}</code></pre>\n", escape(&lines.join("\n")))
+        }
+        Block::Source(lines) => source(lines),
+        Block::Details(summary, body) => {
+            let body = each(body, self::block);
+            format!("<details><summary>{}</summary>\n{body}</details>\n", escape(summary))
+        }
     }
+}
 
-    /// Text with its knobs (`STAGES=3`) in a code font.
-    pub fn with_knobs(text: impl fmt::Display) -> Self {
-        let word = |word: &str| {
-            // Punctuation after a knob is not a part of it.
-            let bare = word.trim_end_matches([' ', ',', ':', ';', '.', ')']);
-            if is_knob(bare) {
-                format!("<code>{}</code>{}", escape(bare), escape(&word[bare.len()..]))
-            } else {
-                escape(word)
-            }
+fn paragraph(text: &Line) -> String {
+    format!("<p>{}</p>\n", line(text))
+}
+
+fn item(text: &Line) -> String {
+    format!("<li>{}</li>\n", line(text))
+}
+
+fn facts(class: &str, facts: &[(String, Line)]) -> String {
+    let fact = |(name, value): &(String, Line)| {
+        format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), line(value))
+    };
+    format!("<dl class=\"{class}\">\n{}</dl>\n", each(facts, fact))
+}
+
+fn figure_html(figure: &Figure) -> String {
+    let Figure { kind, picture, caption, keys } = figure;
+    let keys = if keys.is_empty() {
+        String::new()
+    } else {
+        format!("<ol class=\"keys\">{}</ol>", each(keys, |key| format!("<li>{}</li>", line(key))))
+    };
+    let (kind, caption) = (kind.word(), line(caption));
+    format!("<figure class=\"{kind}\">\n{picture}<figcaption>{caption}{keys}</figcaption>\n</figure>\n")
+}
+
+/// Source code with the share of each line in the margin.
+fn source(lines: &[SourceLine]) -> String {
+    let mut html = String::new();
+    let mut before: Option<(&str, u32)> = None;
+    for line in lines {
+        let file = line.file.as_str();
+        match before {
+            Some((known, number)) if known == file && number + 1 == line.number => {}
+            Some((known, _)) if known == file => html += "<i class=\"gap\">\u{22ee}</i>",
+            _ => html += &format!("<b>{}</b>", escape(file)),
+        }
+        before = Some((file, line.number));
+        let share = line.share_percent.map_or(String::new(), |share| format!("{share:.1}%"));
+        let step = match line.share_percent.unwrap_or(0.0) {
+            40.0.. => 4,
+            15.0.. => 3,
+            5.0.. => 2,
+            1.0.. => 1,
+            _ => 0,
         };
-        HtmlFragment(text.to_string().split_inclusive(' ').map(word).collect())
+        html += &format!(
+            "<span class=\"line hot-{step}\"><i>{share:>6}</i><i>{:>5}</i> {}</span>",
+            line.number,
+            escape(&line.text)
+        );
     }
+    format!("<pre class=\"listing\" tabindex=\"0\">{html}</pre>\n")
+}
 
-    /// Text in a faint colour.
-    pub fn faint(text: impl fmt::Display) -> Self {
-        HtmlFragment(format!("<span class=\"faint\">{}</span>", escape(&text.to_string())))
-    }
-
-    /// Appends text in a smaller font.
-    pub fn with_small(self, small: impl fmt::Display) -> Self {
-        HtmlFragment(format!("{} <small>{}</small>", self.0, escape(&small.to_string())))
-    }
-
-    /// A word in the colour of its tone.
-    pub fn mark(tone: Tone, text: impl fmt::Display) -> Self {
-        HtmlFragment(format!("<span class=\"mark {}\">{}</span>", tone.class(), escape(&text.to_string())))
-    }
-
-    /// A time. A modelled time is marked as such.
-    pub fn time(kind: TimeKind, text: impl fmt::Display) -> Self {
-        let text = escape(&text.to_string());
-        match kind {
-            TimeKind::Measured => HtmlFragment(text),
-            TimeKind::Modelled => {
-                HtmlFragment(format!("<i class=\"modelled\">{text}</i> {}", tag(TimeKind::Modelled)))
+/// A table. A narrow page shows each row as a list of its cells, so every cell has the name of its column. A table of two
+/// columns fits a narrow page as it is; a list would only be longer.
+fn table_html(table: &Table) -> String {
+    let class = |column: usize| if column >= table.numbers_from { " class=\"number\"" } else { "" };
+    let head = each(table.head.iter().enumerate(), |(column, name)| {
+        format!("<th scope=\"col\"{}>{}</th>", class(column), escape(name))
+    });
+    let row = |cells: &Vec<Line>| {
+        let cells = each(cells.iter().zip(&table.head).enumerate(), |(column, (cell, name))| match column {
+            0 => {
+                let plain = plain(&cell.0);
+                let title = if plain.chars().count() > LONG_NAME {
+                    format!(" title=\"{}\"", escape(&plain))
+                } else {
+                    String::new()
+                };
+                format!("<th scope=\"row\"><div class=\"name\"{title}>{}</div></th>", line(cell))
             }
-        }
-    }
-
-    /// Applies the style of a kind, for tables that name the kind in their caption.
-    pub fn styled_as(self, kind: TimeKind) -> Self {
-        match kind {
-            TimeKind::Measured => self,
-            TimeKind::Modelled => HtmlFragment(format!("<i class=\"modelled\">{self}</i>")),
-        }
-    }
-
-    /// A percentage with a small bar.
-    pub fn meter(percent: f64) -> Self {
-        // The share of nothing can be -0.0.
-        let percent = percent + 0.0;
-        let width = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };
-        HtmlFragment(format!("<span class=\"meter\"><i style=\"width:{width:.1}%\"></i></span>{percent:.1}%"))
-    }
+            _ => format!(
+                "<td{} data-label=\"{}\"><span>{}</span></td>",
+                class(column),
+                escape(name),
+                line(cell)
+            ),
+        });
+        format!("<tr>{cells}</tr>\n")
+    };
+    let rows = each(&table.rows, row);
+    let caption = escape(&table.caption);
+    let kind = table.kind.map_or("", TimeKind::word);
+    let columns = if table.head.len() == 2 { " class=\"two\"" } else { "" };
+    format!(
+        "<div class=\"box {kind}\">\n<p class=\"caption\">{caption}</p>\n<div class=\"scroll\" role=\"region\" \
+         tabindex=\"0\" aria-label=\"{caption}\">\n<table{columns}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
+         </table>\n</div>\n</div>\n"
+    )
 }
 
-impl fmt::Display for HtmlFragment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+fn line(line: &Line) -> String {
+    each(&line.0, piece)
 }
 
-/// The colour of a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// A good result.
-    Good,
-    /// A bad result.
-    Bad,
-    /// An undecided result.
-    Open,
-}
-
-impl Tone {
-    /// The CSS class.
-    pub fn class(self) -> &'static str {
-        match self {
-            Tone::Good => "good",
-            Tone::Bad => "bad",
-            Tone::Open => "open",
+fn piece(piece: &Piece) -> String {
+    match piece {
+        Piece::Text(text) => escape(text),
+        Piece::Code(text) => format!("<code>{}</code>", escape(text)),
+        Piece::Strong(text) => format!("<strong>{}</strong>", escape(text)),
+        Piece::Faint(text) => format!("<span class=\"faint\">{}</span>", escape(text)),
+        Piece::Small(text) => format!(" <small>{}</small>", escape(text)),
+        Piece::Mark(tone, text) => {
+            let class = match tone {
+                Tone::Good => "good",
+                Tone::Bad => "bad",
+                Tone::Open => "open",
+            };
+            format!("<span class=\"mark {class}\">{}</span>", escape(text))
         }
+        Piece::Tag(kind) => tag(*kind),
+        Piece::Modelled { pieces, is_tagged } => {
+            let tag = if *is_tagged { format!(" {}", tag(TimeKind::Modelled)) } else { String::new() };
+            format!("<i class=\"modelled\">{}</i>{tag}", each(pieces, self::piece))
+        }
+        Piece::Meter(percent) => {
+            let width = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };
+            format!("<span class=\"meter\"><i style=\"width:{width:.1}%\"></i></span>{percent:.1}%")
+        }
+        Piece::Link { id, text } => format!("<a href=\"#{id}\">{text}</a>"),
+        Piece::Break => "<br/>".to_owned(),
     }
 }
 
 /// A label with the word for the kind.
-pub fn tag(kind: TimeKind) -> HtmlFragment {
+fn tag(kind: TimeKind) -> String {
     let word = kind.word();
-    HtmlFragment(format!("<em class=\"tag {word}\">{word}</em>"))
+    format!("<em class=\"tag {word}\">{word}</em>")
 }
 
-/// The text of a fragment, escaped for an attribute.
-fn without_tags(fragment: &HtmlFragment) -> String {
-    let mut text = String::new();
-    let mut in_tag = false;
-    for c in fragment.0.chars() {
-        match c {
-            '<' => in_tag = true,
-            '>' => in_tag = false,
-            c if !in_tag => text.push(c),
-            _ => {}
-        }
-    }
-    text
-}
-
-/// A title attribute for a cell that may be cut off: its text without tags.
-fn title_attribute(fragment: &HtmlFragment) -> String {
-    let text = without_tags(fragment);
-    if text.chars().count() > 48 { format!(" title=\"{text}\"") } else { String::new() }
-}
-
-/// A table. The first column names the row. A narrow page shows each row as a list of its cells.
-#[derive(Debug)]
-pub struct Table {
-    caption: String,
-    head: Vec<HtmlFragment>,
-    /// The index of the first column with numbers.
-    numbers_from: usize,
-    rows: Vec<Vec<HtmlFragment>>,
-    kind: Option<TimeKind>,
-}
-
-impl Table {
-    /// An empty table.
-    pub fn new(caption: &str, head: &[&str], numbers_from: usize) -> Self {
-        Table {
-            caption: caption.to_owned(),
-            head: head.iter().map(HtmlFragment::text).collect(),
-            numbers_from,
-            rows: Vec::new(),
-            kind: None,
-        }
-    }
-
-    /// An empty table of times of one kind.
-    pub fn for_kind(kind: TimeKind, caption: &str, head: &[&str], numbers_from: usize) -> Self {
-        Table { kind: Some(kind), ..Table::new(caption, head, numbers_from) }
-    }
-
-    /// Adds a row.
-    pub fn row(&mut self, cells: Vec<HtmlFragment>) {
-        self.rows.push(cells);
-    }
-
-    /// Whether the table has no rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// The table as HTML.
-    pub fn html(&self) -> String {
-        let class = |column: usize| if column >= self.numbers_from { " class=\"number\"" } else { "" };
-        let head = each(self.head.iter().enumerate(), |(column, cell)| {
-            format!("<th scope=\"col\"{}>{cell}</th>", class(column))
-        });
-        // A narrow page shows each row as a list, so every cell carries the name of its column.
-        let labels: Vec<String> =
-            self.head.iter().map(|cell| format!(" data-label=\"{}\"", without_tags(cell))).collect();
-        let row = |cells: &Vec<HtmlFragment>| {
-            let cells = cells.iter().enumerate().map(|(column, cell)| match column {
-                // The style sheet cuts off a long name; the title shows all of it.
-                0 => format!(
-                    "<th scope=\"row\"><div class=\"name\"{}>{cell}</div></th>",
-                    title_attribute(cell)
-                ),
-                _ => format!(
-                    "<td{}{}><span>{cell}</span></td>",
-                    class(column),
-                    labels.get(column).map_or("", String::as_str)
-                ),
-            });
-            format!("<tr>{}</tr>\n", cells.collect::<String>())
-        };
-        let rows: String = self.rows.iter().map(row).collect();
-        let caption = escape(&self.caption);
-        let kind = self.kind.map_or("", TimeKind::word);
-        format!(
-            "<div class=\"box {kind}\">\n<p class=\"caption\">{caption}</p>\n<div class=\"scroll\" role=\"region\" \
-             tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
-             </table>\n</div>\n</div>\n"
-        )
-    }
-}
-
-/// A paragraph.
-pub fn paragraph(fragment: &HtmlFragment) -> String {
-    format!("<p>{fragment}</p>\n")
+/// The text of pieces, unescaped.
+fn plain(pieces: &[Piece]) -> String {
+    each(pieces, |piece| match piece {
+        Piece::Text(text)
+        | Piece::Code(text)
+        | Piece::Strong(text)
+        | Piece::Faint(text)
+        | Piece::Mark(_, text) => text.clone(),
+        Piece::Small(text) => format!(" {text}"),
+        Piece::Tag(kind) => kind.word().to_owned(),
+        Piece::Modelled { pieces, .. } => plain(pieces),
+        Piece::Meter(percent) => format!("{percent:.1}%"),
+        Piece::Link { text, .. } => (*text).to_owned(),
+        Piece::Break => " ".to_owned(),
+    })
 }
 
 /// Concatenates the HTML of all items.
-pub fn each<T>(items: impl IntoIterator<Item = T>, show: impl Fn(T) -> String) -> String {
+fn each<T>(items: impl IntoIterator<Item = T>, show: impl Fn(T) -> String) -> String {
     items.into_iter().map(show).collect()
-}
-
-/// A line that says what is missing.
-pub fn missing(text: &str) -> String {
-    format!("<p class=\"missing\">{}</p>\n", escape(text))
-}
-
-/// A heading inside a section.
-pub fn heading(text: &str) -> String {
-    format!("<h3>{}</h3>\n", escape(text))
-}
-
-/// A collapsed block for details.
-pub fn details(summary: &str, body: &str) -> String {
-    format!("<details><summary>{}</summary>\n{body}</details>\n", escape(summary))
-}
-
-/// A picture with a caption.
-pub fn figure(kind: Option<TimeKind>, picture: &str, caption: &HtmlFragment) -> String {
-    let kind = kind.map_or("", TimeKind::word);
-    format!("<figure class=\"{kind}\">\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n")
 }
 
 #[cfg(test)]
@@ -251,23 +297,22 @@ mod tests {
     #[test]
     fn hostile_text_is_escaped() {
         let hostile = "<script>alert('1')</script>\"&\u{0}\u{202e}\u{7}";
-        let mut table = Table::new(hostile, &[hostile], 1);
-        table.row(vec![HtmlFragment::text(hostile)]);
-        assert!(!table.html().contains("<script"));
+        let mut table = Table::new(hostile, &[hostile, hostile], 1);
+        table.row(vec![Line::text(hostile), Line::code(hostile).with_small(hostile)]);
+        assert!(!table_html(&table).contains("<script"));
     }
 
     #[test]
     fn knobs_are_code_and_everything_else_is_escaped() {
-        let fragment = HtmlFragment::with_knobs("mma STAGES=3 BLOCK_N=32: <b> A=<b>, X=1.");
         assert_eq!(
-            fragment.to_string(),
+            line(&Line::with_knobs("mma STAGES=3 BLOCK_N=32: <b> A=<b>, X=1.")),
             "mma <code>STAGES=3</code> <code>BLOCK_N=32</code>: &lt;b&gt; A=&lt;b&gt;, <code>X=1</code>."
         );
     }
 
     #[test]
     fn the_bar_of_a_meter_stays_between_0_and_100_per_cent() {
-        assert!(HtmlFragment::meter(250.0).to_string().contains("width:100.0%"));
-        assert!(HtmlFragment::meter(f64::NAN).to_string().contains("width:0.0%"));
+        assert!(line(&Line::meter(250.0)).contains("width:100.0%"));
+        assert!(line(&Line::meter(f64::NAN)).contains("width:0.0%"));
     }
 }

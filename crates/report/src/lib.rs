@@ -2,13 +2,15 @@
 //!
 //! All data comes from a [`RunState`](runlog::RunState), which is built from the run's log. One module per topic extracts the facts
 //! ([`headline`], `comparison`, `search`, `importance`, `advice`, `failures`); `facts` collects those that
-//! several sections use, and `page` and `markdown` only format them. A section without data says so in one line, or is left out.
+//! several sections use. `sections` puts them into one `document`, which `html` and `markdown` format. A section without
+//! data says so in one line, or is left out.
 //!
 //! Measured and modelled times never share a table or a figure, and never look alike: see [`TimeKind`].
 
 mod advice;
 pub mod ci;
 mod comparison;
+mod document;
 pub mod export;
 mod facts;
 mod failures;
@@ -16,15 +18,15 @@ mod headline;
 mod html;
 mod importance;
 mod markdown;
-mod page;
 pub(crate) mod search;
+mod sections;
 mod svg;
 mod words;
 
 pub use headline::{Headline, headline};
+pub use html::Html;
 pub use importance::{KnobWorth, ValueWorth, knob_worths};
 pub use markdown::Markdown;
-pub use page::Html;
 pub use search::better_trial;
 
 use runlog::Time;

@@ -62,6 +62,14 @@ impl Exporter for Json {
     }
 
     fn write(&self, state: &RunState, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, &BenchFile::new(state))?;
+        writeln!(out)
+    }
+}
+
+impl<'s> BenchFile<'s> {
+    /// The results of a run.
+    pub fn new(state: &'s RunState) -> Self {
         let modelled = state.modelled.iter().map(|(of, modelled)| ModelledRow {
             of,
             gpu: &modelled.gpu,
@@ -70,7 +78,7 @@ impl Exporter for Json {
         });
         let errors = state.class_errors.iter();
         let errors = errors.flat_map(|(of, errors)| errors.iter().map(move |error| ErrorRow { of, error }));
-        let file = BenchFile {
+        BenchFile {
             schema: "warpsmith.bench/1",
             manifest: &state.manifest,
             complete: state.is_complete(),
@@ -86,8 +94,6 @@ impl Exporter for Json {
             targets: &state.targets,
             notes: &state.notes,
             warnings: &state.warnings,
-        };
-        serde_json::to_writer_pretty(&mut *out, &file)?;
-        writeln!(out)
+        }
     }
 }

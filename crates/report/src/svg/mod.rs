@@ -12,7 +12,7 @@ mod scale;
 use std::fmt::Display;
 
 use super::TimeKind;
-use super::html::escape;
+use text::escape::html as escape;
 
 /// Every picture is drawn twice, for a wide and for a narrow screen: scaling one picture would make its text
 /// unreadable. The style sheet shows one of the two.

@@ -7,13 +7,14 @@ use stats::{Comparison, Verdict};
 
 use super::super::TimeKind;
 use super::super::comparison::ComparisonTable;
+use super::super::document::{
+    Block, Line, Section, Table, Tone, details, figure, figure_with_keys, heading, missing,
+};
 use super::super::facts::Facts;
-use super::super::html::{HtmlFragment, Table, Tone, details, each, figure, heading, missing, paragraph};
 use super::super::svg::bars::{self, Axis, Bar, Group};
-use super::super::svg::lines::{self, Line};
+use super::super::svg::lines;
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{count, in_processes, interval, micros, number, ratio, thousands};
-use super::Section;
 
 /// A longer table is collapsed.
 const MAX_OPEN_ROWS: usize = 8;
@@ -27,26 +28,26 @@ pub fn measured(facts: &Facts<'_>) -> Option<Section> {
         return None;
     }
     let comparisons = &facts.tables;
-    let mut body = String::new();
+    let mut body = Vec::new();
     for (index, comparison) in comparisons.iter().enumerate() {
         if comparisons.len() > 1 {
-            body += &heading(timer_title(comparison.timer));
+            body.push(heading(timer_title(comparison.timer)));
         }
-        body += &speedup_table(comparison);
+        body.push(speedup_table(comparison));
         if index == 0 {
-            body += &speedup_figure(comparison);
-            body += &every_candidate(state, comparison);
+            body.push(speedup_figure(comparison));
+            body.push(every_candidate(state, comparison));
         }
     }
     if comparisons.is_empty() {
-        body += &missing("No candidate was compared with a baseline in this run.");
+        body.push(missing("No candidate was compared with a baseline in this run."));
     }
-    body += &measured_scaling(state, rows);
-    body += &rooflines(state, rows);
-    body += &noise(state);
-    body += &untimed_work(state);
-    body += &measurements(rows);
-    body += &builds(state);
+    body.extend(measured_scaling(state, rows));
+    body.extend(rooflines(state, rows));
+    body.push(noise(state));
+    body.extend(untimed_work(state));
+    body.extend(measurements(rows));
+    body.extend(builds(state));
     Some(Section::new("measured", "Measured", body))
 }
 
@@ -58,7 +59,7 @@ fn timer_title(timer: Timer) -> &'static str {
     }
 }
 
-fn speedup_table(comparison: &ComparisonTable<'_>) -> String {
+fn speedup_table(comparison: &ComparisonTable<'_>) -> Block {
     let head: Vec<&str> = ["problem", "fastest candidate", "median"]
         .into_iter()
         .chain(comparison.baselines.iter().copied())
@@ -69,22 +70,19 @@ fn speedup_table(comparison: &ComparisonTable<'_>) -> String {
     );
     let mut table = Table::for_kind(TimeKind::Measured, &caption, &head, 2);
     for line in &comparison.lines {
-        let mut cells = vec![
-            HtmlFragment::text(line.problem),
-            HtmlFragment::with_knobs(line.best.subject()),
-            median(line.best),
-        ];
-        cells.extend(line.over.iter().map(|over| over.map_or(HtmlFragment::faint("not measured"), speedup)));
+        let mut cells =
+            vec![Line::text(line.problem), Line::with_knobs(line.best.subject()), median(line.best)];
+        cells.extend(line.over.iter().map(|over| over.map_or(Line::faint("not measured"), speedup)));
         table.row(cells);
     }
-    table.html()
+    table.block()
 }
 
-fn median(row: &Row) -> HtmlFragment {
-    HtmlFragment::text(micros(row.p50_us.0)).with_small(interval(row.interval_us.low, row.interval_us.high))
+fn median(row: &Row) -> Line {
+    Line::text(micros(row.p50_us.0)).with_small(interval(row.interval_us.low, row.interval_us.high))
 }
 
-fn speedup(comparison: &Comparison) -> HtmlFragment {
+fn speedup(comparison: &Comparison) -> Line {
     let tone = match comparison.verdict {
         Verdict::Faster => Tone::Good,
         Verdict::Slower => Tone::Bad,
@@ -92,14 +90,10 @@ fn speedup(comparison: &Comparison) -> HtmlFragment {
     };
     let speedup = comparison.speedup;
     let interval = interval(speedup.interval.low, speedup.interval.high);
-    let text = match comparison.verdict {
-        Verdict::Same | Verdict::Unclear => format!("{interval}, {}", comparison.verdict),
-        Verdict::Faster | Verdict::Slower => interval,
-    };
-    HtmlFragment::mark(tone, ratio(speedup.ratio)).with_small(text)
+    Line::mark(tone, ratio(speedup.ratio)).with_small(format!("{interval}, {}", comparison.verdict))
 }
 
-fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
+fn speedup_figure(comparison: &ComparisonTable<'_>) -> Block {
     let strongest = comparison.strongest_baseline();
     let few = comparison.lines.len() * comparison.baselines.len() <= MAX_BARS;
     let shown = |name: &str| few || Some(name) == strongest;
@@ -146,11 +140,11 @@ fn speedup_figure(comparison: &ComparisonTable<'_>) -> String {
         comparison.timer
     );
     let picture = bars::draw(TimeKind::Measured, "speedups over baselines", Axis::Ratio, "x", &groups);
-    figure(Some(TimeKind::Measured), &picture, &HtmlFragment::text(caption))
+    figure(TimeKind::Measured, picture, caption)
 }
 
 /// The mean speedup of every candidate over every baseline.
-fn every_candidate(state: &RunState, comparison: &ComparisonTable<'_>) -> String {
+fn every_candidate(state: &RunState, comparison: &ComparisonTable<'_>) -> Block {
     let means: Vec<_> = state.means().into_iter().filter(|mean| mean.timer == comparison.timer).collect();
     let mut candidates: Vec<&str> = Vec::new();
     for mean in &means {
@@ -168,15 +162,15 @@ fn every_candidate(state: &RunState, comparison: &ComparisonTable<'_>) -> String
     for candidate in candidates {
         let cell = |baseline: &&str| {
             let mean = means.iter().find(|mean| mean.candidate == candidate && mean.baseline == **baseline);
-            mean.map_or(HtmlFragment::faint("not measured"), |mean| {
+            mean.map_or(Line::faint("not measured"), |mean| {
                 let words = format!("{}, {}", mean.standing, count(mean.problems, "problem"));
-                HtmlFragment::text(ratio(mean.speedup)).with_small(words)
+                Line::text(ratio(mean.speedup)).with_small(words)
             })
         };
         let cells = comparison.baselines.iter().map(cell);
-        table.row([HtmlFragment::text(candidate)].into_iter().chain(cells).collect());
+        table.row([Line::text(candidate)].into_iter().chain(cells).collect());
     }
-    details("Every candidate over every baseline", &table.html())
+    details("Every candidate over every baseline", vec![table.block()])
 }
 
 /// The size of a problem and the time of a subject on it.
@@ -195,7 +189,7 @@ const MIN_SIZES: usize = 3;
 const MAX_LINES: usize = 8;
 
 /// The times of all subjects over the sizes of their problems. Empty if no subject has enough sizes.
-fn scaling(kind: TimeKind, times: &[Sized<'_>]) -> String {
+fn scaling(kind: TimeKind, times: &[Sized<'_>]) -> Vec<Block> {
     // An op without floating-point operations has bytes only.
     let has_flops = times.iter().all(|it| it.flops > 0.0);
     let amount = |it: &Sized<'_>| if has_flops { it.flops } else { it.bytes as f64 };
@@ -229,22 +223,20 @@ fn scaling(kind: TimeKind, times: &[Sized<'_>]) -> String {
     });
     let left_out = subjects.len().saturating_sub(MAX_LINES);
     subjects.truncate(MAX_LINES);
-    let names: Vec<String> = subjects.keys().map(|name| (*name).to_owned()).collect();
-    let lines: Vec<Line> = subjects
+    let keys: Vec<Line> = subjects.keys().map(Line::with_knobs).collect();
+    let lines: Vec<lines::Line> = subjects
         .into_values()
         .enumerate()
-        .map(|(index, (is_faint, points))| Line { label: (index + 1).to_string(), points, is_faint })
+        .map(|(index, (is_faint, points))| lines::Line { label: (index + 1).to_string(), points, is_faint })
         .collect();
-    let Some(picture) = lines::draw(kind, &axis, &lines) else { return String::new() };
+    let Some(picture) = lines::draw(kind, &axis, &lines) else { return Vec::new() };
     let others = if left_out > 0 { format!(" {left_out} more are in the tables.") } else { String::new() };
     let caption = format!("Time over the size of the problem, {}. Hollow: baselines.{others}", kind.word());
-    let items = each(&names, |name| format!("<li>{}</li>", HtmlFragment::with_knobs(name)));
-    let caption = format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption));
-    heading("Time against problem size") + &figure(Some(kind), &picture, &HtmlFragment::html(caption))
+    vec![heading("Time against problem size"), figure_with_keys(kind, picture, caption, keys)]
 }
 
-fn measured_scaling(state: &RunState, rows: &[Row]) -> String {
-    let Some(timer) = rows.iter().map(|row| row.timer).min() else { return String::new() };
+fn measured_scaling(state: &RunState, rows: &[Row]) -> Vec<Block> {
+    let Some(timer) = rows.iter().map(|row| row.timer).min() else { return Vec::new() };
     let sized = |row: &'_ Row| {
         let same = |it: &&runlog::Measurement| it.of == row.of && it.sampled.session == row.session;
         state.measurements.iter().find(same)?.sampled.work
@@ -267,7 +259,7 @@ fn measured_scaling(state: &RunState, rows: &[Row]) -> String {
     scaling(TimeKind::Measured, &times)
 }
 
-fn modelled_scaling(state: &RunState) -> String {
+fn modelled_scaling(state: &RunState) -> Vec<Block> {
     let times: Vec<Sized<'_>> = state
         .modelled
         .iter()
@@ -287,13 +279,13 @@ fn modelled_scaling(state: &RunState) -> String {
 }
 
 /// Rooflines with the ceilings that this run measured: the fastest candidate and the fastest baseline of each problem.
-fn rooflines(state: &RunState, rows: &[Row]) -> String {
+fn rooflines(state: &RunState, rows: &[Row]) -> Vec<Block> {
     let copy = state.ceilings.iter().find_map(|ceiling| match ceiling.speed {
         Speed::CopyGbPerS(rate) => Some(rate),
         _ => None,
     });
-    let Some(gb_per_s) = copy else { return String::new() };
-    let mut html = String::new();
+    let Some(gb_per_s) = copy else { return Vec::new() };
+    let mut figures = Vec::new();
     for ceiling in &state.ceilings {
         let (Speed::MatrixTflops(tflops), Some(matrix)) = (ceiling.speed, &ceiling.matrix) else { continue };
         let (points, list) = points(state, rows, matrix);
@@ -306,13 +298,11 @@ fn rooflines(state: &RunState, rows: &[Row]) -> String {
                 number(tflops),
                 thousands(gb_per_s),
             );
-            let items = each(&list, |item| format!("<li>{}</li>", HtmlFragment::text(item)));
-            let caption =
-                HtmlFragment::html(format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption)));
-            html += &figure(Some(TimeKind::Measured), &picture, &caption);
+            let keys = list.iter().map(Line::text).collect();
+            figures.push(figure_with_keys(TimeKind::Measured, picture, caption, keys));
         }
     }
-    html
+    figures
 }
 
 fn points(state: &RunState, rows: &[Row], matrix: &str) -> (Vec<Point>, Vec<String>) {
@@ -386,7 +376,7 @@ pub fn noise_floors(state: &RunState) -> BTreeMap<Timer, ControlSpread<'_>> {
     floors
 }
 
-fn noise(state: &RunState) -> String {
+fn noise(state: &RunState) -> Block {
     let floors = noise_floors(state);
     if floors.is_empty() {
         return missing("No A/A control was measured, so the noise floor is unknown.");
@@ -403,7 +393,7 @@ fn noise(state: &RunState) -> String {
             )
         })
         .collect();
-    paragraph(&HtmlFragment::text(format!(
+    Block::Paragraph(Line::text(format!(
         "Noise floor: in A/A controls, which compare one process of a subject with its other processes, the median \
          difference was {}. A speedup counts only if it differs from 1x by more than the variation between the \
          processes of the two subjects.",
@@ -412,7 +402,7 @@ fn noise(state: &RunState) -> String {
 }
 
 /// Preparatory work of some subjects, which is not part of any time.
-fn untimed_work(state: &RunState) -> String {
+fn untimed_work(state: &RunState) -> Option<Block> {
     let mut table = Table::for_kind(
         TimeKind::Measured,
         "Preparatory work, which is not part of the times above",
@@ -424,24 +414,17 @@ fn untimed_work(state: &RunState) -> String {
         for (name, nanos) in &measurement.sampled.apart_ns {
             let of = &measurement.of;
             if seen.insert((&of.problem, &of.subject, name)) {
-                let time = HtmlFragment::text(micros(nanos / 1000.0));
-                table.row(vec![
-                    HtmlFragment::text(&of.subject),
-                    HtmlFragment::text(&of.problem),
-                    HtmlFragment::text(name),
-                    time,
-                ]);
+                let time = Line::text(micros(nanos / 1000.0));
+                table.row(vec![Line::text(&of.subject), Line::text(&of.problem), Line::text(name), time]);
             }
         }
     }
-    if table.is_empty() {
-        return String::new();
-    }
-    details(&format!("Work that is not part of these times: {}", seen.len()), &table.html())
+    let title = format!("Work that is not part of these times: {}", seen.len());
+    (!table.is_empty()).then(|| details(&title, vec![table.block()]))
 }
 
 /// All measurements, one table per problem.
-fn measurements(rows: &[Row]) -> String {
+fn measurements(rows: &[Row]) -> Vec<Block> {
     let mut problems: indexmap::IndexMap<&str, Vec<&Row>> = indexmap::IndexMap::new();
     for row in rows {
         problems.entry(&row.of.problem).or_default().push(row);
@@ -454,33 +437,32 @@ fn measurements(rows: &[Row]) -> String {
              their medians, and its interval includes the variation between processes"
         );
         let mut table = Table::for_kind(TimeKind::Measured, &caption, &head, 2);
-        let or_none = |value: Option<f64>| {
-            value.map_or(HtmlFragment::faint("n/a"), |value| HtmlFragment::text(number(value)))
-        };
+        let or_none =
+            |value: Option<f64>| value.map_or(Line::faint("n/a"), |value| Line::text(number(value)));
         for row in &rows {
             let role = if row.is_baseline { "baseline" } else { "" };
             table.row(vec![
-                HtmlFragment::with_knobs(row.subject()).with_small(role),
-                HtmlFragment::text(row.timer),
+                Line::with_knobs(row.subject()).with_small(role),
+                Line::text(row.timer),
                 median(row),
-                HtmlFragment::text(micros(row.p90_us.0)),
-                HtmlFragment::text(micros(row.p99_us.0)),
+                Line::text(micros(row.p90_us.0)),
+                Line::text(micros(row.p99_us.0)),
                 or_none(row.tflops),
                 or_none(row.gb_per_s),
-                row.ceiling_percent.map_or(HtmlFragment::faint("n/a"), HtmlFragment::meter),
-                HtmlFragment::text(row.count).with_small(format!(
+                row.ceiling_percent.map_or(Line::faint("n/a"), Line::meter),
+                Line::text(row.count).with_small(format!(
                     "{}, {}",
                     in_processes(row.processes),
                     row.stopped.words()
                 )),
             ]);
         }
-        details(&format!("{problem}: {}", count(rows.len(), "measurement")), &table.html())
+        details(&format!("{problem}: {}", count(rows.len(), "measurement")), vec![table.block()])
     };
     problems.into_iter().map(table_for).collect()
 }
 
-fn builds(state: &RunState) -> String {
+fn builds(state: &RunState) -> Option<Block> {
     let mut table = Table::new(
         "Builds of the candidates",
         &["subject", "target", "build", "registers", "shared memory", "spills", "compiled in"],
@@ -493,25 +475,25 @@ fn builds(state: &RunState) -> String {
         }
         seen.push(&of.build);
         let spills = match build.spill_bytes {
-            0 => HtmlFragment::text("none"),
-            bytes => HtmlFragment::mark(Tone::Bad, format!("{bytes} B")),
+            0 => Line::text("none"),
+            bytes => Line::mark(Tone::Bad, format!("{bytes} B")),
         };
         let limit = build.registers_limit.map_or(String::new(), |limit| format!("of {limit}"));
         table.row(vec![
-            HtmlFragment::with_knobs(state.subject(of)),
-            HtmlFragment::text(&build.target),
-            HtmlFragment::code(of.build.chars().take(12).collect::<String>()),
-            HtmlFragment::text(build.registers).with_small(limit),
-            HtmlFragment::text(format!("{} B", thousands(build.shared_bytes as f64))),
+            Line::with_knobs(state.subject(of)),
+            Line::text(&build.target),
+            Line::code(of.build.chars().take(12).collect::<String>()),
+            Line::text(build.registers).with_small(limit),
+            Line::text(format!("{} B", thousands(build.shared_bytes as f64))),
             spills,
-            HtmlFragment::text(format!("{:.0} ms", build.compile_ms)).with_small(if build.from_cache {
+            Line::text(format!("{:.0} ms", build.compile_ms)).with_small(if build.from_cache {
                 "cached"
             } else {
                 ""
             }),
         ]);
     }
-    if seen.is_empty() { String::new() } else { details(&format!("Builds: {}", seen.len()), &table.html()) }
+    (!seen.is_empty()).then(|| details(&format!("Builds: {}", seen.len()), vec![table.block()]))
 }
 
 /// The section with the modelled times.
@@ -532,11 +514,11 @@ pub fn modelled(state: &RunState) -> Option<Section> {
         let mut bars = Vec::new();
         for (of, modelled) in times {
             table.row(vec![
-                HtmlFragment::text(problem),
-                HtmlFragment::with_knobs(state.subject(of)),
-                HtmlFragment::text(&modelled.gpu),
-                modelled.limiter.as_ref().map_or(HtmlFragment::faint("n/a"), HtmlFragment::text),
-                HtmlFragment::text(micros(modelled.time_us.0)).styled_as(TimeKind::Modelled),
+                Line::text(problem),
+                Line::with_knobs(state.subject(of)),
+                Line::text(&modelled.gpu),
+                modelled.limiter.as_ref().map_or(Line::faint("n/a"), Line::text),
+                Line::text(micros(modelled.time_us.0)).styled_as(TimeKind::Modelled),
             ]);
             bars.push(Bar {
                 label: state.subject(of),
@@ -552,13 +534,13 @@ pub fn modelled(state: &RunState) -> Option<Section> {
     let picture = bars::draw(TimeKind::Modelled, "modelled times", Axis::Time, " us", &groups);
     let caption = "Modelled time of each kernel, computed by the virtual GPU. Each problem has its own axis. \
                    A bar with two strokes is longer than the axis.";
-    let mut body = figure(Some(TimeKind::Modelled), &picture, &HtmlFragment::text(caption));
-    body += &modelled_scaling(state);
-    body += &if state.modelled.len() > MAX_OPEN_ROWS {
-        details(&format!("Every modelled time: {}", state.modelled.len()), &table.html())
+    let mut body = vec![figure(TimeKind::Modelled, picture, caption)];
+    body.extend(modelled_scaling(state));
+    body.push(if state.modelled.len() > MAX_OPEN_ROWS {
+        details(&format!("Every modelled time: {}", state.modelled.len()), vec![table.block()])
     } else {
-        table.html()
-    };
+        table.block()
+    });
     Some(Section::new("modelled", "Modelled, not measured", body))
 }
 
@@ -597,23 +579,20 @@ pub fn correctness(state: &RunState) -> Option<Section> {
     );
     for (of, check) in &state.checks {
         let error = |value: Option<f64>| {
-            value.map_or(HtmlFragment::faint("none"), |value| HtmlFragment::text(format!("{value:.1e}")))
+            value.map_or(Line::faint("none"), |value| Line::text(format!("{value:.1e}")))
         };
-        let mark = if check.passed {
-            HtmlFragment::mark(Tone::Good, "correct")
-        } else {
-            HtmlFragment::mark(Tone::Bad, "wrong")
-        };
+        let mark =
+            if check.passed { Line::mark(Tone::Good, "correct") } else { Line::mark(Tone::Bad, "wrong") };
         table.row(vec![
-            HtmlFragment::with_knobs(&of.subject),
-            HtmlFragment::text(&of.problem),
+            Line::with_knobs(&of.subject),
+            Line::text(&of.problem),
             mark,
             error(check.error),
             error(check.limit),
-            HtmlFragment::text(check.cases),
+            Line::text(check.cases),
         ]);
     }
-    let body = paragraph(&HtmlFragment::text(words)) + &details("Every check", &table.html());
+    let body = vec![Block::Paragraph(Line::text(words)), details("Every check", vec![table.block()])];
     Some(Section::new("correctness", "Correctness", body))
 }
 

@@ -3,8 +3,7 @@
 use runlog::{RunState, TargetVerdict};
 
 use super::super::advice::{bottlenecks, suggestions};
-use super::super::html::{HtmlFragment, Table, Tone, each, escape, missing};
-use super::Section;
+use super::super::document::{Block, Line, Section, Table, Tone, missing};
 
 /// How many bottlenecks and suggested changes a missed target lists.
 const TOP: usize = 3;
@@ -19,17 +18,17 @@ pub fn section(state: &RunState) -> Option<Section> {
     for target in &state.targets {
         let (tone, word) = judged(target);
         table.row(vec![
-            HtmlFragment::text(&target.target),
-            target.problem.as_ref().map_or(HtmlFragment::faint("all"), HtmlFragment::text),
-            HtmlFragment::mark(tone, word),
-            HtmlFragment::text(&target.evidence),
+            Line::text(&target.target),
+            target.problem.as_ref().map_or(Line::faint("all"), Line::text),
+            Line::mark(tone, word),
+            Line::text(&target.evidence),
         ]);
     }
-    let mut body = table.html();
+    let mut body = vec![table.block()];
     if state.profiles.is_empty() && state.targets.iter().any(|target| target.met == Some(false)) {
         let text =
             "This run has no profile, so the bottlenecks of the kernels that missed a target are not known.";
-        body += &missing(text);
+        body.push(missing(text));
         return Some(Section::new("targets", "Targets", body));
     }
     // One list per problem: all targets of a problem have the same bottlenecks.
@@ -38,7 +37,7 @@ pub fn section(state: &RunState) -> Option<Section> {
         let problem = target.problem.as_deref();
         if !seen.contains(&problem) {
             seen.push(problem);
-            body += &limits_and_suggestions(state, problem);
+            body.push(limits_and_suggestions(state, problem));
         }
     }
     Some(Section::new("targets", "Targets", body))
@@ -53,21 +52,19 @@ pub fn judged(target: &TargetVerdict) -> (Tone, &'static str) {
     }
 }
 
-fn limits_and_suggestions(state: &RunState, problem: Option<&str>) -> String {
+fn limits_and_suggestions(state: &RunState, problem: Option<&str>) -> Block {
     let found = bottlenecks(state, problem);
     let title = problem.map_or("Missed".to_owned(), |problem| format!("Missed on {problem}"));
     if found.is_empty() {
         return missing(&format!("{title}: the profiles of this run show no bottleneck."));
     }
-    let limits = each(found.iter().take(TOP), |it| {
-        let (rule, evidence) = (escape(&it.diagnosis.rule), escape(&it.diagnosis.evidence));
-        format!("<li><strong>{rule}</strong>: {evidence} <small>{}</small></li>\n", escape(&it.of.subject))
+    let limits = found.iter().take(TOP).map(|it| {
+        let evidence = format!(": {}", it.diagnosis.evidence);
+        Line::strong(&it.diagnosis.rule).with_text(evidence).with_small(&it.of.subject)
     });
-    let changes =
-        each(suggestions(&found, TOP), |it| format!("<li>{}</li>\n", escape(&it.change.to_string())));
-    let title = escape(&title);
-    format!(
-        "<div class=\"pair\">\n<div><h3>{title}: bottlenecks</h3>\n<ol>\n{limits}</ol></div>\n\
-         <div><h3>Most promising changes</h3>\n<ol>\n{changes}</ol></div>\n</div>\n"
-    )
+    let changes = suggestions(&found, TOP).into_iter().map(|it| Line::text(it.change));
+    Block::Pair([
+        (format!("{title}: bottlenecks"), limits.collect()),
+        ("Most promising changes".to_owned(), changes.collect()),
+    ])
 }

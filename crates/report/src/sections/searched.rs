@@ -1,11 +1,12 @@
 //! The section about a search: its course, its elites and the importance of knobs.
 
+use indexmap::IndexMap;
 use runlog::inert_knobs::inert;
 use runlog::{RunState, Search, TrialResult};
 
 use super::super::TimeKind;
+use super::super::document::{Block, Line, Section, Table, details, figure, heading, missing};
 use super::super::facts::Facts;
-use super::super::html::{HtmlFragment, Table, details, figure, heading, missing, paragraph};
 use super::super::importance::{Importance, importance};
 use super::super::search::Scored;
 use super::super::svg::bars::{self, Axis, Bar, Group};
@@ -13,7 +14,6 @@ use super::super::svg::curve::{self, Point};
 use super::super::svg::heat;
 use super::super::svg::lineage as tree;
 use super::super::words::{count, interval, micros, ratio, thousands};
-use super::Section;
 
 /// How many values of a knob the heat map shows.
 const MAX_HEAT_VALUES: usize = 8;
@@ -26,19 +26,19 @@ pub fn section(facts: &Facts<'_>) -> Option<Section> {
     }
     let mut body = match &state.search {
         Some(search) => description(facts, search),
-        None => missing("The log has trials, but no description of the search."),
+        None => vec![missing("The log has trials, but no description of the search.")],
     };
     for kind in TimeKind::ALL {
         if facts.scored.iter().any(|it| it.kind == kind) {
-            body += &before_and_after(facts, kind);
-            body += &curve(facts, kind);
-            body += &elites_html(facts, kind);
-            body += &knobs(facts, kind);
-            body += &heat_map(facts, kind);
+            body.extend(before_and_after(facts, kind));
+            body.extend(curve(facts, kind));
+            body.extend(elites(facts, kind));
+            body.extend(knobs(facts, kind));
+            body.extend(heat_map(facts, kind));
         }
     }
     if facts.scored.is_empty() {
-        body += &missing("No trial was timed.");
+        body.push(missing("No trial was timed."));
     }
     let inert = inert(state.trials.values());
     if !inert.is_empty() {
@@ -48,16 +48,47 @@ pub fn section(facts: &Facts<'_>) -> Option<Section> {
         let text = format!(
             "Knobs without effect: trials that differ only in the knob compiled to the same machine code. {words}."
         );
-        body += &paragraph(&HtmlFragment::text(text));
+        body.push(Block::Paragraph(Line::text(text)));
     }
+    body.extend(machines(state));
     if !state.trials.is_empty() {
-        body += &every_trial(state);
+        body.push(every_trial(state));
     }
     Some(Section::new("search", "Search", body))
 }
 
+/// The machines of a fleet, and what the search cost each of them.
+fn machines(state: &RunState) -> Vec<Block> {
+    let mut machines: IndexMap<&str, (Vec<&str>, f64, usize, usize)> = IndexMap::new();
+    let mut trials: Vec<_> = state.trials.values().collect();
+    trials.sort_by_key(|trial| trial.number);
+    for trial in trials {
+        let Some(by) = trial.done_by.as_ref().filter(|by| !by.host.is_empty()) else { continue };
+        let (workers, seconds, count, failed) = machines.entry(&by.host).or_default();
+        if !workers.contains(&by.worker.as_str()) {
+            workers.push(&by.worker);
+        }
+        *seconds += by.seconds;
+        *count += 1;
+        *failed += usize::from(matches!(trial.result, TrialResult::Failed { .. }));
+    }
+    if machines.is_empty() {
+        return Vec::new();
+    }
+    let head = ["machine", "workers", "trials", "failed", "seconds of its workers"];
+    let mut table = Table::new("The machines that evaluated the trials", &head, 1);
+    for (host, (workers, seconds, count, failed)) in &machines {
+        let numbers = [workers.len(), *count, *failed].map(Line::text);
+        let seconds = Line::text(format!("{seconds:.1}"));
+        table.row([Line::code(host)].into_iter().chain(numbers).chain([seconds]).collect());
+    }
+    let total: f64 = machines.values().map(|(_, seconds, ..)| seconds).sum();
+    let text = format!("{total:.1} s of all workers together.");
+    vec![heading("Machines"), table.block(), Block::Paragraph(Line::text(text))]
+}
+
 /// A paragraph about the search, and a table of its knobs.
-fn description(facts: &Facts<'_>, search: &Search) -> String {
+fn description(facts: &Facts<'_>, search: &Search) -> Vec<Block> {
     let counts = &facts.counts;
     let proposals = match facts.state.exchanges.len() {
         0 => String::new(),
@@ -82,11 +113,10 @@ fn description(facts: &Facts<'_>, search: &Search) -> String {
     );
     let mut table = Table::new("The searched knobs", &["knob", "values"], 2);
     for (knob, values) in &search.knobs {
-        table.row(vec![HtmlFragment::code(knob), HtmlFragment::text(values.join(", "))]);
+        table.row(vec![Line::code(knob), Line::text(values.join(", "))]);
     }
-    let space =
-        if search.knobs.is_empty() { String::new() } else { details("Knobs and values", &table.html()) };
-    paragraph(&HtmlFragment::text(text)) + &space
+    let space = (!table.is_empty()).then(|| details("Knobs and values", vec![table.block()]));
+    [Block::Paragraph(Line::text(text))].into_iter().chain(space).collect()
 }
 
 fn count_points(points: u64) -> String {
@@ -94,50 +124,50 @@ fn count_points(points: u64) -> String {
 }
 
 /// The baseline beside the winner: changed knobs, resources and times.
-fn before_and_after(facts: &Facts<'_>, kind: TimeKind) -> String {
+fn before_and_after(facts: &Facts<'_>, kind: TimeKind) -> Vec<Block> {
     let timed = |trial: &'_ runlog::Trial| match &trial.result {
         TrialResult::Timed { registers, shared_bytes, .. } => Some((*registers, *shared_bytes)),
         TrialResult::Same { .. } | TrialResult::Failed { .. } => None,
     };
     let winner = facts.elites.first().filter(|it| it.kind == kind && it.trial.number != 0);
-    let (Some(winner), Some(baseline)) = (winner, facts.state.trials.get(&0)) else { return String::new() };
-    let TrialResult::Timed { problems, .. } = &winner.trial.result else { return String::new() };
-    let (Some(before), Some(after)) = (timed(baseline), timed(winner.trial)) else { return String::new() };
+    let (Some(winner), Some(baseline)) = (winner, facts.state.trials.get(&0)) else { return Vec::new() };
+    let TrialResult::Timed { problems, .. } = &winner.trial.result else { return Vec::new() };
+    let (Some(before), Some(after)) = (timed(baseline), timed(winner.trial)) else { return Vec::new() };
     let caption = format!("The baseline and the best elite, {}; {}", winner.trial.candidate, kind.word());
     let mut table = Table::for_kind(kind, &caption, &["what", "before", "after", "change"], 1);
     for (knob, value) in &winner.trial.knobs {
         let Some(old) = baseline.knobs.get(knob).filter(|old| *old != value) else { continue };
-        let [old, new] = [old, value].map(HtmlFragment::code);
-        table.row(vec![HtmlFragment::code(knob), old, new, HtmlFragment::faint("-")]);
+        let [old, new] = [old, value].map(Line::code);
+        table.row(vec![Line::code(knob), old, new, Line::faint("-")]);
     }
     let whole = |now: f64, before: f64| match now - before {
-        0.0 => HtmlFragment::faint("same"),
-        change if change > 0.0 => HtmlFragment::text(format!("+{}", thousands(change))),
-        change => HtmlFragment::text(thousands(change)),
+        0.0 => Line::faint("same"),
+        change if change > 0.0 => Line::text(format!("+{}", thousands(change))),
+        change => Line::text(thousands(change)),
     };
     let counted = [
         ("registers", f64::from(before.0), f64::from(after.0), ""),
         ("shared memory", before.1 as f64, after.1 as f64, " B"),
     ];
     for (name, before, after, unit) in counted {
-        let text = |value: f64| HtmlFragment::text(format!("{}{unit}", thousands(value)));
-        table.row(vec![HtmlFragment::text(name), text(before), text(after), whole(after, before)]);
+        let text = |value: f64| Line::text(format!("{}{unit}", thousands(value)));
+        table.row(vec![Line::text(name), text(before), text(after), whole(after, before)]);
     }
     for time in problems {
         table.row(vec![
-            HtmlFragment::text(format!("time on {}", time.problem)),
-            HtmlFragment::text(micros(time.baseline.micros())).styled_as(kind),
-            HtmlFragment::text(micros(time.time.micros())).styled_as(kind),
-            HtmlFragment::text(format!("{} the speed", ratio(time.speedup))).styled_as(kind),
+            Line::text(format!("time on {}", time.problem)),
+            Line::text(micros(time.baseline.micros())).styled_as(kind),
+            Line::text(micros(time.time.micros())).styled_as(kind),
+            Line::text(format!("{} the speed", ratio(time.speedup))).styled_as(kind),
         ]);
     }
-    heading("Before and after") + &table.html()
+    vec![heading("Before and after"), table.block()]
 }
 
 /// The best score for each pair of values of the two most important knobs.
-fn heat_map(facts: &Facts<'_>, kind: TimeKind) -> String {
+fn heat_map(facts: &Facts<'_>, kind: TimeKind) -> Option<Block> {
     let found = importance(&facts.scored, kind);
-    let [first, second, ..] = found.as_slice() else { return String::new() };
+    let [first, second, ..] = found.as_slice() else { return None };
     // Of many values, the best are shown.
     let values = |it: &Importance<'_>| {
         let mut names: Vec<String> =
@@ -170,10 +200,10 @@ fn heat_map(facts: &Facts<'_>, kind: TimeKind) -> String {
         kind.word()
     );
     let map = heat::Map { row_knob, rows, column_knob, columns, cells };
-    figure(Some(kind), &heat::draw(kind, &map), &HtmlFragment::text(caption))
+    Some(figure(kind, heat::draw(kind, &map), caption))
 }
 
-fn curve(facts: &Facts<'_>, kind: TimeKind) -> String {
+fn curve(facts: &Facts<'_>, kind: TimeKind) -> Vec<Block> {
     let best: Vec<u32> = facts.elites.iter().map(|elite| elite.trial.number).collect();
     let mut points: Vec<Point> = facts
         .state
@@ -205,15 +235,14 @@ fn curve(facts: &Facts<'_>, kind: TimeKind) -> String {
          crosses at the bottom are failed trials.",
         kind.word()
     );
-    heading("Trials") + &figure(Some(kind), &curve::draw(kind, &points), &HtmlFragment::text(caption))
+    vec![heading("Trials"), figure(kind, curve::draw(kind, &points), caption)]
 }
 
-fn elites_html(facts: &Facts<'_>, kind: TimeKind) -> String {
+fn elites(facts: &Facts<'_>, kind: TimeKind) -> Vec<Block> {
     let elites: Vec<&Scored<'_>> = facts.elites.iter().filter(|elite| elite.kind == kind).collect();
     if elites.is_empty() {
-        return missing("No trial became an elite.");
+        return vec![missing("No trial became an elite.")];
     }
-    let mut html = heading("Elites and their ancestors");
     let mut problems: Vec<&str> = Vec::new();
     for elite in &elites {
         if let TrialResult::Timed { problems: times, .. } = &elite.trial.result {
@@ -235,39 +264,39 @@ fn elites_html(facts: &Facts<'_>, kind: TimeKind) -> String {
             continue;
         };
         let mut cells = vec![
-            HtmlFragment::with_knobs(&elite.trial.candidate),
-            HtmlFragment::text(format!("#{}", elite.trial.number)).with_small(&elite.trial.origin),
-            HtmlFragment::text(registers),
-            HtmlFragment::text(format!("{} B", thousands(*shared_bytes as f64))),
-            HtmlFragment::time(kind, ratio(elite.score)),
+            Line::with_knobs(&elite.trial.candidate),
+            Line::text(format!("#{}", elite.trial.number)).with_small(&elite.trial.origin),
+            Line::text(registers),
+            Line::text(format!("{} B", thousands(*shared_bytes as f64))),
+            Line::time(kind, ratio(elite.score)),
         ];
         for problem in &problems {
             let time = times.iter().find(|time| time.problem == *problem);
-            cells.push(time.map_or(HtmlFragment::faint("not timed"), |time| {
+            cells.push(time.map_or(Line::faint("not timed"), |time| {
                 let spread =
                     time.interval.map_or(String::new(), |(low, high)| format!("{}, ", interval(low, high)));
-                HtmlFragment::text(ratio(time.speedup))
+                Line::text(ratio(time.speedup))
                     .with_small(format!("{spread}{}", micros(time.time.micros())))
                     .styled_as(kind)
             }));
         }
         table.row(cells);
     }
-    html += &table.html();
+    let mut blocks = vec![heading("Elites and their ancestors"), table.block()];
     let nodes = &facts.lineage;
     if nodes.len() > 1 {
         let caption =
             "Each elite (large) with its ancestors, and the knobs that changed from parent to child.";
-        html += &figure(Some(kind), &tree::draw(kind, nodes), &HtmlFragment::text(caption));
+        blocks.push(figure(kind, tree::draw(kind, nodes), caption));
     }
-    html
+    blocks
 }
 
-fn knobs(facts: &Facts<'_>, kind: TimeKind) -> String {
+fn knobs(facts: &Facts<'_>, kind: TimeKind) -> Vec<Block> {
     let found = importance(&facts.scored, kind);
     let title = heading("Importance of knobs");
     if found.is_empty() {
-        return title + &missing("Too few trials were timed to rank the knobs.");
+        return vec![title, missing("Too few trials were timed to rank the knobs.")];
     }
     let bar = |it: &Importance<'_>| Bar {
         label: it.knob.to_owned(),
@@ -292,25 +321,16 @@ fn knobs(facts: &Facts<'_>, kind: TimeKind) -> String {
         2,
     );
     for it in &found {
-        let values: Vec<String> = it
-            .values
-            .iter()
-            .map(|value| {
-                let trials = count(value.trials, "trial");
-                format!(
-                    "{}",
-                    HtmlFragment::code(value.name).with_small(format!("{}, {trials}", ratio(value.score)))
-                )
-            })
-            .collect();
-        table.row(vec![HtmlFragment::code(it.knob), HtmlFragment::html(values.join("; "))]);
+        let values = it.values.iter().map(|value| {
+            let trials = count(value.trials, "trial");
+            Line::code(value.name).with_small(format!("{}, {trials}", ratio(value.score)))
+        });
+        table.row(vec![Line::code(it.knob), Line::joined(values, "; ")]);
     }
-    title
-        + &figure(Some(kind), &picture, &HtmlFragment::text(caption))
-        + &details("Values of each knob", &table.html())
+    vec![title, figure(kind, picture, caption), details("Values of each knob", vec![table.block()])]
 }
 
-fn every_trial(state: &RunState) -> String {
+fn every_trial(state: &RunState) -> Block {
     let head = ["trial", "candidate", "origin", "parent", "result", "score"];
     let mut table = Table::new("Every trial, in the order of evaluation", &head, 5);
     let mut trials: Vec<_> = state.trials.values().collect();
@@ -320,23 +340,23 @@ fn every_trial(state: &RunState) -> String {
             TrialResult::Timed { score, elite, problems, .. } => {
                 let kind = problems.first().map_or(TimeKind::Measured, |it| TimeKind::from_time(it.time));
                 let word = if *elite { "timed, became an elite" } else { "timed" };
-                (HtmlFragment::text(word), HtmlFragment::time(kind, ratio(*score)))
+                (Line::text(word), Line::time(kind, ratio(*score)))
             }
             TrialResult::Same { as_trial, .. } => {
-                (HtmlFragment::text(format!("same machine code as #{as_trial}")), HtmlFragment::faint("-"))
+                (Line::text(format!("same machine code as #{as_trial}")), Line::faint("-"))
             }
             TrialResult::Failed { stage, failure, .. } => {
-                (HtmlFragment::text(format!("{failure}, {stage}")), HtmlFragment::faint("-"))
+                (Line::text(format!("{failure}, {stage}")), Line::faint("-"))
             }
         };
         table.row(vec![
-            HtmlFragment::text(trial.number),
-            HtmlFragment::with_knobs(&trial.candidate),
-            HtmlFragment::text(&trial.origin),
-            trial.parent.map_or(HtmlFragment::faint("-"), |parent| HtmlFragment::text(format!("#{parent}"))),
+            Line::text(trial.number),
+            Line::with_knobs(&trial.candidate),
+            Line::text(&trial.origin),
+            trial.parent.map_or(Line::faint("-"), |parent| Line::text(format!("#{parent}"))),
             result,
             score,
         ]);
     }
-    details(&format!("Every trial: {}", trials.len()), &table.html())
+    details(&format!("Every trial: {}", trials.len()), vec![table.block()])
 }

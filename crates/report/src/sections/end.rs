@@ -4,17 +4,16 @@ use std::path::Path;
 
 use runlog::{Fact, Manifest, RunState};
 
+use super::super::document::{Block, Line, ListKind, Piece, Section, Table, details, list, missing};
 use super::super::facts::Facts;
 use super::super::failures::{Failed, left_out};
-use super::super::html::{HtmlFragment, Table, details, each, escape, missing};
 use super::super::words::{count, shell_command};
-use super::Section;
 use super::results::ceiling_text;
 
 /// The section with the hardware, the versions and the measured ceilings.
 pub fn environment(state: &RunState) -> Option<Section> {
     let Some(manifest) = &state.manifest else {
-        let body = missing("The run stopped before it recorded its environment.");
+        let body = vec![missing("The run stopped before it recorded its environment.")];
         return Some(Section::new("environment", "Environment", body));
     };
     let clocks = |now: &Fact<u32>, max: &Fact<u32>| match (now, max) {
@@ -26,7 +25,7 @@ pub fn environment(state: &RunState) -> Option<Section> {
         Fact::Known(commit) => Fact::Known(commit.to_string()),
         Fact::Unavailable { reason } => Fact::unavailable(reason),
     };
-    let mut facts: Vec<(String, HtmlFragment)> = Vec::new();
+    let mut facts: Vec<(String, Line)> = Vec::new();
     let mut unknown: Vec<String> = Vec::new();
     for (name, value) in [
         ("GPU", &manifest.gpu),
@@ -42,19 +41,19 @@ pub fn environment(state: &RunState) -> Option<Section> {
         ("commit", &commit),
     ] {
         match value {
-            Fact::Known(value) => facts.push((name.to_owned(), HtmlFragment::text(value))),
+            Fact::Known(value) => facts.push((name.to_owned(), Line::text(value))),
             Fact::Unavailable { reason } if reason.is_empty() => unknown.push(name.to_owned()),
             Fact::Unavailable { reason } => unknown.push(format!("{name} ({reason})")),
         }
     }
-    facts.push(("Warpsmith".to_owned(), HtmlFragment::text(&manifest.warpsmith)));
-    facts.push(("seed".to_owned(), HtmlFragment::text(manifest.seed)));
+    facts.push(("Warpsmith".to_owned(), Line::text(&manifest.warpsmith)));
+    facts.push(("seed".to_owned(), Line::text(manifest.seed)));
     if let Some(telemetry) = telemetry(state) {
-        facts.push(("during measurements".to_owned(), HtmlFragment::text(telemetry)));
+        facts.push(("during measurements".to_owned(), Line::text(telemetry)));
     }
     for ceiling in &state.ceilings {
         let (name, value) = ceiling_text(ceiling.speed, ceiling.matrix.as_deref());
-        facts.push((name, HtmlFragment::text(value).with_small("measured in this run")));
+        facts.push((name, Line::text(value).with_small("measured in this run")));
     }
     // Peers of the same package share a version; it is shown once.
     let mut versions: Vec<(Vec<&str>, &Fact<String>)> = Vec::new();
@@ -65,21 +64,17 @@ pub fn environment(state: &RunState) -> Option<Section> {
         }
     }
     facts.extend(versions.into_iter().map(|(names, version)| (names.join(", "), fact(version))));
-    let facts =
-        each(facts, |(name, value)| format!("<div><dt>{}</dt><dd>{value}</dd></div>\n", escape(&name)));
-    let unknown = if unknown.is_empty() {
-        String::new()
-    } else {
-        missing(&format!("Unavailable: {}.", unknown.join(", ")))
-    };
-    let body = format!("<dl class=\"facts\">\n{facts}</dl>\n{unknown}");
+    let mut body = vec![Block::Facts(facts)];
+    if !unknown.is_empty() {
+        body.push(missing(&format!("Unavailable: {}.", unknown.join(", "))));
+    }
     Some(Section::new("environment", "Environment", body))
 }
 
-fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> HtmlFragment {
+fn fact<T: std::fmt::Display>(fact: &Fact<T>) -> Line {
     match fact {
-        Fact::Known(value) => HtmlFragment::text(value),
-        unknown @ Fact::Unavailable { .. } => HtmlFragment::faint(unknown),
+        Fact::Known(value) => Line::text(value),
+        unknown @ Fact::Unavailable { .. } => Line::faint(unknown),
     }
 }
 
@@ -118,22 +113,22 @@ pub fn failures(facts: &Facts<'_>) -> Option<Section> {
     let mut table = Table::new(&format!("{} with the reasons", count(failed.len(), "failure")), &head, 5);
     for failed in &failed {
         table.row(vec![
-            HtmlFragment::with_knobs(&failed.what),
-            HtmlFragment::text(&failed.kind),
-            HtmlFragment::text(&failed.at),
-            if failed.on.is_empty() { HtmlFragment::faint("-") } else { HtmlFragment::text(&failed.on) },
-            HtmlFragment::text(&failed.reason),
+            Line::with_knobs(&failed.what),
+            Line::text(&failed.kind),
+            Line::text(&failed.at),
+            if failed.on.is_empty() { Line::faint("-") } else { Line::text(&failed.on) },
+            Line::text(&failed.reason),
         ]);
     }
-    let table = if table.is_empty() { missing("Nothing failed.") } else { table.html() };
-    Some(Section::new("failures", "Failures", table + &left_out_html(all)))
+    let table = if table.is_empty() { missing("Nothing failed.") } else { table.block() };
+    Some(Section::new("failures", "Failures", [table].into_iter().chain(left_out_by_reason(all)).collect()))
 }
 
-fn left_out_html(all: &[Failed]) -> String {
+fn left_out_by_reason(all: &[Failed]) -> Option<Block> {
     let groups = left_out(all);
     let number: usize = groups.iter().map(|group| group.all.len()).sum();
     if number == 0 {
-        return String::new();
+        return None;
     }
     let caption =
         "Not supported, not installed or skipped, by reason. These are not failures, and not passes";
@@ -148,13 +143,13 @@ fn left_out_html(all: &[Failed]) -> String {
             names += &format!("; and {} more", group.all.len() - NAMED);
         }
         table.row(vec![
-            HtmlFragment::text(group.reason),
-            HtmlFragment::text(group.kind),
-            HtmlFragment::with_knobs(names),
-            HtmlFragment::text(group.all.len()),
+            Line::text(group.reason),
+            Line::text(group.kind),
+            Line::with_knobs(names),
+            Line::text(group.all.len()),
         ]);
     }
-    details(&format!("Left out: {number}"), &table.html())
+    Some(details(&format!("Left out: {number}"), vec![table.block()]))
 }
 
 /// The section with the notes of the run and the warnings about its log.
@@ -166,14 +161,13 @@ pub fn notes(state: &RunState) -> Option<Section> {
     if all.is_empty() {
         return None;
     }
-    let items = each(&all, |note| format!("<li>{}</li>\n", escape(note)));
-    Some(Section::new("notes", "Notes", format!("<ul>\n{items}</ul>\n")))
+    Some(Section::new("notes", "Notes", vec![list(ListKind::Plain, all.iter().map(Line::text))]))
 }
 
 /// The section with the command line that repeats the run.
 pub fn repeat(state: &RunState) -> Section {
     let body = match &state.manifest {
-        None => missing("The run stopped before it recorded its command line."),
+        None => vec![missing("The run stopped before it recorded its command line.")],
         Some(manifest) => {
             let mut lines: Vec<String> = Vec::new();
             if let Fact::Known(commit) = &manifest.commit {
@@ -181,21 +175,20 @@ pub fn repeat(state: &RunState) -> Section {
                 lines.push(format!("git checkout {}{dirty}", commit.hash));
             }
             lines.push(command(manifest));
-            format!(
-                "<pre tabindex=\"0\"><code>{}</code></pre>\n<p>On {}, with the versions listed under \
-                 <a href=\"#environment\">environment</a>. The seed is {}.</p>\n{}",
-                escape(&lines.join("\n")),
-                fact(&manifest.gpu),
-                manifest.seed,
-                resume(state, manifest),
-            )
+            let conditions = Line::joined([Line::text("On "), fact(&manifest.gpu)], "")
+                .with_text(", with the versions listed under ")
+                .and(Piece::Link { id: "environment", text: "environment" })
+                .with_text(format!(". The seed is {}.", manifest.seed));
+            let mut body = vec![Block::Commands(lines), Block::Paragraph(conditions)];
+            body.extend(resume(state, manifest));
+            body
         }
     };
     Section::new("repeat", "How to repeat this run", body)
 }
 
 /// The command line of the run, with the program's name instead of its path.
-pub fn command(manifest: &Manifest) -> String {
+fn command(manifest: &Manifest) -> String {
     let mut words = manifest.command_line.clone();
     if let Some(program) = words.first_mut() {
         let name = Path::new(program.as_str()).file_name().map(|name| name.to_string_lossy().into_owned());
@@ -204,16 +197,15 @@ pub fn command(manifest: &Manifest) -> String {
     if words.is_empty() { format!("warpsmith {}", manifest.command) } else { shell_command(&words) }
 }
 
-fn resume(state: &RunState, manifest: &Manifest) -> String {
-    if state.is_complete() {
-        return String::new();
-    }
+fn resume(state: &RunState, manifest: &Manifest) -> Option<Block> {
     let command = format!("warpsmith {} --resume --run-dir DIR", manifest.command);
-    format!("<p>The run is not finished. Resume it with {}.</p>\n", HtmlFragment::code(command))
+    let line =
+        Line::text("The run is not finished. Resume it with ").and(Piece::Code(command)).with_text(".");
+    (!state.is_complete()).then_some(Block::Paragraph(line))
 }
 
 /// The footer: what the run does not contain, and the source of the numbers.
-pub fn footer(state: &RunState) -> String {
+pub fn footer(state: &RunState) -> Vec<Line> {
     let parts = [
         ("measured times (bench)", state.measurements.is_empty()),
         ("a search (evolve)", state.search.is_none() && state.trials.is_empty()),
@@ -223,10 +215,9 @@ pub fn footer(state: &RunState) -> String {
     ];
     let missing: Vec<&str> =
         parts.iter().filter(|(_, is_missing)| *is_missing).map(|(name, _)| *name).collect();
-    let missing = match missing.as_slice() {
-        [] => String::new(),
-        some => format!("<p>Not in this run: {}.</p>\n", some.join(", ")),
-    };
-    let until = state.last.map_or(String::new(), |last| format!(" up to {}", escape(&last.to_string())));
-    format!("{missing}<p>Every number on this page is read from the run's log{until}.</p>\n")
+    let missing =
+        (!missing.is_empty()).then(|| Line::text(format!("Not in this run: {}.", missing.join(", "))));
+    let until = state.last.map_or(String::new(), |last| format!(" up to {last}"));
+    let source = Line::text(format!("Every number on this page is read from the run's log{until}."));
+    missing.into_iter().chain([source]).collect()
 }

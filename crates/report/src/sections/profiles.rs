@@ -1,18 +1,20 @@
 //! The sections about profiles, suggested changes and the cost of known pathologies.
 
-use runlog::record::{Inversion, InversionResult, METRICS, Metrics, Profile, Roofline, Unit};
+use runlog::record::{
+    Diagnosis, Inversion, InversionResult, ListedLine, METRICS, Metrics, Profile, Roofline, Unit,
+};
 use runlog::{Fact, ResultId, RunState, Time};
 
 use super::super::TimeKind;
 use super::super::advice::{has_pathology, suggestions};
-use super::super::facts::Facts;
-use super::super::html::{
-    HtmlFragment, Table, details, each, escape, figure, heading, missing, paragraph, tag,
+use super::super::document::{
+    Block, Line, ListKind, Piece, Section, SourceLine, Table, details, figure, figure_with_keys, heading,
+    list, missing,
 };
+use super::super::facts::Facts;
 use super::super::svg::bars::{self, Axis, Bar, Group};
 use super::super::svg::roofline::{self, Point, Roofs};
 use super::super::words::{count, micros, number, ratio, thousands};
-use super::Section;
 
 /// How many suggested changes are listed.
 const MAX_SUGGESTIONS: usize = 6;
@@ -34,68 +36,71 @@ pub fn section(state: &RunState) -> Option<Section> {
     let (pathological, healthy): (Vec<_>, Vec<_>) =
         state.profiles.iter().partition(|(of, _)| has_pathology(state, of));
     let mut body = rooflines(&healthy);
-    body += &healthy.iter().map(|(of, profile)| profile_html(of, profile)).collect::<String>();
+    body.extend(healthy.iter().flat_map(|(of, profile)| blocks(of, profile)));
     if !pathological.is_empty() {
-        let pages: String = pathological.iter().map(|(of, profile)| profile_html(of, profile)).collect();
+        let all = pathological.iter().flat_map(|(of, profile)| blocks(of, profile)).collect();
         let title = format!("Profiles of kernels with a deliberate pathology: {}", pathological.len());
-        body += &details(&title, &pages);
+        body.push(details(&title, all));
     }
     Some(Section::new("profile", "Profile", body))
 }
 
-fn profile_html(of: &ResultId, profile: &Profile) -> String {
+fn blocks(of: &ResultId, profile: &Profile) -> Vec<Block> {
     let kind = kind(profile);
-    let mut html = format!(
-        "<h3>{} on {} <small>{}</small> {}</h3>\n",
-        HtmlFragment::with_knobs(&of.subject),
-        escape(&of.problem),
-        escape(&profile.source),
-        tag(kind)
-    );
-    html += &diagnoses(profile);
-    html += &metrics(kind, &profile.metrics);
-    html += &match &profile.roofline {
-        Some(roof) => paragraph(&HtmlFragment::text(format!("Under the roofline: {}.", roof.text()))),
+    let title = Line::with_knobs(&of.subject)
+        .with_text(format!(" on {}", of.problem))
+        .with_small(&profile.source)
+        .with_text(" ")
+        .and(Piece::Tag(kind));
+    let mut blocks = vec![Block::Heading(title)];
+    blocks.extend(diagnoses(profile));
+    blocks.extend(metrics(kind, &profile.metrics));
+    blocks.push(match &profile.roofline {
+        Some(roof) => Block::Paragraph(Line::text(format!("Under the roofline: {}.", roof.text()))),
         None => missing("Not in the roofline: the profile has no data for it."),
-    };
-    html += &stalls(kind, &profile.metrics);
-    html += &hot_lines(profile);
-    html += &annotated_source(profile);
-    html
+    });
+    blocks.extend(stalls(kind, &profile.metrics));
+    blocks.extend(hot_lines(profile));
+    blocks.extend(annotated_source(profile));
+    blocks
 }
 
-fn diagnoses(profile: &Profile) -> String {
+fn diagnoses(profile: &Profile) -> Vec<Block> {
     let resources = profile.metrics.resources.iter().take(4);
     let resources: Vec<String> = resources.map(|(name, percent)| format!("{name} {percent:.0}%")).collect();
-    let limits = match resources.as_slice() {
-        [] => String::new(),
-        some => paragraph(&HtmlFragment::text(format!(
+    let limits = (!resources.is_empty()).then(|| {
+        Block::Paragraph(Line::text(format!(
             "Share of the time that each resource alone would take, according to the model: {}.",
-            some.join(", ")
-        ))),
-    };
-    if profile.diagnoses.is_empty() {
-        return limits + &missing("No rule found something to change in this kernel.");
-    }
-    let items = each(&profile.diagnoses, |found| {
-        let changes: Vec<String> = found.levers.iter().map(|lever| escape(&lever.to_string())).collect();
-        let changes = match changes.as_slice() {
-            [] => String::new(),
-            some => format!("<br/><span class=\"faint\">suggested changes:</span> {}", some.join("; ")),
-        };
-        format!("<li><strong>{}</strong>: {}{changes}</li>\n", escape(&found.rule), escape(&found.evidence))
+            resources.join(", ")
+        )))
     });
-    format!("{limits}<ol class=\"found\">\n{items}</ol>\n")
+    let found = if profile.diagnoses.is_empty() {
+        missing("No rule found something to change in this kernel.")
+    } else {
+        let item = |found: &Diagnosis| {
+            let line = Line::strong(&found.rule).with_text(format!(": {}", found.evidence));
+            let changes: Vec<String> = found.levers.iter().map(ToString::to_string).collect();
+            match changes.as_slice() {
+                [] => line,
+                some => line
+                    .and(Piece::Break)
+                    .and(Piece::Faint("suggested changes:".to_owned()))
+                    .with_text(format!(" {}", some.join("; "))),
+            }
+        };
+        list(ListKind::Ranked, profile.diagnoses.iter().map(item))
+    };
+    limits.into_iter().chain([found]).collect()
 }
 
 /// A table with the available metrics, and a line with the unavailable ones and the reasons.
-fn metrics(kind: TimeKind, metrics: &Metrics) -> String {
+fn metrics(kind: TimeKind, metrics: &Metrics) -> Vec<Block> {
     let mut table = Table::for_kind(kind, "Metrics of the launch", &["metric", "value"], 2);
     let mut unavailable: Vec<String> = Vec::new();
     match metrics.time {
         Some(time) => {
-            let cell = HtmlFragment::time(TimeKind::from_time(time), micros(time.micros()));
-            table.row(vec![HtmlFragment::text("time"), cell]);
+            let cell = Line::time(TimeKind::from_time(time), micros(time.micros()));
+            table.row(vec![Line::text("time"), cell]);
         }
         None => unavailable.push("time".to_owned()),
     }
@@ -103,12 +108,12 @@ fn metrics(kind: TimeKind, metrics: &Metrics) -> String {
         match ((metric.value)(metrics), metric.unit) {
             (Fact::Known(value), unit) => {
                 let cell = match unit {
-                    Unit::Percent => HtmlFragment::meter(value),
-                    Unit::Count => HtmlFragment::text(thousands(value)),
-                    Unit::Bytes => HtmlFragment::text(format!("{} B", thousands(value))),
-                    Unit::Ratio => HtmlFragment::text(number(value)),
+                    Unit::Percent => Line::meter(value),
+                    Unit::Count => Line::text(thousands(value)),
+                    Unit::Bytes => Line::text(format!("{} B", thousands(value))),
+                    Unit::Ratio => Line::text(number(value)),
                 };
-                table.row(vec![HtmlFragment::text(metric.label), cell]);
+                table.row(vec![Line::text(metric.label), cell]);
             }
             (Fact::Unavailable { reason }, _) if reason.is_empty() => {
                 unavailable.push(metric.label.to_owned());
@@ -116,19 +121,17 @@ fn metrics(kind: TimeKind, metrics: &Metrics) -> String {
             (Fact::Unavailable { reason }, _) => unavailable.push(format!("{} ({reason})", metric.label)),
         }
     }
-    let unavailable = if unavailable.is_empty() {
-        String::new()
-    } else {
-        missing(&format!("Unavailable: {}.", unavailable.join(", ")))
-    };
-    if table.is_empty() { unavailable } else { table.html() + &unavailable }
+    let table = (!table.is_empty()).then(|| table.block());
+    let unavailable =
+        (!unavailable.is_empty()).then(|| missing(&format!("Unavailable: {}.", unavailable.join(", "))));
+    table.into_iter().chain(unavailable).collect()
 }
 
 /// A kernel with its place under the roofs.
 type Placed<'s> = (&'s ResultId, &'s Roofline);
 
 /// One roofline with all kernels for each pair of roofs: types of elements have different peaks.
-fn rooflines(profiles: &[(&ResultId, &Profile)]) -> String {
+fn rooflines(profiles: &[(&ResultId, &Profile)]) -> Vec<Block> {
     let mut groups: Vec<(TimeKind, Vec<Placed<'_>>)> = Vec::new();
     for (of, profile) in profiles {
         let Some(roof) = &profile.roofline else { continue };
@@ -142,10 +145,10 @@ fn rooflines(profiles: &[(&ResultId, &Profile)]) -> String {
             None => groups.push((kind, vec![(of, roof)])),
         }
     }
-    groups.iter().map(|(kind, placed)| roofline_figure(*kind, placed)).collect()
+    groups.iter().flat_map(|(kind, placed)| roofline_figure(*kind, placed)).collect()
 }
 
-fn roofline_figure(kind: TimeKind, placed: &[Placed<'_>]) -> String {
+fn roofline_figure(kind: TimeKind, placed: &[Placed<'_>]) -> Vec<Block> {
     let name = |of: &ResultId| format!("{} on {}", of.subject, of.problem);
     let point = |(index, (of, roof)): (usize, &Placed<'_>)| Point {
         label: (index + 1).to_string(),
@@ -158,20 +161,18 @@ fn roofline_figure(kind: TimeKind, placed: &[Placed<'_>]) -> String {
     let roofs = Roofs { tflops: roof.peak_tflops, gb_per_s: roof.peak_gb_per_s };
     let points: Vec<Point> = placed.iter().enumerate().map(point).collect();
     let Some(picture) = roofline::draw(kind, &roofs, &points) else {
-        return missing("No roofline: its numbers are not positive.");
+        return vec![missing("No roofline: its numbers are not positive.")];
     };
     let caption =
         format!("Roofline of {} ({}). Peaks: {}.", count(placed.len(), "kernel"), kind.word(), roof.peaks);
-    let items = each(placed, |(of, roof)| {
-        format!("<li>{}: {}</li>", HtmlFragment::with_knobs(name(of)), escape(&roof.text()))
-    });
-    let caption = format!("{}<ol class=\"keys\">{items}</ol>", HtmlFragment::text(caption));
-    heading("Roofline") + &figure(Some(kind), &picture, &HtmlFragment::html(caption))
+    let key = |(of, roof): &Placed<'_>| Line::with_knobs(name(of)).with_text(format!(": {}", roof.text()));
+    let keys = placed.iter().map(key).collect();
+    vec![heading("Roofline"), figure_with_keys(kind, picture, caption, keys)]
 }
 
-fn stalls(kind: TimeKind, metrics: &Metrics) -> String {
+fn stalls(kind: TimeKind, metrics: &Metrics) -> Option<Block> {
     if metrics.stalls.is_empty() {
-        return String::new();
+        return None;
     }
     let bar = |(reason, share): &(String, f64)| Bar {
         label: reason.clone(),
@@ -184,58 +185,35 @@ fn stalls(kind: TimeKind, metrics: &Metrics) -> String {
     let groups = [Group { heading: String::new(), bars: metrics.stalls.iter().map(bar).collect() }];
     let picture = bars::draw(kind, "why warps waited", Axis::Amount, "%", &groups);
     let caption = format!("Why warps waited, as a share of their time ({}).", kind.word());
-    figure(Some(kind), &picture, &HtmlFragment::text(caption))
+    Some(figure(kind, picture, caption))
 }
 
-fn hot_lines(profile: &Profile) -> String {
-    let Some(of) = profile.hot_lines.first().map(|line| line.of.as_str()) else { return String::new() };
+fn hot_lines(profile: &Profile) -> Vec<Block> {
+    let Some(of) = profile.hot_lines.first().map(|line| line.of.as_str()) else { return Vec::new() };
     let caption = format!("Source lines with the largest share of {of}");
     let mut table = Table::new(&caption, &["line", "share", "source"], 3);
     for line in &profile.hot_lines {
         table.row(vec![
-            HtmlFragment::text(format!("{}:{}", line.file, line.line)),
-            HtmlFragment::meter(line.share_percent),
-            HtmlFragment::code(line.text.trim()),
+            Line::text(format!("{}:{}", line.file, line.line)),
+            Line::meter(line.share_percent),
+            Line::code(line.text.trim()),
         ]);
     }
-    heading("Hot lines") + &table.html()
+    vec![heading("Hot lines"), table.block()]
 }
 
 /// The source around the hot lines, with the share of each line in the margin.
-fn annotated_source(profile: &Profile) -> String {
-    let Some(of) = profile.hot_lines.first().map(|line| line.of.as_str()) else { return String::new() };
-    let mut html = String::new();
-    let mut before: Option<(&str, u32)> = None;
-    for line in &profile.listing {
-        let file = line.file.as_str();
-        match before {
-            Some((known, number)) if known == file && number + 1 == line.line => {}
-            Some((known, _)) if known == file => html += "<i class=\"gap\">\u{22ee}</i>",
-            _ => html += &format!("<b>{}</b>", escape(file)),
-        }
-        before = Some((file, line.line));
-        let share = match line.share_percent {
-            Some(share) => format!("{share:.1}%"),
-            None => String::new(),
-        };
-        let step = match line.share_percent.unwrap_or(0.0) {
-            40.0.. => 4,
-            15.0.. => 3,
-            5.0.. => 2,
-            1.0.. => 1,
-            _ => 0,
-        };
-        html += &format!(
-            "<span class=\"line hot-{step}\"><i>{share:>6}</i><i>{:>5}</i> {}</span>",
-            line.line,
-            escape(&line.text)
-        );
-    }
-    if html.is_empty() {
-        return String::new();
-    }
+fn annotated_source(profile: &Profile) -> Option<Block> {
+    let of = profile.hot_lines.first()?.of.as_str();
+    let line = |line: &ListedLine| SourceLine {
+        file: line.file.clone(),
+        number: line.line,
+        share_percent: line.share_percent,
+        text: line.text.clone(),
+    };
+    let lines: Vec<SourceLine> = profile.listing.iter().map(line).collect();
     let summary = format!("Annotated source, with the share of {of} of each line");
-    details(&summary, &format!("<pre class=\"listing\" tabindex=\"0\">{html}</pre>\n"))
+    (!lines.is_empty()).then(|| details(&summary, vec![Block::Source(lines)]))
 }
 
 /// The section with the suggested changes.
@@ -245,33 +223,28 @@ pub fn next(facts: &Facts<'_>) -> Option<Section> {
     if found.is_empty() && costly.is_empty() {
         return None;
     }
-    let mut items = each(suggestions(found, MAX_SUGGESTIONS), |suggestion| {
-        let because = suggestion.because;
-        format!(
-            "<li><strong>{}</strong><br/><span class=\"faint\">{} on {}: {} ({})</span></li>\n",
-            escape(&suggestion.change.to_string()),
-            escape(&because.of.subject),
-            escape(&because.of.problem),
-            escape(&because.diagnosis.rule),
-            escape(&because.diagnosis.evidence)
-        )
+    let with_reason = |line: Line, reason: String| line.and(Piece::Break).and(Piece::Faint(reason));
+    let suggestions = suggestions(found, MAX_SUGGESTIONS).into_iter().map(|suggestion| {
+        let (of, found) = (suggestion.because.of, suggestion.because.diagnosis);
+        let reason = format!("{} on {}: {} ({})", of.subject, of.problem, found.rule, found.evidence);
+        with_reason(Line::strong(suggestion.change), reason)
     });
-    if let Some((inversion, _, _, cost)) = costly.first() {
-        items += &format!(
-            "<li>Keep this property: <strong>{}</strong><br/><span class=\"faint\">without it ({}), {} on {} takes {} \
-             the time</span></li>\n",
-            escape(&inversion.advice),
-            escape(&inversion.pathology),
-            escape(&inversion.healthy),
-            escape(&inversion.problem),
+    let keep = costly.first().map(|(inversion, _, _, cost)| {
+        let line = Line::text("Keep this property: ").and(Piece::Strong(inversion.advice.clone()));
+        let reason = format!(
+            "without it ({}), {} on {} takes {} the time",
+            inversion.pathology,
+            inversion.healthy,
+            inversion.problem,
             ratio(*cost)
         );
-    }
-    Some(Section::new("next", "What to do next", format!("<ol class=\"found\">\n{items}</ol>\n")))
+        with_reason(line, reason)
+    });
+    Some(Section::new("next", "What to do next", vec![list(ListKind::Ranked, suggestions.chain(keep))]))
 }
 
 /// The timed pathologies, the costliest first.
-pub fn ranked(state: &RunState) -> Vec<(&Inversion, Time, Time, f64)> {
+fn ranked(state: &RunState) -> Vec<(&Inversion, Time, Time, f64)> {
     let timed = state.inversions.iter().filter_map(|inversion| match &inversion.result {
         InversionResult::Timed { time, healthy, cost, .. } => Some((inversion, *time, *healthy, *cost)),
         InversionResult::Failed { .. } => None,
@@ -287,7 +260,7 @@ pub fn inversion(state: &RunState) -> Option<Section> {
         return None;
     }
     let ranked = ranked(state);
-    let mut body = String::new();
+    let mut body = Vec::new();
     for kind in TimeKind::ALL {
         let here: Vec<_> = ranked.iter().filter(|it| TimeKind::from_time(it.1) == kind).collect();
         if here.is_empty() {
@@ -310,11 +283,11 @@ pub fn inversion(state: &RunState) -> Option<Section> {
                 InversionResult::Failed { .. } => "",
             };
             table.row(vec![
-                HtmlFragment::text(&inversion.pathology).with_small(&inversion.setting),
-                HtmlFragment::text(evidence),
-                HtmlFragment::text(&inversion.advice),
-                HtmlFragment::text(micros(time.micros())).styled_as(kind),
-                HtmlFragment::time(kind, ratio(*cost)),
+                Line::text(&inversion.pathology).with_small(&inversion.setting),
+                Line::text(evidence),
+                Line::text(&inversion.advice),
+                Line::text(micros(time.micros())).styled_as(kind),
+                Line::time(kind, ratio(*cost)),
             ]);
             let (pathology, setting) = (&inversion.pathology, &inversion.setting);
             bars.push(Bar {
@@ -326,9 +299,9 @@ pub fn inversion(state: &RunState) -> Option<Section> {
                 is_faint: false,
             });
         }
-        let (mut tables, mut groups) = (String::new(), Vec::new());
+        let (mut tables, mut groups) = (Vec::new(), Vec::new());
         for (heading, (table, bars)) in places {
-            tables += &table.html();
+            tables.push(table.block());
             groups.push(Group { heading, bars });
         }
         let picture = bars::draw(kind, "cost of pathologies", Axis::Ratio, "x", &groups);
@@ -337,12 +310,12 @@ pub fn inversion(state: &RunState) -> Option<Section> {
              cost; the axis is logarithmic.",
             kind.word()
         );
-        body += &figure(Some(kind), &picture, &HtmlFragment::text(caption));
-        body += &tables;
+        body.push(figure(kind, picture, caption));
+        body.extend(tables);
     }
     let failed = state.inversions.len() - ranked.len();
     if failed > 0 {
-        body += &missing(&format!("{failed} could not be timed; see the failures."));
+        body.push(missing(&format!("{failed} could not be timed; see the failures.")));
     }
     Some(Section::new("inversion", "Inversion: the cost of known pathologies", body))
 }
