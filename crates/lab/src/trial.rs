@@ -80,13 +80,13 @@ pub struct JudgedTrial {
     pub wrong: Option<usize>,
     /// Number of launches that were judged.
     pub launches: usize,
-    /// Whether every launch is right or exceeds only limits of errors, by little.
+    /// Whether the only complaints are errors of at most [`NEAR_SHARE`] times their limits.
     pub is_near: bool,
     /// Largest ratio of an error to its limit.
     pub share: f64,
 }
 
-/// An error above this multiple of its limit is not near the limit.
+/// Errors up to this multiple of their limit are near it; `check` then repeats the case on other inputs.
 const NEAR_SHARE: f64 = 1.5;
 
 /// Compares every launch with the reference for its inputs. `references` holds the inputs of the trial, in the order of

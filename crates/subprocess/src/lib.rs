@@ -27,7 +27,7 @@
 
 pub mod channel;
 mod ending;
-mod lifetime;
+pub mod lifetime;
 mod link;
 mod printed;
 mod program;

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 
+use fleet::Fleet;
 use gpu::device::Device;
 use indexmap::IndexMap;
 use op::{Op, Refusal};
-use runlog::{Event, Exchange, ProblemTime, Run, Search, Stage, Trial, TrialResult};
+use runlog::{Event, Exchange, FleetWorker, ProblemTime, Run, Search, Stage, Trial, TrialResult};
 use runlog::{elites, inert_knobs};
 use search::history::{History, Outcome, Proposal};
 use search::space::{Point, Space};
@@ -22,6 +23,7 @@ use super::picks;
 use super::plan::{EvolvePlan, Progress};
 use super::proposer::answer::{self, ProposedCandidate};
 use super::proposer::{ExternalProposer, Information, Proposer, ProposerError, prompt, screen};
+use super::remote::{self, CandidateResult, CandidateTask};
 use super::space;
 use super::untrusted::{self, UntrustedSource};
 use crate::Session;
@@ -33,17 +35,18 @@ use crate::session::StageError;
 const PROPOSALS_PER_EVALUATION: u32 = 8;
 /// The search ends after this many requests in a row without an answer. A bad answer counts as an answer.
 const MAX_MISSING_ANSWERS: u32 = 5;
-/// The largest ratio of a time in the log to the time that is measured again.
+/// A time in the log agrees with a new measurement if their ratio is at most this, either way.
 const AGREEMENT: f64 = 1.05;
 /// How many bytes of a rejected answer the log keeps. An answer with a candidate is kept whole, because it is parsed
 /// again when the run is resumed.
 const MAX_REJECTED_BYTES: usize = 64 << 10;
 
 /// Searches until the budget or the space is used up, or `stop` is set. Trials that are in the run's log are not
-/// repeated.
+/// repeated. With a fleet, its workers evaluate the candidates of a strategy.
 pub fn run<O: Op + ?Sized>(
     session: &Session<'_, O>,
     plan: &EvolvePlan<'_, O::Problem>,
+    fleet: Option<&mut dyn Fleet>,
     progress: &dyn Fn(&Progress, Option<&Trial>),
 ) -> Result<(), EvolveError> {
     let Session { op, compiler, start, run, stop, .. } = *session;
@@ -52,15 +55,18 @@ pub fn run<O: Op + ?Sized>(
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
     let evaluator =
         Evaluator { op, plan, compiler, start, folder: &folder, answers: AnswerCache::enabled(), stop };
-    let outcome = SearchDriver::new(&evaluator, &space, run, progress)?.run();
+    let outcome = SearchDriver::new(&evaluator, (&space, fleet), run, progress)?.run();
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
 
-struct SearchDriver<'a, O: Op + ?Sized> {
+struct SearchDriver<'a, 'f, O: Op + ?Sized> {
     evaluator: &'a Evaluator<'a, O>,
     space: &'a Space,
+    fleet: Option<&'f mut dyn Fleet>,
     run: &'a Run,
+    /// See [`EvolvePlan::ahead`]. A resumed search asks ahead as it did before.
+    ahead: usize,
     progress: &'a dyn Fn(&Progress, Option<&Trial>),
     /// The trials in the log of a resumed run. Each is removed when the search reaches its number.
     recorded: IndexMap<u32, Trial>,
@@ -81,12 +87,32 @@ struct SearchDriver<'a, O: Op + ?Sized> {
     evaluated: u32,
 }
 
-/// A proposed candidate. It is being compiled, unless its result is already in the log.
+/// A proposed candidate. It is being compiled, or a worker of the fleet has it, unless its result is already in the log.
 struct PendingCandidate {
     number: u32,
     proposal: Proposal,
     knobs: IndexMap<String, String>,
     compiled: Option<Receiver<Result<Compiled, Rejection>>>,
+}
+
+/// What a worker of the fleet found out about a compiled candidate: the times, and the check with fresh inputs.
+#[derive(Default)]
+struct KnownStages {
+    timed: Option<Result<Vec<ProblemTime>, Rejection>>,
+    confirmed: Option<Result<(), Rejection>>,
+}
+
+/// The build of a candidate, and what is known of it from a worker of the fleet.
+struct CompiledCandidate {
+    compiled: Result<Compiled, Rejection>,
+    known: KnownStages,
+    done_by: Option<FleetWorker>,
+}
+
+impl CompiledCandidate {
+    fn here(compiled: Result<Compiled, Rejection>) -> Self {
+        CompiledCandidate { compiled, known: KnownStages::default(), done_by: None }
+    }
 }
 
 /// A candidate of an external proposer. Its knobs satisfy the constraints, and its source, if any, was screened.
@@ -105,10 +131,10 @@ struct CandidateToTry<'s> {
     source: Option<String>,
 }
 
-impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
+impl<'a, 'f, O: Op + ?Sized> SearchDriver<'a, 'f, O> {
     fn new(
         evaluator: &'a Evaluator<'a, O>,
-        space: &'a Space,
+        (space, fleet): (&'a Space, Option<&'f mut dyn Fleet>),
         run: &'a Run,
         progress: &'a dyn Fn(&Progress, Option<&Trial>),
     ) -> Result<Self, EvolveError> {
@@ -116,6 +142,11 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
         let (proposer, strategy) = match &plan.proposer {
             Proposer::Knobs => ("knobs", plan.strategy.name),
             Proposer::External(external) => (external.name(), external.information.name()),
+        };
+        let mut state = run.state();
+        let ahead = match &state.search {
+            Some(before) => before.ahead,
+            None => Some(plan.ahead as u32),
         };
         let search = Search {
             family: plan.family.full_name(),
@@ -133,8 +164,8 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             budget: plan.budget,
             elites: plan.elites as u32,
             seed: plan.seed,
+            ahead,
         };
-        let mut state = run.state();
         let work = |name: &str| {
             let problem = plan.problems.iter().find(|problem| problem.to_string() == name)?;
             let matrix = evaluator.op.matrix_type(problem).map(str::to_owned);
@@ -157,7 +188,9 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
         Ok(SearchDriver {
             evaluator,
             space,
+            fleet,
             run,
+            ahead: ahead.map_or(plan.ahead, |ahead| ahead as usize),
             progress,
             recorded: state.trials,
             unconfirmed: HashSet::new(),
@@ -212,7 +245,7 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
                 if evaluator.stop.load(Ordering::Relaxed) {
                     return Err(EvolveError::Stopped);
                 }
-                while queue.len() <= plan.ahead
+                while queue.len() <= self.ahead
                     && self.evaluated + (queue.len() as u32) < plan.budget
                     && asked < plan.budget.saturating_mul(PROPOSALS_PER_EVALUATION)
                 {
@@ -220,12 +253,17 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
                     self.history.ask(proposal.clone());
                     asked += 1;
                     let knobs = space::knobs(space, proposal.point);
-                    let compiled = (!self.recorded.contains_key(&asked)).then(|| {
+                    let is_recorded = self.recorded.contains_key(&asked);
+                    let compiled = (!is_recorded && self.fleet.is_none()).then(|| {
                         let (sender, receiver) = mpsc::channel();
                         let setting = self.setting(&knobs);
                         scope.spawn(move || drop(sender.send(evaluator.compile(&setting))));
                         receiver
                     });
+                    if !is_recorded {
+                        let parent = self.parent(&proposal);
+                        self.submit(asked, &self.setting(&knobs), parent)?;
+                    }
                     queue.push_back(PendingCandidate { number: asked, proposal, knobs, compiled });
                 }
                 let Some(next) = queue.pop_front() else { break };
@@ -434,14 +472,25 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
                 problem: problem.to_string(),
                 reason: rejection.reason,
             };
-            let compiled = self.evaluator.compile(&setting).map_err(baseline_failed)?;
+            self.submit(0, &setting, None)?;
+            let CompiledCandidate { compiled, known, done_by } = self.compiled(0, &setting, None)?;
+            let compiled = compiled.map_err(baseline_failed)?;
             self.trial_of_identity.insert(compiled.identity.clone(), 0);
-            let problems = self.evaluator.time(&setting, None)?.map_err(baseline_failed)?;
-            self.evaluator.confirm(&setting, 0)?.map_err(baseline_failed)?;
+            let KnownStages { timed, confirmed } = known;
+            let problems = match timed {
+                Some(timed) => timed,
+                None => self.evaluator.time(&setting, None)?,
+            };
+            let problems = problems.map_err(baseline_failed)?;
+            let confirmed = match confirmed {
+                Some(confirmed) => confirmed,
+                None => self.evaluator.confirm(&setting, 0)?,
+            };
+            confirmed.map_err(baseline_failed)?;
             let Setting { name: candidate, knobs, .. } = setting.clone();
             let result = timed_result(compiled, 1.0, problems, true);
             let (parent, origin) = (None, "baseline".to_owned());
-            let trial = Trial { number: 0, candidate, knobs, parent, origin, source: None, result };
+            let trial = Trial { number: 0, candidate, knobs, parent, origin, source: None, done_by, result };
             self.run.record(&Event::Tried { trial: Box::new(trial.clone()) })?;
             trial
         };
@@ -457,9 +506,50 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
         if let Some(trial) = self.recorded_trial(number, &setting, None)? {
             return Ok(trial);
         }
-        let parent = proposal.parents.first().and_then(|parent| self.trial_of_point.get(parent)).copied();
+        let parent = self.parent(&proposal);
         let origin = proposal.origin.to_string();
         self.run_trial(CandidateToTry { number, setting, parent, origin, source: None }, compiled)
+    }
+
+    /// The trial that a proposal was made from.
+    fn parent(&self, proposal: &Proposal) -> Option<u32> {
+        proposal.parents.first().and_then(|parent| self.trial_of_point.get(parent)).copied()
+    }
+
+    /// Gives a candidate to the fleet, if there is one.
+    fn submit(&mut self, number: u32, setting: &Setting<'_>, parent: Option<u32>) -> Result<(), EvolveError> {
+        let baseline = elites::timed(self.trials.first()).next().map(|timed| timed.problems.to_vec());
+        // The elites only become better until the candidate's turn comes.
+        let parent = elites::timed(self.trials.iter().filter(|trial| Some(trial.number) == parent)).next();
+        let least = parent.map_or(1.0, |parent| parent.score) * elites::GAIN;
+        let last = elites::best(&self.trials, self.evaluator.plan.elites);
+        let last =
+            last.last().filter(|_| last.len() == self.evaluator.plan.elites).map_or(0.0, |it| it.score);
+        let confirm_from = if number == 0 { 0.0 } else { least.max(last) };
+        let Some(fleet) = &mut self.fleet else { return Ok(()) };
+        let Setting { name, knobs, .. } = setting.clone();
+        let task = CandidateTask { name, knobs, baseline, confirm_from };
+        Ok(fleet.submit(task.numbered(number))?)
+    }
+
+    /// Waits for the build of a candidate; with a fleet, also for everything else that its worker found out.
+    fn compiled(
+        &mut self,
+        number: u32,
+        setting: &Setting<'_>,
+        compiled: Option<Receiver<Result<Compiled, Rejection>>>,
+    ) -> Result<CompiledCandidate, EvolveError> {
+        if let Some(folder) = setting.untrusted_folder {
+            return Ok(CompiledCandidate::here(self.evaluator.compile_in_worker(setting, folder)?));
+        }
+        if let Some(fleet) = &mut self.fleet {
+            let answer = fleet.wait(number, self.evaluator.stop)?;
+            let (CandidateResult { compiled, problems, confirmed }, worker) = remote::result_of(answer)?;
+            let known = KnownStages { timed: problems, confirmed };
+            return Ok(CompiledCandidate { compiled, known, done_by: Some(worker) });
+        }
+        let compiled = compiled.and_then(|compiled| compiled.recv().ok());
+        Ok(CompiledCandidate::here(compiled.unwrap_or_else(|| self.evaluator.compile(setting))))
     }
 
     /// The recorded trial with this number, if the log has one.
@@ -501,11 +591,7 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
         compiled: Option<Receiver<Result<Compiled, Rejection>>>,
     ) -> Result<Trial, EvolveError> {
         let CandidateToTry { number, setting, parent, origin, source } = to_try;
-        let compiled = match (setting.untrusted_folder, compiled.and_then(|compiled| compiled.recv().ok())) {
-            (Some(folder), _) => self.evaluator.compile_in_worker(&setting, folder)?,
-            (None, Some(compiled)) => compiled,
-            (None, None) => self.evaluator.compile(&setting),
-        };
+        let CompiledCandidate { compiled, known, done_by } = self.compiled(number, &setting, compiled)?;
         let result = match compiled {
             Err(rejection) => failed_result(rejection),
             Ok(compiled) => {
@@ -513,21 +599,21 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
                     TrialResult::Same { as_trial, code_hash: compiled.code_hash }
                 } else {
                     self.trial_of_identity.insert(compiled.identity.clone(), number);
-                    self.evaluate((number, &setting), compiled, parent)?
+                    self.evaluate((number, &setting), (compiled, known), parent)?
                 }
             }
         };
         let Setting { name: candidate, knobs, .. } = setting;
-        let trial = Trial { number, candidate, knobs, parent, origin, source, result };
+        let trial = Trial { number, candidate, knobs, parent, origin, source, done_by, result };
         self.run.record(&Event::Tried { trial: Box::new(trial.clone()) })?;
         Ok(trial)
     }
 
-    /// Checks and times a compiled candidate, and decides whether it becomes an elite.
+    /// Checks and times a compiled candidate, unless a worker of the fleet did, and decides whether it becomes an elite.
     fn evaluate(
         &mut self,
         (number, setting): (u32, &Setting<'_>),
-        compiled: Compiled,
+        (compiled, known): (Compiled, KnownStages),
         parent: Option<u32>,
     ) -> Result<TrialResult, EvolveError> {
         if let Some(folder) = setting.untrusted_folder
@@ -536,7 +622,12 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
             return Ok(failed_result(rejection));
         }
         let baseline = elites::timed(self.trials.first()).next().map(|timed| timed.problems);
-        let problems = match self.evaluator.time(setting, baseline)? {
+        let KnownStages { timed, confirmed } = known;
+        let timed = match timed {
+            Some(timed) => timed,
+            None => self.evaluator.time(setting, baseline)?,
+        };
+        let problems = match timed {
             Ok(problems) => problems,
             Err(rejection) => return Ok(failed_result(rejection)),
         };
@@ -545,8 +636,14 @@ impl<'a, O: Op + ?Sized> SearchDriver<'a, O> {
         let parent = elites::timed(parent).next();
         let count = self.evaluator.plan.elites;
         let elite = elites::joins(score, &problems, parent, &elites::best(&self.trials, count), count);
-        if elite && let Err(rejection) = self.evaluator.confirm(setting, number)? {
-            return Ok(failed_result(rejection));
+        if elite {
+            let confirmed = match confirmed {
+                Some(confirmed) => confirmed,
+                None => self.evaluator.confirm(setting, number)?,
+            };
+            if let Err(rejection) = confirmed {
+                return Ok(failed_result(rejection));
+            }
         }
         Ok(timed_result(compiled, score, problems, elite))
     }

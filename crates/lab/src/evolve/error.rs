@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use fleet::FleetError;
 use op::Refusal;
 use runlog::LogError;
 
@@ -39,6 +40,17 @@ pub enum EvolveError {
     /// The resumed search differs from the recorded one, or the code has changed since.
     #[error("cannot resume this run: {0}")]
     CannotResume(String),
+    /// The fleet cannot go on.
+    #[error(transparent)]
+    Fleet(FleetError),
+    /// A worker of the fleet cannot evaluate any candidate.
+    #[error("worker {worker}: {reason}")]
+    Worker {
+        /// The worker's name.
+        worker: String,
+        /// The reason.
+        reason: String,
+    },
     /// A program that is needed to reach the proposer cannot be started.
     #[error("cannot reach the proposer: {program}: {error}")]
     MissingProgram {
@@ -66,6 +78,15 @@ pub enum EvolveError {
     /// The run was asked to stop. Finished work is in its log.
     #[error("stopped")]
     Stopped,
+}
+
+impl From<FleetError> for EvolveError {
+    fn from(error: FleetError) -> Self {
+        match error {
+            FleetError::Stopped => EvolveError::Stopped,
+            other => EvolveError::Fleet(other),
+        }
+    }
 }
 
 impl From<ProposerError> for EvolveError {

@@ -9,6 +9,7 @@ use gpu::device::Device;
 use indexmap::IndexMap;
 use op::Op;
 use runlog::{FailureKind, ProblemTime, Run, RunState, Stage, Time};
+use serde::{Deserialize, Serialize};
 
 use super::EvolveError;
 use super::plan::EvolvePlan;
@@ -48,7 +49,7 @@ impl<'f> Setting<'f> {
 }
 
 /// The result of compiling a setting for all problems.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Compiled {
     /// Machine code and launch geometry. Settings with the same identity are the same candidate.
     pub identity: String,
@@ -81,7 +82,7 @@ impl Compiled {
 }
 
 /// Why a candidate is rejected, and at which stage.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejection {
     /// The stage that rejected the candidate.
     pub stage: Stage,

@@ -11,6 +11,9 @@
 //! exchange is in the log. Proposed sources are untrusted: each is screened, compiled in a worker process and run
 //! under all checkers of the virtual GPU before it goes through the usual stages.
 //!
+//! Workers of a fleet can do these stages ([`serve_fleet`]). The head decides in the order of the search what becomes of
+//! their results, so the result of a search does not depend on the number of its workers.
+//!
 //! * [`picks`]: extracts the entries for the tuned table that a library reads.
 
 mod driver;
@@ -20,6 +23,7 @@ mod evaluator;
 pub mod picks;
 mod plan;
 mod proposer;
+mod remote;
 pub mod space;
 mod untrusted;
 
@@ -29,3 +33,4 @@ pub use plan::{EvolvePlan, Progress};
 pub use proposer::{
     Endpoint, ExternalProposer, Information, Prompt, Proposer, ProposerProgram, ProposerTransport, redact,
 };
+pub use remote::serve_fleet;

@@ -512,12 +512,9 @@ pub fn build_record(
     built: &compiler::BuildOutcome,
 ) -> Result<BuildRecord, CandidateFailure> {
     let build = &built.build;
-    let entry = build.entry(&family.entry).ok_or_else(|| {
-        CandidateFailure::new(
-            FailureKind::DoesNotCompile,
-            format!("the build has no kernel `{}`", family.entry),
-        )
-    })?;
+    let entry = build
+        .entry(&family.entry)
+        .ok_or_else(|| CandidateFailure::new(FailureKind::DoesNotCompile, build.missing(&family.entry)))?;
     Ok(BuildRecord {
         setting: format!("{} {}", family.name, candidate.label(family)),
         code_hash: build.code_hash.clone(),
