@@ -1,0 +1,82 @@
+//! What every exported function does: it names the call for findings, keeps panics inside the library, and turns the
+//! outcome into CUDA's number.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::errors::{Outcome, Status};
+
+thread_local! {
+    static CALL: Cell<&'static str> = const { Cell::new("") };
+    /// The function of the runtime library that made the call, or what else findings should name.
+    static CALLER: Cell<&'static str> = const { Cell::new("") };
+}
+
+/// What the program has called on this thread: a function of the runtime library or of this one.
+pub fn current_call() -> &'static str {
+    match CALLER.get() {
+        "" => CALL.get(),
+        caller => caller,
+    }
+}
+
+/// Sets what findings name instead of the exported function, and returns what they named before.
+pub fn set_caller(name: &'static str) -> &'static str {
+    CALLER.replace(name)
+}
+
+/// Runs the body of an exported function.
+pub fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> u32 {
+    let outer = CALL.replace(name);
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    CALL.set(outer);
+    match outcome {
+        Ok(Ok(())) => 0,
+        Ok(Err(status)) => status.0,
+        Err(_) => {
+            eprintln!(
+                "warpsmith: internal error in {name}; this is a mistake of Warpsmith, not of the program"
+            );
+            Status::UNKNOWN.0
+        }
+    }
+}
+
+/// Exports functions of the driver API. The body of each returns an [`Outcome`].
+macro_rules! api {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of the driver API.")]
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name($($arg: $type),*) -> u32 {
+                $crate::api::call(stringify!($name), move || $body)
+            }
+        )*
+    };
+}
+
+/// Exports variants of functions that have another name and the same parameters.
+macro_rules! aliases {
+    ($($alias:ident = $name:path: ($($arg:ident: $type:ty),*);)*) => {
+        $(
+            #[doc = concat!("`", stringify!($alias), "` of the driver API.")]
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $alias($($arg: $type),*) -> u32 {
+                $name($($arg),*)
+            }
+        )*
+    };
+}
+
+/// Exports variants whose stream 0 is the calling thread's default stream.
+macro_rules! per_thread {
+    ($($alias:ident = $name:path: ($($arg:ident: $type:ty),*; $stream:ident);)*) => {
+        $(
+            #[doc = concat!("`", stringify!($alias), "` of the driver API.")]
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $alias($($arg: $type,)* $stream: u64) -> u32 {
+                $name($($arg,)* if $stream == 0 { $crate::streams::PER_THREAD } else { $stream })
+            }
+        )*
+    };
+}
