@@ -12,9 +12,10 @@ import pytest
 CORPUS = Path(__file__).resolve().parents[2] / "corpus" / "ptx"
 sys.path.insert(0, str(CORPUS))
 
-# PyTorch is too large for the environment of the tests. Where it is installed, `pytest tests/test_torch.py
-# tests/test_virtual_cuda.py` runs these tests; some of the first need a GPU.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["test_torch.py", "test_virtual_cuda.py"]
+# PyTorch is too large for the environment of the tests. `crates/python/tests/package.rs` says how these tests run where it
+# is installed; some of the first need a GPU.
+WITH_TORCH = ["test_torch.py", "test_tutorials.py", "test_virtual_cuda.py"]
+collect_ignore = [] if importlib.util.find_spec("torch") else WITH_TORCH
 
 # Triton asks for a choice. Fused products are what its users have today.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")

@@ -527,3 +527,46 @@ def test_no_thread_is_left_after_a_launch():
     for _ in range(3):
         scale([x, y, 2.0, 100])
     assert len(os.listdir("/proc/self/task")) == before
+
+
+RACE = """\
+__global__ void histogram(const int* x, int* count) {
+    int bin = x[threadIdx.x];
+    count[bin] += 1;
+}
+"""
+
+KNOWN = """\
+[[suppress]]
+kind = "race"
+kernel = "histogram"
+source = "count[bin] += 1"
+reason = "the counts are estimates"
+
+[[suppress]]
+kind = "out-of-bounds"
+kernel = "histogram"
+reason = "was mended"
+"""
+
+
+def test_known_findings_are_left_out_and_unused_rules_are_told(tmp_path):
+    known = tmp_path / "known.toml"
+    known.write_text(KNOWN)
+    x = np.zeros(64, dtype=np.int32)
+    run = lambda **options: warpsmith.sanitize(RACE, block=64, args=[x, np.zeros(4, dtype=np.int32)], **options)  # noqa: E731
+    assert {finding.kind for finding in run().errors} == {"race"}
+    report = run(suppressions=known)
+    assert report.ok and not report.findings, report
+    matched, unused = report.suppressions
+    assert matched.startswith("suppressed: ") and "the counts are estimates" in matched
+    assert unused.startswith("unused suppression: [out-of-bounds]") and unused in str(report)
+    # A rule never hides something else.
+    assert not run(suppressions=known, expect={"count": np.ones(4, dtype=np.int32)}).ok
+    known.write_text(KNOWN.replace("race", "racing"))
+    with pytest.raises(warpsmith.UsageError, match="known.toml, suppression 1: there is no kind of finding `racing`"):
+        run(suppressions=str(known))
+    with pytest.raises(warpsmith.UsageError, match="cannot read .*missing.toml"):
+        run(suppressions="missing.toml")
+    with pytest.raises(TypeError, match="suppressions: expected the path of a file"):
+        run(suppressions=[])

@@ -14,6 +14,7 @@ from ._cli import CommandError, Result, bench, check, evolve, program, run
 from ._native import CompileError, ToolchainError, UnsupportedError, UsageError, WarpsmithError, __version__
 from ._report import Finding, Frame, Related, Report, SanitizeError
 from ._sanitize import Output, Raw, Scratch, out, raw, sanitize, scratch
+from ._serving import flash_attn_varlen_func, flash_attn_with_kvcache
 
 __all__ = [
     "CommandError",
@@ -37,6 +38,8 @@ __all__ = [
     "check",
     "evolve",
     "flash_attn_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
     "out",
     "program",
     "raw",

@@ -261,7 +261,7 @@ _ALIGNMENT = 16
 
 def native(name: str, kind: str, **fields: Any) -> dict[str, Any]:
     """An argument for the native module."""
-    return {"name": name, "kind": kind, "dtype": "", "dims": [], "data": b"", "text": "", "from": 0} | fields
+    return {"name": name, "kind": kind, "dtype": "", "dims": [], "data": b"", "text": "", "from": 0, "pointers": []} | fields
 
 
 @dataclass
@@ -303,6 +303,7 @@ def place(arguments: Sequence[dict[str, Any] | Memory], outputs: frozenset[int] 
 
     ``outputs``: indices of arrays that start uninitialised and must be written completely.
     """
+    arguments, pointers = _with_targets(arguments)
     placed: list[dict[str, Any]] = [dict() if isinstance(it, Memory) else it for it in arguments]
     copies: list[Copy] = []
     for group in _overlapping([(i, it) for i, it in enumerate(arguments) if isinstance(it, Memory)]):
@@ -331,7 +332,51 @@ def place(arguments: Sequence[dict[str, Any] | Memory], outputs: frozenset[int] 
         copies.append(Copy(len(placed) - 1, whole, data, padding))
         for index, memory in group:
             placed[index] = native(plain_label(memory.label), "same", text=name, **{"from": memory.pointer - start})
+    for address, value in pointers:
+        (element, at), (target, to) = _buffer_at(copies, address), _buffer_at(copies, value)
+        placed[element]["pointers"].append((at, target, to))
     return Buffers(placed, copies)
+
+
+def _buffer_at(copies: Sequence[Copy], address: int) -> tuple[int, int]:
+    """The argument whose buffer has a copy of the byte at ``address``, and the byte in it."""
+    for copy in copies:
+        if copy.memory.address <= address < copy.memory.address + copy.memory.nbytes:
+            return copy.index, address - copy.memory.address + copy.padding
+    raise ValueError(f"no argument has the address {address:#x}")
+
+
+#: Larger arrays of integers hold no pointers.
+_MOST_POINTERS = 4096
+
+
+def _with_targets(
+    arguments: Sequence[dict[str, Any] | Memory],
+) -> tuple[list[dict[str, Any] | Memory], list[tuple[int, int]]]:
+    """The arguments and the memory that integers in them point to, and those pointers: where each is, and its value.
+
+    A kernel may load addresses of tensors from a tensor. Only tensors on PyTorch's virtual device are found.
+    """
+    rows = list(arguments)
+    pointers: list[tuple[int, int]] = []
+    virtual = sys.modules.get(f"{__package__}._virtual_cuda")
+    tables = [it for it in rows if isinstance(it, Memory) and it.dtype in ("i64", "u64") and it.is_contiguous]
+    if virtual is None or not virtual.is_active():
+        return rows, pointers
+    for table in tables:
+        if not 8 <= table.nbytes <= 8 * _MOST_POINTERS:
+            continue
+        for index, (value,) in enumerate(struct.iter_unpack("<Q", table.read())):
+            # The first page of memory is never mapped; most integers are smaller.
+            found = virtual.memory_at(value) if value >= 4096 else None
+            if found is None:
+                continue
+            address, nbytes, owner = found
+            label = f"element {index} of {plain_label(table.label)}"
+            if not any(isinstance(it, Memory) and it.address == address and it.nbytes == nbytes for it in rows):
+                rows.append(Memory(label, address, nbytes, address, "u8", (nbytes,), True, True, owner))
+            pointers.append((table.address + 8 * index, value))
+    return rows, pointers
 
 
 def plain_label(label: str) -> str:

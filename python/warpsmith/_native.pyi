@@ -24,6 +24,10 @@ class Code:
     @property
     def ptx(self) -> str: ...
 
+class KnownFindings:
+    def __init__(self, file: str | PathLike[str]) -> None: ...
+    def uses(self) -> list[tuple[int, str]]: ...
+
 def load(
     text: str,
     file: str | PathLike[str],
@@ -60,6 +64,15 @@ class AttentionPlan:
         v_scale: int = 0,
     ) -> None: ...
 
+ServedSizes = tuple[int | None, Sequence[int] | None, tuple[int | None, int | None] | None, float]
+
+class ServedPlan:
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+    def launch(self, stream: int, workspace: int, tensors: Sequence[int], addresses: Sequence[int]) -> None: ...
+
 class AttentionDevice:
     def __init__(self, name: str, pack: str | PathLike[str] | None = None) -> None: ...
     def describe(self) -> str: ...
@@ -74,6 +87,28 @@ class AttentionDevice:
         scale: float | None,
         output: str | None = None,
     ) -> AttentionPlan: ...
+    def plan_served(
+        self,
+        dtype: str,
+        q: Described,
+        k: Described,
+        v: Described,
+        o: Described,
+        mask: str,
+        scale: float | None,
+        sizes: ServedSizes,
+        present: Sequence[int],
+    ) -> ServedPlan: ...
+    def compute_served(
+        self,
+        dtype: str,
+        shapes: Sequence[Described],
+        tensors: Sequence[bytes],
+        mask: str,
+        scale: float | None,
+        sizes: ServedSizes,
+        arrays: Sequence[bytes | None],
+    ) -> tuple[bytes, bytes]: ...
     def compute(
         self,
         dtype: str,

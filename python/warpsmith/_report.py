@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -95,6 +95,8 @@ class Report:
     mismatches: tuple[str, ...]
     #: What the compiler left out of the source.
     notes: tuple[str, ...]
+    #: What each rule of ``suppressions`` did, one sentence each; also of rules that matched nothing.
+    suppressions: tuple[str, ...]
     #: Modelled time in microseconds; ``None`` unless the launch was counted. It is never a measured time.
     modelled_us: float | None
     text: str = field(repr=False)
@@ -133,7 +135,12 @@ class SanitizeError(WarpsmithError):
         return (SanitizeError, (self.report,))
 
 
-def report_from(result: dict[str, Any], notes: list[str], is_own: Callable[[str], bool] = lambda file: True) -> Report:
+def report_from(
+    result: dict[str, Any],
+    notes: list[str],
+    is_own: Callable[[str], bool] = lambda file: True,
+    suppressions: Sequence[str] = (),
+) -> Report:
     """The report of a launch. ``is_own``: whether a file is the user's, for the place of a finding."""
     data = json.loads(result["report"])
     stats = data["stats"]
@@ -148,8 +155,9 @@ def report_from(result: dict[str, Any], notes: list[str], is_own: Callable[[str]
         warp_instructions=stats["warp_instructions"],
         mismatches=tuple(result["mismatches"]),
         notes=tuple(notes),
+        suppressions=tuple(suppressions),
         modelled_us=result["modelled_us"],
-        text=result["text"],
+        text="\n".join([result["text"], *suppressions]),
     )
 
 

@@ -88,6 +88,7 @@ def sanitize(
     budget: int = BUDGET,
     time_limit: float | None = None,
     threads: int = 0,
+    suppressions: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Runs a CUDA or PTX kernel on the virtual GPU and returns what its checkers found. No GPU is needed.
 
@@ -104,7 +105,8 @@ def sanitize(
     (``sm_90``). ``seed`` other than 0 changes addresses, the order of blocks and clocks. ``expect`` maps arguments to
     arrays that they must equal afterwards, within ``rtol`` and ``atol`` (by default those of
     ``torch.testing.assert_close``). ``budget`` and ``time_limit`` (seconds) end a kernel that does not end itself.
-    ``counters`` adds the modelled time.
+    ``counters`` adds the modelled time. ``suppressions`` is a file of known findings, as ``warpsmith sanitize
+    --suppressions`` takes it; :attr:`Report.suppressions` says what its rules did.
 
     Raises :class:`CompileError` if the source does not compile, :class:`UsageError`, ``TypeError`` or ``ValueError``
     for a wrong argument, and :class:`UnsupportedError` for code that the virtual GPU cannot run. Findings do not
@@ -128,6 +130,8 @@ def sanitize(
         "rtol": _tolerance(rtol, "rtol"),
         "atol": _tolerance(atol, "atol"),
     }
+    known = known_findings(suppressions)
+    options["suppressions"] = known
     code = _native.load(
         text,
         file,
@@ -143,7 +147,8 @@ def sanitize(
     buffers = _arguments(code, declared, args)
     options["expect"] = _expected(expect, buffers)
     result = _native.launch(code, buffers.arguments, options)
-    report = report_from(result, code.notes)
+    told = [line for _, line in known.uses()] if known else []
+    report = report_from(result, code.notes, suppressions=told)
     buffers.write_back(result["buffers"])
     return report
 
@@ -199,7 +204,17 @@ def launch_options(
         "expect": [],
         "rtol": None,
         "atol": None,
+        "suppressions": None,
     }
+
+
+def known_findings(suppressions: Any) -> _native.KnownFindings | None:
+    """The rules of a file of known findings, or rules that several blocks share."""
+    if suppressions is None or isinstance(suppressions, _native.KnownFindings):
+        return suppressions
+    if not isinstance(suppressions, (str, os.PathLike)):
+        raise TypeError(f"suppressions: expected the path of a file, not {type(suppressions).__name__}")
+    return _native.KnownFindings(suppressions)
 
 
 def _count(value: Any, name: str, most: int) -> int:

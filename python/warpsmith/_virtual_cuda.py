@@ -26,8 +26,9 @@ from . import _native
 
 _CPU = torch.device("cpu")
 _CUDA = torch.device("cuda", 0)
-#: The storages on the virtual device, by their address. A weak reference keeps the address from being used again.
-_storages: dict[int, StorageWeakRef] = {}
+#: The storages on the virtual device, by their address, with the address and size of their memory. A weak reference keeps
+#: the address from being used again.
+_storages: dict[int, tuple[StorageWeakRef, int, int]] = {}
 _lock = threading.RLock()
 #: How many blocks are active, and what they replaced.
 _depth = 0
@@ -46,16 +47,16 @@ def _is_marked(tensor: torch.Tensor) -> bool:
         storage = _storages.get(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return False  # sparse and fake tensors have no storage
-    return storage is not None and not storage.expired()
+    return storage is not None and not storage[0].expired()
 
 
 def _mark(value: Any) -> Any:
     for tensor in _tensors(value):
         with contextlib.suppress(NotImplementedError, RuntimeError):
             storage = tensor.untyped_storage()
-            _storages[storage._cdata] = StorageWeakRef(storage)
+            _storages[storage._cdata] = StorageWeakRef(storage), storage.data_ptr(), storage.nbytes()
     if len(_storages) > 4096:
-        for key in [key for key, storage in list(_storages.items()) if storage.expired()]:
+        for key in [key for key, storage in list(_storages.items()) if storage[0].expired()]:
             del _storages[key]
     return value
 
@@ -147,6 +148,24 @@ def _numpy(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
+def _in_fp32(func: Any, args: Any, kwargs: Any) -> Any:
+    """A GPU adds 16-bit numbers in fp32. PyTorch's normalisations on the CPU add their gradients in 16 bits."""
+
+    def wide(value: Any) -> Any:
+        return value.float() if isinstance(value, torch.Tensor) and value.dtype in _NARROW else value
+
+    is_marked = any(_is_marked(it) for it in _tensors([*args, *kwargs.values()]))
+    first = args[0] if args else kwargs["input"]
+    if not is_marked or first.dtype not in _NARROW:
+        result = func(*args, **kwargs)
+    else:
+        result = func(*map(wide, args), **{name: wide(value) for name, value in kwargs.items()}).to(first.dtype)
+    return _mark(result) if is_marked else result
+
+
+_NARROW = (torch.float16, torch.bfloat16)
+
+
 def _special() -> dict[Any, Callable[..., Any]]:
     tensor = torch.Tensor
     return {
@@ -159,6 +178,12 @@ def _special() -> dict[Any, Callable[..., Any]]:
         tensor.cpu: _to_cpu,
         tensor.to: _to,
         tensor.numpy: _numpy,
+        **{
+            getattr(owner, name): _in_fp32
+            for owner in (torch, torch.nn.functional)
+            for name in ("layer_norm", "group_norm", "rms_norm")
+            if hasattr(owner, name)
+        },
     }
 
 
@@ -318,6 +343,16 @@ def _leave() -> None:
 def is_active() -> bool:
     """Whether the device is available."""
     return _mode is not None
+
+
+def memory_at(address: int) -> tuple[int, int, Any] | None:
+    """The address and the size of the memory on the virtual device that contains an address, and what keeps it alive."""
+    for storage, start, nbytes in list(_storages.values()):
+        if start <= address < start + nbytes and not storage.expired():
+            owner = torch.UntypedStorage._new_with_weak_ptr(storage.cdata)
+            if owner is not None and (owner.data_ptr(), owner.nbytes()) == (start, nbytes):
+                return start, nbytes, owner
+    return None
 
 
 def is_on_device(value: Any) -> bool:

@@ -73,23 +73,26 @@ def virtual(
     budget: int = BUDGET,
     time_limit: float | None = None,
     threads: int = 0,
+    suppressions: Any = None,
 ) -> Iterator[Session]:
     """Runs all Numba kernels that are launched inside the block on the virtual GPU.
 
     A launch with an error raises :class:`warpsmith.SanitizeError`; with ``raise_on_error=False`` the reports are only
     collected in ``session.reports``. The options are those of :func:`warpsmith.sanitize`. While the block is active,
-    the launches of all threads go to the virtual GPU.
+    the launches of all threads go to the virtual GPU. A rule of ``suppressions`` that matches no finding in the block
+    is a warning at its end; ``session.suppressions`` says what every rule did.
     """
     device = device or usual_device(target)
     _native.device_properties(device)
     options = launch_options(seed, checked, counters, budget, time_limit, threads)
-    session = Session(target, device, options, raise_on_error)
+    session = Session(target, device, options, raise_on_error, suppressions)
     with _LOCK:
         _sessions.append(session)
         _CUDADispatcher.configure = _configure
         _CUDADispatcher.forall = _forall
     try:
-        yield session
+        with session.telling():
+            yield session
     finally:
         with _LOCK:
             _sessions.remove(session)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from . import _native
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("warpsmith", "kernels on the virtual GPU")
@@ -23,6 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--warpsmith-target", default="sm_80", metavar="sm_NN", help="architecture to compile for (default: sm_80)"
+    )
+    group.addoption(
+        "--warpsmith-suppressions", metavar="FILE", help="known findings, each with its reason, that do not fail a test"
     )
 
 
@@ -54,8 +59,10 @@ class _Run:
     """The virtual GPU of one run of pytest. It is active while tests are collected, too: modules ask for the device when
     they are imported."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, suppressions: str | None) -> None:
         self.target = target
+        #: The rules are shared by all libraries and all tests.
+        self.known = _native.KnownFindings(suppressions) if suppressions else None
         self.skipped: list[str] = []
         self._sessions: list[Any] = []
         self._stack = ExitStack()
@@ -64,7 +71,7 @@ class _Run:
         if importlib.util.find_spec("torch") is not None:
             # PyTorch gets its virtual device only if it is imported.
             importlib.import_module("torch")
-        self._sessions = [self._stack.enter_context(module.virtual(self.target)) for module in _modules()]
+        self._sessions = [self._stack.enter_context(module.virtual(self.target, suppressions=self.known)) for module in _modules()]
 
     def stop(self) -> None:
         self.take_reports()
@@ -88,7 +95,11 @@ def _start(config: pytest.Config, options: Any) -> None:
     if options.warpsmith and _key not in config.stash:
         if not _modules():
             raise pytest.UsageError("--warpsmith: neither Triton nor numba-cuda is installed")
-        config.stash[_key] = run = _Run(options.warpsmith_target)
+        try:
+            config.stash[_key] = run = _Run(options.warpsmith_target, options.warpsmith_suppressions)
+        except _native.UsageError as error:
+            message = str(error).removeprefix("suppressions: ")
+            raise pytest.UsageError(f"--warpsmith-suppressions: {message}") from None
         run.start()
 
 
@@ -128,6 +139,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run is None:
         return
     run.take_reports()
+    if run.known and (uses := run.known.uses()):
+        terminalreporter.section("warpsmith: known findings")
+        for _, line in uses:
+            terminalreporter.line(line)
     reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", []) if report.longrepr]
     if reasons or run.skipped:
         terminalreporter.section("warpsmith: not run on the virtual GPU")

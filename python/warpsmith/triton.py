@@ -24,6 +24,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +38,7 @@ from ._session import usual_device
 try:
     import triton as _triton
     import triton.testing as _testing
+    from triton._C import libtriton as _libtriton
     from triton.runtime.autotuner import Autotuner as _Autotuner
     from triton.runtime.jit import JITFunction as _JITFunction
 except ImportError as error:  # pragma: no cover
@@ -46,8 +48,10 @@ except ImportError as error:  # pragma: no cover
 class Session(_Session):
     """The Triton launches inside one :func:`virtual` block."""
 
-    def __init__(self, target: str, device: str, options: dict[str, Any], raise_on_error: bool, autotune: str) -> None:
-        super().__init__(target, device, options, raise_on_error)
+    def __init__(
+        self, target: str, device: str, options: dict[str, Any], raise_on_error: bool, known: Any, autotune: str
+    ) -> None:
+        super().__init__(target, device, options, raise_on_error, known)
         self._autotune = autotune
         #: Launches of a trial write no results; only their modelled time counts.
         self._trial_times: list[float] | None = None
@@ -66,6 +70,7 @@ def virtual(
     budget: int = BUDGET,
     time_limit: float | None = None,
     threads: int = 0,
+    suppressions: Any = None,
 ) -> Iterator[Session]:
     """Runs all Triton kernels that are launched inside the block on the virtual GPU.
 
@@ -74,7 +79,8 @@ def virtual(
     :class:`warpsmith.SanitizeError`; with ``raise_on_error=False`` the reports are only collected in
     ``session.reports``. ``autotune`` is ``first``, which takes the first configuration of an autotuned kernel, or
     ``modelled``, which runs all of them and takes the one with the shortest modelled time. The other options are
-    those of :func:`warpsmith.sanitize`.
+    those of :func:`warpsmith.sanitize`. A rule of ``suppressions`` that matches no finding in the block is a warning at
+    its end; ``session.suppressions`` says what every rule did.
 
     Triton has one active driver for the whole process: while the block is active, launches of all threads go to the
     virtual GPU. If PyTorch is imported, it has a virtual CUDA device: ``torch.cuda.is_available()`` is true, and
@@ -87,7 +93,7 @@ def virtual(
         raise RuntimeError("TRITON_INTERPRET=1 makes Triton interpret kernels; unset it to run them on the virtual GPU")
     device = device or usual_device(target)
     options = launch_options(seed, checked, counters, budget, time_limit, threads)
-    session = Session(target, device, options, raise_on_error, autotune)
+    session = Session(target, device, options, raise_on_error, suppressions, autotune)
     # Unknown devices are refused here, not at the first launch.
     properties = _native.device_properties(device)
     driver = _Driver(session, properties)
@@ -98,6 +104,7 @@ def virtual(
             stack.enter_context(virtual_cuda(target, properties))
         _enter(driver)
         stack.callback(_leave, driver)
+        stack.enter_context(session.telling())
         yield session
 
 
@@ -356,8 +363,12 @@ class _Parameters:
         self._append_numbers(label, [("i32", it) for it in shape] + [("i64", it) for it in strides])
 
     def _append_map(self, label: str, value: Any, memory: Memory, tensor_map: dict[str, Any]) -> None:
-        packed = [math.prod(memory.dims[dim + 1 :]) for dim in range(len(memory.dims))]
-        is_plain = list(value.shape) == list(memory.dims) and list(value.strides) == packed and memory.is_contiguous
+        # A descriptor may see the array in another shape, such as rows of all heads.
+        dims = [int(extent) for extent in value.shape]
+        packed = [math.prod(dims[dim + 1 :]) for dim in range(len(dims))]
+        is_whole = math.prod(dims) == math.prod(memory.dims) and memory.is_contiguous
+        is_plain = is_whole and list(value.strides) == packed
+        memory = replace(memory, dims=tuple(dims)) if is_plain else memory
         is_other = tensor_map.get("fp4_padded") or tensor_map.get("is_im2col") or value.padding == "nan"
         if not is_plain or is_other:
             raise _native.UnsupportedError(
@@ -386,6 +397,21 @@ _original: Any = None
 _run = _JITFunction.run
 _autotune = _Autotuner.run
 _benchmark = _testing.Mark.run
+#: Triton's bindings of cuBLAS, which need a GPU.
+_cublas = getattr(_libtriton.nvidia, "cublas", None) if hasattr(_libtriton, "nvidia") else None
+
+
+class _Blas:
+    """What Triton's bindings of cuBLAS compute, on the CPU: products with the second matrix transposed."""
+
+    def __init__(self, workspace: Any) -> None:
+        pass
+
+    def matmul(self, a: Any, b: Any, c: Any) -> None:
+        c.copy_((a.float() @ b.float().T).to(c.dtype))
+
+    def gemm(self, a: Any, b: Any, c: Any, d: Any, alpha: float, beta: float) -> None:
+        d.copy_((alpha * (a.float() @ b.float().T) + beta * c.float()).to(d.dtype))
 
 
 class _Array:
@@ -487,6 +513,8 @@ def _enter(driver: _Driver) -> None:
             _JITFunction.run = _virtual_run
             _Autotuner.run = _virtual_autotune
             _testing.Mark.run = _skipped_benchmark
+            if _cublas is not None:
+                _libtriton.nvidia.cublas = SimpleNamespace(CublasLt=_Blas)
         _drivers.append(driver)
         config.set_active(driver)
 
@@ -504,3 +532,5 @@ def _leave(driver: _Driver) -> None:
             _JITFunction.run = _run
             _Autotuner.run = _autotune
             _testing.Mark.run = _benchmark
+            if _cublas is not None:
+                _libtriton.nvidia.cublas = _cublas

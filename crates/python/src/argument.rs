@@ -25,7 +25,12 @@ pub struct Given {
     text: String,
     /// The first element of `same`, or the code of the swizzle of `tensor`.
     from: u64,
+    /// Elements of a buffer that point into buffers of other arguments.
+    pub pointers: Vec<Pointer>,
 }
+
+/// A pointer in a buffer: the byte where it is, the argument whose buffer it points into, and the byte there.
+pub type Pointer = (usize, usize, u64);
 
 impl Given {
     /// Whether the argument has a buffer of its own.
@@ -35,7 +40,7 @@ impl Given {
 
     /// The argument for the launch.
     pub fn argument(self) -> PyResult<Argument> {
-        let Given { name, kind, dtype, dims, data, text, from } = self;
+        let Given { name, kind, dtype, dims, data, text, from, pointers: _ } = self;
         let failed = |reason: String| UsageError::new_err(format!("argument `{name}`: {reason}"));
         let dtype = || dtype.parse::<Dtype>().map_err(failed);
         let role = match kind.as_str() {

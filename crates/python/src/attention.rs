@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use attention::forward::{Device, ForwardError, Options, Pack, Plan, Scales, Stream, Tensors, View};
+use attention::forward::{
+    Device, ForwardError, KeyWindow, Options, Pack, PackedSequences, PageTable, Plan, Scales, Served, Stream,
+    Tensors, View,
+};
 use attention::tensor::Strides;
 use attention::{Dtype, Layout, Mask, Shape};
 use gpu::accelerator::Buffer;
@@ -44,6 +47,34 @@ type Described = ([usize; 4], [usize; 3]);
 
 /// The addresses of a launch: q, k, v, o, lse, q_scale, k_scale, v_scale. 0 for those that are absent.
 type Addresses = [u64; 8];
+
+/// What servers add, without addresses: entries of a sequence in the table of pages; packed sequences (their number, the
+/// most queries, the most keys); the window (earlier and later keys); the cap of the scores.
+type ServedSizes = (Option<usize>, Option<[usize; 3]>, Option<[Option<u32>; 2]>, f32);
+
+/// Addresses of what servers add: lengths of keys, table of pages, starts of queries, starts of keys, sinks. 0 for those that
+/// are absent.
+type ServedAddresses = [u64; 5];
+
+fn served(sizes: ServedSizes, addresses: ServedAddresses) -> Served {
+    let (pages_of_sequence, packed, window, softcap) = sizes;
+    let [key_lengths, table, query_starts, key_starts, sinks] = addresses;
+    let given = |address: u64| (address != 0).then_some(address);
+    Served {
+        key_lengths: given(key_lengths),
+        pages: pages_of_sequence.map(|pages_of_sequence| PageTable { address: table, pages_of_sequence }),
+        packed: packed.map(|[batch, longest_queries, longest_keys]| PackedSequences {
+            batch,
+            longest_queries,
+            longest_keys,
+            query_starts,
+            key_starts: given(key_starts),
+        }),
+        window: window.map(|[left, right]| KeyWindow { left, right }),
+        sinks: given(sinks),
+        softcap: Some(softcap),
+    }
+}
 
 fn mask_named(name: &str) -> PyResult<Mask> {
     let known = Mask::ALL.into_iter().find(|mask| mask.name() == name);
@@ -119,6 +150,99 @@ impl AttentionDevice {
         let tensors = Tensors { q, k, v, o: view(output_named(output, dtype)?, o) };
         let plan = py.detach(|| self.device.plan_for(&tensors, mask)).map_err(|error| raised(&error))?;
         Ok(AttentionPlan { plan, tensors, mask, scale })
+    }
+
+    /// The same as `plan` with what servers add. Only whether an address is 0 matters.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a Python function")]
+    fn plan_served(
+        &self,
+        py: Python<'_>,
+        dtype: &str,
+        q: Described,
+        k: Described,
+        v: Described,
+        o: Described,
+        mask: &str,
+        scale: Option<f32>,
+        sizes: ServedSizes,
+        present: ServedAddresses,
+    ) -> PyResult<ServedPlan> {
+        let (dtype, mask) = (dtype_named(dtype)?, mask_named(mask)?);
+        let [q, k, v, o] = [q, k, v, o].map(|tensor| view(dtype, tensor));
+        let (tensors, served) = (Tensors { q, k, v, o }, served(sizes, present));
+        let options = Options { mask, scale, served, ..Options::default() };
+        let plan =
+            py.detach(|| self.device.plan_for_options(&tensors, &options)).map_err(|error| raised(&error))?;
+        Ok(ServedPlan { plan, tensors, mask, scale, sizes })
+    }
+
+    /// The same as `compute` with what servers add. `arrays` has the contents of what `ServedAddresses` names.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a Python function")]
+    fn compute_served<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: &str,
+        shapes: [Described; 3],
+        tensors: [PyBackedBytes; 3],
+        mask: &str,
+        scale: Option<f32>,
+        sizes: ServedSizes,
+        arrays: [Option<PyBackedBytes>; 5],
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let (dtype, mask) = (dtype_named(dtype)?, mask_named(mask)?);
+        let work = || {
+            let mut buffers = Vec::new();
+            let mut upload = |label: &str, bytes: &[u8]| -> Result<u64, ForwardError> {
+                let buffer = self.device.upload(label, bytes)?;
+                buffers.push(buffer);
+                Ok(buffer.address)
+            };
+            let done = (|| {
+                let mut views = [view(dtype, shapes[0]); 4];
+                for (((label, view_of), described), bytes) in
+                    ["q", "k", "v"].iter().zip(&mut views).zip(shapes).zip(&tensors)
+                {
+                    *view_of = View { address: upload(label, bytes)?, ..view(dtype, described) };
+                }
+                let mut addresses = [0; 5];
+                let labels = ["key_lengths", "page_table", "query_starts", "key_starts", "sinks"];
+                for ((label, array), address) in labels.into_iter().zip(&arrays).zip(&mut addresses) {
+                    if let Some(bytes) = array {
+                        *address = upload(label, bytes)?;
+                    }
+                }
+                let [q, k, v, _] = views;
+                let rows = q.shape.rows();
+                let (output, lse) = (
+                    self.device.allocate("o", (q.shape.elements() * dtype.bytes()) as u64)?,
+                    self.device.allocate("lse", (rows * size_of::<f32>()) as u64)?,
+                );
+                let tensors = Tensors { q, k, v, o: View { address: output.address, ..q } };
+                let served = served(sizes, addresses);
+                let mut options =
+                    Options { mask, scale, lse: Some(lse.address), served, ..Options::default() };
+                let plan = self.device.plan_for_options(&tensors, &options)?;
+                let workspace = self.device.allocate("workspace", plan.workspace_bytes())?;
+                options.workspace = Some(workspace);
+                let done = plan
+                    .launch(&tensors, &options)
+                    .and_then(|()| Ok((self.device.read(output)?, self.device.read(lse)?)));
+                for buffer in [output, lse, workspace] {
+                    self.device.free(buffer)?;
+                }
+                done
+            })();
+            for buffer in buffers {
+                self.device.free(buffer)?;
+            }
+            done
+        };
+        let done = py.detach(|| interruptible(work, &self.stop));
+        if done.is_err() {
+            self.stop.store(false, Ordering::Relaxed);
+        }
+        let (output, lse) = done?.map_err(|error| raised(&error))?;
+        Ok((PyBytes::new(py, &output), PyBytes::new(py, &lse)))
     }
 
     /// Computes attention on the virtual GPU from the bytes of contiguous tensors `[batch, heads, seq, head_dim]`.
@@ -272,9 +396,62 @@ impl AttentionPlan {
             scales: Scales { q: given(q_scale), k: given(k_scale), v: given(v_scale) },
             stream: Stream(stream),
             workspace: given(workspace).map(|address| Buffer { address, bytes: self.plan.workspace_bytes() }),
-            graphs: true,
+            ..Options::default()
         };
         self.plan.launch(&tensors, &options)
+    }
+}
+
+/// A plan with what servers add.
+#[pyclass(frozen, module = "warpsmith._native")]
+#[derive(Debug)]
+pub struct ServedPlan {
+    plan: Arc<Plan>,
+    /// Tensors without addresses.
+    tensors: Tensors,
+    mask: Mask,
+    scale: Option<f32>,
+    sizes: ServedSizes,
+}
+
+#[pymethods]
+impl ServedPlan {
+    /// The family and the setting.
+    #[getter]
+    fn kernel(&self) -> &str {
+        self.plan.kernel()
+    }
+
+    /// The size of the workspace that a launch needs.
+    #[getter]
+    fn workspace_bytes(&self) -> u64 {
+        self.plan.workspace_bytes()
+    }
+
+    /// Enqueues the kernel on a stream. `tensors` are the addresses of q, k, v, the output and the log-sum-exp.
+    fn launch(
+        &self,
+        py: Python<'_>,
+        stream: u64,
+        workspace: u64,
+        tensors: [u64; 5],
+        addresses: ServedAddresses,
+    ) -> PyResult<()> {
+        let [q, k, v, o, lse] = tensors;
+        let given = |address: u64| (address != 0).then_some(address);
+        let at = |view: View, address: u64| View { address, ..view };
+        let own = &self.tensors;
+        let tensors = Tensors { q: at(own.q, q), k: at(own.k, k), v: at(own.v, v), o: at(own.o, o) };
+        let options = Options {
+            mask: self.mask,
+            scale: self.scale,
+            lse: given(lse),
+            served: served(self.sizes, addresses),
+            stream: Stream(stream),
+            workspace: given(workspace).map(|address| Buffer { address, bytes: self.plan.workspace_bytes() }),
+            ..Options::default()
+        };
+        py.detach(|| self.plan.launch(&tensors, &options)).map_err(|error| raised(&error))
     }
 }
 

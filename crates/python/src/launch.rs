@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use ::launch::Argument;
-use gpu::accelerator::{Accelerator as _, Geometry, VirtualDevice};
+use ::launch::{Argument, Init, Placed, Role};
+use gpu::accelerator::{Accelerator as _, AcceleratorError, Geometry, Image, VirtualDevice};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -20,7 +20,8 @@ use sanitize::{Job, Outcome, Renderer, SanitizeError, Sources, Summary};
 use text::escape::visible;
 use vgpu::Checks;
 
-use crate::argument::Given;
+use crate::argument::{Given, Pointer};
+use crate::known::KnownFindings;
 use crate::{Code, UsageError, raised};
 
 /// How often the calling thread looks for signals.
@@ -44,6 +45,8 @@ pub struct Options {
     expect: Vec<Expected>,
     rtol: Option<f64>,
     atol: Option<f64>,
+    /// Findings that are left out.
+    suppressions: Option<Py<KnownFindings>>,
 }
 
 /// An expected array: name of the buffer, type, shape, elements.
@@ -58,9 +61,10 @@ pub fn launch<'py>(
     options: Options,
 ) -> PyResult<Bound<'py, PyDict>> {
     let buffers: Vec<bool> = arguments.iter().map(Given::has_buffer).collect();
+    let pointers: Vec<Vec<Pointer>> = arguments.iter().map(|it| it.pointers.clone()).collect();
     let arguments = arguments.into_iter().map(Given::argument).collect::<PyResult<Vec<Argument>>>()?;
     let stop = Arc::new(AtomicBool::new(false));
-    let work = || run(code, arguments, &buffers, &options, &stop);
+    let work = || run(code, arguments, (&buffers, &pointers), &options, &stop);
     let done = py.detach(|| interruptible(work, &stop))??;
     let result = PyDict::new(py);
     result.set_item("report", done.report)?;
@@ -127,15 +131,13 @@ struct Done {
 
 fn run(
     code: &Code,
-    arguments: Vec<Argument>,
-    has_buffer: &[bool],
+    mut arguments: Vec<Argument>,
+    (has_buffer, pointers): (&[bool], &[Vec<Pointer>]),
     options: &Options,
     stop: &Arc<AtomicBool>,
 ) -> PyResult<Done> {
-    let mut device = match options.seed {
-        0 => VirtualDevice::new(code.device),
-        seed => VirtualDevice::in_world(code.device, seed),
-    };
+    let moved = place_pointers(code, &mut arguments, (has_buffer, pointers), options.seed)?;
+    let mut device = world(code, options.seed);
     device.options.checks = if options.checked { Checks::All } else { Checks::None };
     device.options.counters = options.counters;
     device.options.budget = options.budget;
@@ -153,13 +155,25 @@ fn run(
     let launches = Launches { launches: vec![launch], arguments };
     let ptx_file = code.is_ptx.then_some(code.file.as_path());
     let job = Job { code: &code.loaded, launches, variables: &[], ptx_file };
-    let outcome = sanitize::run(job, &mut device).map_err(|error| raised(&error))?;
+    let mut outcome = sanitize::run(job, &mut device).map_err(|error| raised(&error))?;
+    if let Some(known) = &options.suppressions {
+        let sources = Sources::new(&code.file, &code.text, &code.include);
+        let texts = |name: &str| sources.text(name);
+        outcome.report.findings.retain(|finding| known.get().0.keeps_in(finding, &texts));
+    }
 
     let placed = &outcome.placed.buffers;
     let mut buffers = Vec::new();
     for buffer in placed {
         let bytes = device.read(buffer.buffer);
         buffers.push(bytes.map_err(|error| raised(&SanitizeError::unsupported(error.to_string())))?);
+    }
+    for Moved { buffer, at, here, there } in &moved {
+        let element = buffers.get_mut(*buffer).and_then(|bytes| bytes.get_mut(*at..*at + POINTER));
+        // What the kernel has stored there stays.
+        if let Some(element) = element.filter(|element| **element == *there) {
+            element.copy_from_slice(here);
+        }
     }
     let comparisons = comparisons(&outcome, &buffers, options)?;
     let text = text(code, &outcome, &comparisons, &device.describe(), options);
@@ -176,6 +190,61 @@ fn run(
         device: device.describe(),
         buffers: has_buffer.iter().map(|&has| if has { contents.next() } else { None }).collect(),
     })
+}
+
+/// The virtual GPU in the world of a seed.
+fn world(code: &Code, seed: u64) -> VirtualDevice {
+    match seed {
+        0 => VirtualDevice::new(code.device),
+        seed => VirtualDevice::in_world(code.device, seed),
+    }
+}
+
+/// Bytes of a pointer.
+const POINTER: usize = 8;
+
+/// A pointer in a buffer that was replaced: the number of the buffer, the byte in it, the pointer on the host and that on
+/// the virtual GPU.
+struct Moved {
+    buffer: usize,
+    at: usize,
+    here: [u8; POINTER],
+    there: [u8; POINTER],
+}
+
+/// Replaces the host's pointers in buffers by those of the virtual GPU. Placement depends only on the seed, so another
+/// device tells the addresses.
+fn place_pointers(
+    code: &Code,
+    arguments: &mut [Argument],
+    (has_buffer, pointers): (&[bool], &[Vec<Pointer>]),
+    seed: u64,
+) -> PyResult<Vec<Moved>> {
+    if pointers.iter().all(Vec::is_empty) {
+        return Ok(Vec::new());
+    }
+    let failed = |error: AcceleratorError| raised(&SanitizeError::unsupported(error.to_string()));
+    let mut device = world(code, seed);
+    device.load(Image::Ptx(&code.loaded.ptx)).map_err(failed)?;
+    let placed = Placed::on(&mut device, arguments).map_err(failed)?;
+    let number = |index: usize| has_buffer[..index].iter().filter(|has| **has).count();
+    let mut moved = Vec::new();
+    for (index, (argument, pointers)) in arguments.iter_mut().zip(pointers).enumerate() {
+        let Role::InOut { init: Init::Elements(elements), .. } = &mut argument.role else { continue };
+        let mut bytes = elements.to_vec();
+        for &(at, target, offset) in pointers {
+            let target = placed.buffers.get(number(target)).map(|it| it.buffer.address + offset);
+            let element = bytes.get_mut(at..at + POINTER);
+            let Some((there, element)) = target.map(u64::to_le_bytes).zip(element) else {
+                return Err(UsageError::new_err("a pointer in a buffer has no target"));
+            };
+            let here = element.try_into().unwrap_or_default();
+            element.copy_from_slice(&there);
+            moved.push(Moved { buffer: number(index), at, here, there });
+        }
+        *elements = bytes.into();
+    }
+    Ok(moved)
 }
 
 fn comparisons(outcome: &Outcome, buffers: &[Vec<u8>], options: &Options) -> PyResult<Vec<Comparison>> {

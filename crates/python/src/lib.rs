@@ -8,6 +8,7 @@
 mod argument;
 mod attention;
 mod exchange;
+mod known;
 mod launch;
 
 use std::path::{Path, PathBuf};
@@ -169,7 +170,7 @@ fn raised(error: &SanitizeError) -> PyErr {
         SanitizeError::NotOneKernel { kernels } => {
             UsageError::new_err(format!("kernel: {error}; name one\nhint: {kernels}"))
         }
-        SanitizeError::TemplateArguments { kernel } => UsageError::new_err(format!(
+        SanitizeError::TemplateArguments { kernel, .. } => UsageError::new_err(format!(
             "kernel: {error}\nhint: if it is a template, name its arguments: `{kernel}<float>`"
         )),
         SanitizeError::Unsupported { hint, .. } => UnsupportedError::new_err(with_hint(hint)),
@@ -204,8 +205,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("UnsupportedError", py.get_type::<UnsupportedError>())?;
     module.add("ToolchainError", py.get_type::<ToolchainError>())?;
     module.add_class::<Code>()?;
+    module.add_class::<known::KnownFindings>()?;
     module.add_class::<attention::AttentionDevice>()?;
     module.add_class::<attention::AttentionPlan>()?;
+    module.add_class::<attention::ServedPlan>()?;
     module.add_class::<attention::AttentionExchange>()?;
     module.add_function(wrap_pyfunction!(load, module)?)?;
     module.add_function(wrap_pyfunction!(launch::launch, module)?)?;
