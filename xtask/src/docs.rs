@@ -16,7 +16,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         ("--test=it", "book::commands_run_and_print_what_the_pages_show"),
     ] {
         let mut command = Command::new(&cargo);
-        command.args(["test", "--package", "warpsmith", target, "--", "--exact", test]);
+        // The whole workspace, as the tests do: one package alone would be built with other features.
+        command.args(["test", "--workspace", target, "--", "--exact", test]);
         if !command.env("WARPSMITH_WRITE_DOCS", "1").status()?.success() {
             return Err(format!("{test} failed; the pages may be incomplete").into());
         }

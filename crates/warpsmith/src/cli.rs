@@ -31,10 +31,10 @@ pub struct Cli {
 fn shared_flags(command: &str) -> &'static [&'static str] {
     match command {
         "completions" | "man" | "lend-compiler" => &[],
-        "export" | "replay" | "report" => &["json"],
+        "export" | "replay" | "report" | "fleet" => &["json"],
         "toolchain" => &["cuda", "json"],
         "devices" => &["device", "json"],
-        "doctor" => &["device", "cuda", "json"],
+        "doctor" | "exec" => &["device", "cuda", "json"],
         "kernels" | "new" => &["kernels", "json"],
         "problems" | "suites" | "gate" | "runs" => &["kernels", "op", "json"],
         "build" => &["device", "cuda", "kernels", "json"],
@@ -123,8 +123,8 @@ impl Cli {
         self.global.arrays = match &self.command {
             Some(Command::Check(options)) => options.arrays.named(),
             Some(Command::Bench(options)) => options.arrays.named(),
-            Some(Command::Worker { array, .. }) => {
-                NamedArrays { inputs: paths(array), ..NamedArrays::default() }
+            Some(Command::Worker(options)) => {
+                NamedArrays { inputs: paths(&options.array), ..NamedArrays::default() }
             }
             _ => NamedArrays::default(),
         };
@@ -467,18 +467,27 @@ Examples:
         after_help = "Examples:\n  warpsmith runs\n  warpsmith runs --trend mission\n  warpsmith runs --json"
     )]
     Runs(RunsOptions),
-    /// Compile, run and time kernels for the command that started this process
-    #[command(hide = true)]
-    Worker {
-        /// Name of the subject, shown in the list of processes
-        subject: Option<String>,
-        /// File to read requests from, instead of the channel
-        #[arg(long, value_name = "FILE")]
-        asks: Option<PathBuf>,
-        /// Contents of an input of a single file
-        #[arg(long, value_name = "ARG=FILE", value_parser = assignment)]
-        array: Vec<(String, String)>,
-    },
+    /// Evaluate candidates for searches on other machines
+    #[command(after_help = "\
+A worker has no state of its own: it can be started, stopped and killed at any time. It works for every search whose \
+`--fleet` names the same folder, as long as the program is the same build and the device the same kind of GPU. \
+It ends when `warpsmith fleet stop` says so, or with --idle. Ctrl-C gives the present candidate back.
+
+Examples:
+  warpsmith worker --fleet dir:/shared/fleet
+  warpsmith worker --fleet dir:/shared/fleet --device cuda:1 --idle 600")]
+    Worker(WorkerOptions),
+    /// Show the workers and searches of a fleet, stop it, or write scripts that start workers
+    #[command(after_help = "\
+A fleet is a shared folder. `evolve --fleet dir:FOLDER` puts candidates into it, and `warpsmith worker --fleet dir:FOLDER`, on any \
+machine that sees the folder, evaluates them.
+
+Examples:
+  warpsmith fleet status dir:/shared/fleet
+  warpsmith fleet stop dir:/shared/fleet
+  warpsmith fleet slurm dir:/shared/fleet --workers 32 --gpu > workers.sh && sbatch workers.sh
+  warpsmith fleet kubernetes dir:/fleet --workers 8 --image registry/warpsmith:1 | kubectl apply -f -")]
+    Fleet(FleetOptions),
     /// Lend the GPU to the command that started this process
     #[command(hide = true)]
     LendDevice,
@@ -527,6 +536,23 @@ Examples:
   warpsmith sanitize kernel.cu --sarif kernel.sarif --github
   warpsmith sanitize wmma --problem b1h2s200d64-causal-e4m3 --counters")]
     Sanitize(SanitizeOptions),
+    /// Run a whole CUDA program on the virtual GPU under all its checkers
+    #[command(after_help = "\
+The program runs unchanged, with its own host code and its own launches: it gets libraries of Warpsmith in place of libcuda.so.1 and \
+libcudart.so.12 or .13, for its own process and those that it starts. It must link CUDA's runtime library as a shared library \
+(`nvcc -cudart shared`) and contain PTX. A CUDA file is compiled first, with nvcc of a toolkit or of NVIDIA's wheels, which are \
+installed if there is none.
+
+Findings are shown at the lines of the kernels (compile with -lineinfo) and of the host code (compile with -g). The exit code is \
+that of the program, or 1 if there are findings.
+
+Examples:
+  warpsmith exec ./program 1000
+  warpsmith exec vector_add.cu
+  warpsmith exec --nvcc=-O2 --nvcc=-Iinclude vector_add.cu -- --size 1000
+  warpsmith exec --check none ./program
+  warpsmith exec --device virtual:a100 --sarif findings.sarif -- python3 test.py")]
+    Exec(ExecOptions),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  warpsmith completions bash > ~/.local/share/bash-completion/completions/warpsmith"
@@ -563,6 +589,83 @@ pub enum ToolchainAction {
     Clean,
     /// Print the pinned wheels as a requirements file for pip, to download them on another machine
     Requirements,
+}
+
+/// Options of `worker`. Commands such as `bench` also start it, for one kernel; those options are hidden.
+#[derive(Debug, Args)]
+pub struct WorkerOptions {
+    /// Name of the subject, shown in the list of processes
+    #[arg(hide = true)]
+    pub subject: Option<String>,
+    /// File to read requests from, instead of the channel
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub asks: Option<PathBuf>,
+    /// Contents of an input of a single file
+    #[arg(long, value_name = "ARG=FILE", value_parser = assignment, hide = true)]
+    pub array: Vec<(String, String)>,
+    /// Fleet to work for: dir:FOLDER or dir:s3://BUCKET/FOLDER
+    #[arg(long, value_name = "WHERE")]
+    pub fleet: Option<fleet::Address>,
+    /// End after this many seconds without work (default: never)
+    #[arg(long, value_name = "SECONDS", requires = "fleet", value_parser = seconds)]
+    pub idle: Option<f64>,
+}
+
+/// Options of `fleet`.
+#[derive(Debug, Args)]
+pub struct FleetOptions {
+    /// What to do
+    #[arg(value_enum)]
+    pub action: FleetAction,
+    /// The fleet: dir:FOLDER or dir:s3://BUCKET/FOLDER
+    #[arg(value_name = "WHERE")]
+    pub place: fleet::Address,
+    /// Number of workers that the script starts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub workers: u32,
+    /// Processors of each worker
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    pub processors: u32,
+    /// Give each worker a GPU (default: the virtual GPU)
+    #[arg(long)]
+    pub gpu: bool,
+    /// Image of the containers, for Kubernetes
+    #[arg(long, value_name = "IMAGE", default_value = "warpsmith")]
+    pub image: String,
+}
+
+/// What `fleet` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FleetAction {
+    /// Show workers and searches
+    Status,
+    /// Tell all workers to leave when they have done what they do
+    Stop,
+    /// Take `stop` back
+    Resume,
+    /// Print a script for sbatch
+    Slurm,
+    /// Print a job for kubectl
+    Kubernetes,
+}
+
+/// Where candidates are evaluated.
+#[derive(Debug, Args)]
+pub struct SearchFleetOptions {
+    /// Let the workers of a fleet evaluate the candidates: dir:FOLDER, dir:s3://BUCKET/FOLDER, ray, ray://HOST:PORT or slurm:FOLDER
+    #[arg(long, value_name = "WHERE", conflicts_with = "proposer")]
+    pub fleet: Option<fleet::Address>,
+    /// Start this many workers: for dir: on this machine, for slurm: and ray on the cluster (default: none for dir:, 8 for slurm:,
+    /// all processors or GPUs for ray)
+    #[arg(long, value_name = "N", requires = "fleet", value_parser = clap::value_parser!(u32).range(1..))]
+    pub workers: Option<u32>,
+    /// Seconds without a sign of life after which a worker counts as lost
+    #[arg(long, value_name = "SECONDS", requires = "fleet", default_value = "30", value_parser = seconds)]
+    pub lease: f64,
+    /// Candidates to ask for before the result of the first is known. The result of a search depends on it, but not on the
+    /// number of workers (default: the processors, at most 16; with --fleet twice the workers, at least 8)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub ahead: Option<u32>,
 }
 
 /// Options of `problems`.
@@ -942,6 +1045,9 @@ pub struct EvolveOptions {
     /// Merge the best settings into this tuned table. A measured entry is never replaced by a modelled one
     #[arg(long, value_name = "FILE")]
     pub tuned: Option<PathBuf>,
+    /// The fleet.
+    #[command(flatten)]
+    pub fleet: SearchFleetOptions,
     /// The run folder.
     #[command(flatten)]
     pub folder: RunFolderOptions,
@@ -1116,6 +1222,9 @@ pub struct ReplayOptions {
     /// Also write the scores into this CSV file, after each search space
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Simulate searches on fleets of these numbers of workers, with stragglers and lost workers, instead of scoring one
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub workers: Vec<u32>,
 }
 
 /// Options of `report`.
@@ -1200,6 +1309,52 @@ pub struct SanitizeOptions {
     pub ci: CiOptions,
 }
 
+/// Which checks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExecCheck {
+    /// All checks of kernels and of host code
+    All,
+    /// None; a fault still ends a kernel
+    None,
+}
+
+/// Options of `exec`.
+#[derive(Clone, Debug, Args)]
+pub struct ExecOptions {
+    /// The program and its arguments, or a CUDA file and the arguments of its program
+    #[arg(
+        value_name = "PROGRAM|FILE.cu",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub program: Vec<OsString>,
+    /// Which checks to run
+    #[arg(long, value_name = "CHECKS", default_value = "all")]
+    pub check: ExecCheck,
+    /// Warnings fail the run, as errors do
+    #[arg(long)]
+    pub strict: bool,
+    /// Count the events of kernels and show their modelled times; the program takes longer
+    #[arg(long)]
+    pub counters: bool,
+    /// Maximum warp instructions of a launch before its kernel counts as runaway
+    #[arg(long, value_name = "N", default_value_t = 100_000_000_000)]
+    pub budget: u64,
+    /// Maximum time of a launch in seconds before its kernel counts as runaway
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub time_limit: u64,
+    /// Number of worker threads (default: one per core)
+    #[arg(long, short, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub jobs: usize,
+    /// For a CUDA file: one more argument for nvcc; repeat it for several
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub nvcc: Vec<OsString>,
+    /// Output for CI systems.
+    #[command(flatten)]
+    pub ci: CiOptions,
+}
+
 /// The flags that describe a launch. A source file can have the same flags in its `// warpsmith:` comments.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LaunchOptions {
@@ -1248,6 +1403,9 @@ pub struct HeaderFlags {
     /// The launch that the comments describe.
     #[command(flatten)]
     pub launch: LaunchOptions,
+    /// The virtual GPU.
+    #[arg(long)]
+    pub device: Option<String>,
     /// As in [`SanitizeOptions`].
     #[arg(long)]
     pub print: Vec<String>,
@@ -1272,6 +1430,9 @@ pub struct HeaderFlags {
     /// As in [`SanitizeOptions`].
     #[arg(long)]
     pub strict: bool,
+    /// As in [`SanitizeOptions`]. The file lies beside the source.
+    #[arg(long)]
+    pub suppressions: Option<PathBuf>,
     /// As in [`SanitizeOptions`].
     #[arg(long)]
     pub budget: Option<u64>,

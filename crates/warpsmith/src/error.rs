@@ -137,7 +137,12 @@ impl From<SanitizeError> for CommandError {
             SanitizeError::NotOneKernel { kernels } => {
                 CommandError::usage(format!("{text}: name one with --kernel")).hint(kernels)
             }
-            SanitizeError::TemplateArguments { kernel } => CommandError::usage(text)
+            SanitizeError::TemplateArguments { kernel, parameters: Some(parameters) } => {
+                CommandError::usage(text).hint(format!(
+                    "it is a template of <{parameters}>; name its arguments as in --kernel '{kernel}<float>'"
+                ))
+            }
+            SanitizeError::TemplateArguments { kernel, parameters: None } => CommandError::usage(text)
                 .hint(format!("if it is a template, name its arguments: --kernel '{kernel}<float>'")),
             SanitizeError::Unsupported { hint, .. } => CommandError { hint, ..CommandError::missing(text) },
             SanitizeError::Build(error) => error.into(),

@@ -75,10 +75,15 @@ fn main() -> ExitCode {
         Command::Replay(options) => commands::replay::run(options, &printer),
         Command::Report(options) => commands::report::run(options, &printer),
         Command::Runs(options) => commands::runs::run(options, &cli.global, &printer),
-        Command::Worker { asks, .. } => commands::worker::run(asks.as_deref(), &cli.global),
+        Command::Worker(options) => match &options.fleet {
+            Some(fleet) => commands::fleet::worker::run(fleet, options.idle, &cli.global, &printer),
+            None => commands::worker::run(options.asks.as_deref(), &cli.global),
+        },
+        Command::Fleet(options) => commands::fleet::run(options, &printer),
         Command::LendDevice => commands::lend_device::run(&cli.global),
         Command::LendCompiler => commands::lend_compiler::run(),
         Command::Sanitize(options) => commands::sanitize::run(options, &cli.global, &printer),
+        Command::Exec(options) => commands::exec::run(options, &cli.global, &printer),
         Command::Completions { shell } => commands::shell::completions(*shell, &printer),
         Command::Man { folder } => commands::shell::man(folder, &printer),
     };

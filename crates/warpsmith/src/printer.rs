@@ -148,8 +148,12 @@ impl Printer {
             #[serde(flatten)]
             value: &'a T,
         }
-        let document = Document { schema: format!("warpsmith.{schema}/1"), value };
-        match serde_json::to_string_pretty(&document) {
+        self.json_document(&Document { schema: format!("warpsmith.{schema}/1"), value });
+    }
+
+    /// Writes a value that has the name of its schema as one JSON document.
+    pub fn json_document(&self, document: &impl Serialize) {
+        match serde_json::to_string_pretty(document) {
             Ok(text) => self.json_text(&text),
             Err(error) => self.message(&format!("cannot write JSON: {error}")),
         }

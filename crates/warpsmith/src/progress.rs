@@ -26,8 +26,8 @@ fn counting_on(target: ProgressDrawTarget, length: u64, what: &str) -> ProgressB
     bar
 }
 
-/// The message of a search's bar. An estimate of the remaining time follows the first candidates, which are no basis for
-/// one: several of them compile at the same time.
+/// The message of a search's bar. It has no estimate of the remaining time until the first candidates are done, because
+/// several of them compile at once.
 pub fn search_message(progress: &lab::evolve::Progress, elapsed: Duration) -> String {
     const BASIS: u32 = 4;
     let best = progress.best.as_ref().map_or(1.0, |(_, score)| *score);

@@ -7,6 +7,7 @@ use lab::bench::{self, BenchPlan, Subject, SubjectKind};
 use lab::suite;
 use lab::worker::Limits;
 use op::{AnyOp, AnyProblem};
+use report::export::BenchFile;
 use runlog::{FailureKind, RunState, Timer};
 use stats::Stopping;
 
@@ -19,7 +20,6 @@ use crate::exit::Exit;
 use crate::ops;
 use crate::printer::{FAINT, Printer, WARN, styled};
 
-/// The family that is a baseline for every other family.
 /// The default number of warm-up calls.
 const WARMUP: u32 = 10;
 
@@ -54,10 +54,9 @@ impl ResumableCommand for BenchOptions {
             }
         };
         let folder = started.opened.run.folder().to_owned();
-        let (state, written) = started.opened.finish(exit)?;
+        let (state, _) = started.opened.finish(exit)?;
         if printer.is_json() {
-            let json = written.first().and_then(|path| std::fs::read_to_string(path).ok());
-            printer.json_text(json.unwrap_or_default().trim_end());
+            printer.json_document(&BenchFile::new(&state));
         } else {
             printer.data(&bench_table::text(&plan, &state, !options.baseline.is_empty()));
             if exit == Exit::Incomplete {

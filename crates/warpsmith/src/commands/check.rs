@@ -53,7 +53,7 @@ const MANY_ROUNDINGS: f64 = 4.0;
 const PLAIN_COST: f64 = 16.0;
 /// Problems up to this size are checked with every class of inputs and at full depth.
 const SMALL_FLOPS: f64 = 1.3e6;
-/// The largest problem of a search, which runs it hundreds of times: 16 queries of one head, with all their keys.
+/// The largest problem of `--hard`, which runs it hundreds of times: 16 queries of one head, with all their keys.
 const SEARCH_FLOPS: f64 = SMALL_FLOPS;
 /// The largest problem that a sweep checks at full depth; the headline suite is below it. For larger problems the
 /// references of the redrawn inputs would take longer than everything else, so they are checked at full depth only if

@@ -271,8 +271,8 @@ fn packages(python: Option<&machine::Python>) -> Check {
         found.iter().cloned().chain(Some(missing)).filter(|it| !it.is_empty()).collect();
     let detail = detail.join("; ");
     if found.is_empty() {
-        let remedy =
-            "none needed for CUDA files; for Python: pip install warpsmith, triton or numba-cuda[cu13]";
+        let remedy = "none needed for CUDA files; for Triton and Numba, build the wheel of warpsmith (cargo xtask wheel) and \
+                      pip install triton or numba-cuda[cu13]";
         return Check::missing("packages", detail, remedy);
     }
     Check::found("packages", detail)

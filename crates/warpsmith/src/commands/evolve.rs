@@ -21,9 +21,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Stopping;
 
+use super::fleet::head::Head;
 use super::workbench::BUILD_LIMIT;
 use super::workbench::{self, Execution, ResumableCommand, Workbench};
-use crate::cli::{EvolveOptions, Global, ProposerInformation};
+use crate::cli::{EvolveOptions, Global, ProposerInformation, SearchFleetOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::layout;
@@ -46,6 +47,10 @@ impl ResumableCommand for EvolveOptions {
 
     fn override_untrusted(&self, logged: &mut Self) -> Result<(), CommandError> {
         workbench::override_flag("--proposer-cmd", self.proposer_cmd.as_ref(), &mut logged.proposer_cmd)?;
+        // A search may go on with another fleet, or without.
+        logged.fleet.fleet.clone_from(&self.fleet.fleet);
+        logged.fleet.workers = self.fleet.workers;
+        logged.fleet.lease = self.fleet.lease;
         logged.proposer_network = self.proposer_network;
         logged.proposer_folder.clone_from(&self.proposer_folder);
         workbench::override_flag("--endpoint", self.endpoint.as_ref(), &mut logged.endpoint)?;
@@ -56,12 +61,17 @@ impl ResumableCommand for EvolveOptions {
     fn execute(&self, execution: Execution<'_>) -> Result<Exit, CommandError> {
         let (options, Execution { global, printer, .. }) = (self, execution);
         let workbench = Workbench::open(global, options.family.as_slice())?;
-        let plan = plan(options, global, &workbench, printer)?;
-        let started = workbench.begin(Self::NAME, execution)?;
+        let mut plan = plan(options, global, &workbench, printer)?;
+        let mut started = workbench.begin(Self::NAME, execution)?;
+        let mut head = Head::open(options, global, &mut plan, &mut started, printer)?;
         let display = SearchDisplay::new(plan.budget, printer);
         let session = started.session(&|_| ());
-        let result = evolve::run(&session, &plan, &|progress, trial| display.update(progress, trial));
+        let fleet = head.as_mut().map(Head::fleet);
+        let result = evolve::run(&session, &plan, fleet, &|progress, trial| display.update(progress, trial));
         display.finish();
+        if let Some(head) = head {
+            head.end(result.is_err())?;
+        }
         let exit = match result {
             Ok(()) => Exit::Success,
             Err(EvolveError::Stopped) => Exit::Incomplete,
@@ -114,6 +124,8 @@ fn flags_to_repeat(options: &EvolveOptions) -> Vec<String> {
         ("--endpoint", options.endpoint.as_deref().map(evolve::redact::address)),
         ("--model", options.model.clone()),
         ("--tuned", options.tuned.as_ref().map(path)),
+        ("--fleet", options.fleet.fleet.as_ref().map(ToString::to_string)),
+        ("--workers", options.fleet.workers.map(|it| it.to_string())),
     ];
     let folders = options.proposer_folder.iter().map(|folder| ("--proposer-folder", Some(path(folder))));
     let valued = flags.into_iter().chain(folders);
@@ -122,7 +134,7 @@ fn flags_to_repeat(options: &EvolveOptions) -> Vec<String> {
 }
 
 /// The plan of a search, from its options.
-fn plan<'w>(
+pub fn plan<'w>(
     options: &EvolveOptions,
     global: &Global,
     workbench: &'w Workbench<'_>,
@@ -159,7 +171,7 @@ fn plan<'w>(
         proposer: proposer(options)?,
         budget,
         elites: options.elites as usize,
-        ahead: ahead(),
+        ahead: options.fleet.ahead.map_or_else(|| default_ahead(&options.fleet), |ahead| ahead as usize),
         seed: global.seed,
         secret: global.secret_seed(),
         timer: Timer::GraphHot,
@@ -201,6 +213,14 @@ fn proposer(options: &EvolveOptions) -> Result<Proposer, CommandError> {
 /// The number of compilations that run while one candidate is timed.
 pub fn ahead() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(16)
+}
+
+/// How many candidates a search asks for ahead.
+fn default_ahead(options: &SearchFleetOptions) -> usize {
+    match options.fleet {
+        None => ahead(),
+        Some(_) => options.workers.map_or(0, |workers| 2 * workers as usize).max(8),
+    }
 }
 
 /// When the timing of a candidate stops.

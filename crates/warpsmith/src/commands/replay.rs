@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use rayon::prelude::*;
 use schemars::JsonSchema;
-use search::replay::{Recorded, Score, Suite, play_all, score, write_csv};
+use search::replay::{
+    FleetRun, Recorded, Score, SimulatedFleet, Suite, play_all, play_on_fleet, score, write_csv,
+};
 use search::strategies::{self, Entry};
 use serde::Serialize;
 
@@ -37,6 +40,9 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, CommandEr
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| CommandError::usage(error.to_string()))?;
 
+    if !options.workers.is_empty() {
+        return simulate(options, (&spaces, &strategies), &at, printer);
+    }
     let stop = super::stop_on_interrupt();
     let searches = options.seeds * (spaces.len() * strategies.len()) as u64;
     let bar = progress::counting(searches, "searching");
@@ -72,6 +78,100 @@ pub fn run(options: &ReplayOptions, printer: &Printer) -> Result<Exit, CommandEr
         return Ok(Exit::Incomplete);
     }
     Ok(Exit::Success)
+}
+
+/// A strategy on fleets of one size.
+#[derive(JsonSchema, Serialize)]
+pub struct FleetScore {
+    strategy: String,
+    workers: usize,
+    /// How many candidates are asked for before the result of the first is known.
+    ahead: usize,
+    /// The time of one worker that does not ask ahead, divided by the time of the fleet; mean over spaces and seeds.
+    speedup: f64,
+    /// The share of the time in which a worker was busy.
+    busy: f64,
+    /// The mean share of the optimum after each number of evaluations.
+    at: Vec<f64>,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub struct FleetReplay<'a> {
+    seeds: u64,
+    budget: usize,
+    at: &'a [usize],
+    fleets: Vec<FleetScore>,
+}
+
+/// Plays the strategies on simulated fleets and prints what many workers bring and cost.
+fn simulate(
+    options: &ReplayOptions,
+    (spaces, strategies): (&[Recorded], &[&Entry]),
+    at: &[usize],
+    printer: &Printer,
+) -> Result<Exit, CommandError> {
+    let sizes = options.workers.iter().map(|&workers| workers as usize);
+    let bar = progress::counting((strategies.len() * sizes.len()) as u64, "searching");
+    let mut fleets = Vec::new();
+    for entry in strategies {
+        let play = |fleet: SimulatedFleet| -> Vec<FleetRun> {
+            let games = spaces.iter().flat_map(|space| (0..options.seeds).map(move |seed| (space, seed)));
+            let games: Vec<_> = games.collect();
+            let runs = games.into_par_iter();
+            runs.map(|(space, seed)| play_on_fleet(space, entry, seed, options.budget, fleet)).collect()
+        };
+        let alone = play(SimulatedFleet::of(1));
+        for workers in sizes.clone() {
+            let fleet = SimulatedFleet::of(workers);
+            fleets.push(fleet_score(entry.name, fleet, &alone, &play(fleet), at));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    if printer.is_json() {
+        let document = FleetReplay { seeds: options.seeds, budget: options.budget, at, fleets };
+        printer.json("replay", &document);
+        return Ok(Exit::Success);
+    }
+    let numbers: Vec<String> = at.iter().map(ToString::to_string).collect();
+    let mut titles = vec!["strategy", "workers", "ahead", "speedup", "busy"];
+    titles.extend(numbers.iter().map(String::as_str));
+    let mut table = Table::new(&titles, &titles[1..]);
+    for it in &fleets {
+        let mut row = vec![it.strategy.clone(), it.workers.to_string(), it.ahead.to_string()];
+        row.extend([format!("{:.1}x", it.speedup), format!("{:.0}%", 100.0 * it.busy)]);
+        row.extend(it.at.iter().map(|share| format!("{share:.3}")));
+        table.row(row);
+    }
+    let about = "simulated; 2% of evaluations take ten times as long, and 1% of them lose their worker; the last columns \
+                 are the share of the optimum after N evaluations";
+    printer.data(&format!("{}\n{}", table.text(), styled(FAINT, about)));
+    Ok(Exit::Success)
+}
+
+fn fleet_score(
+    strategy: &str,
+    fleet: SimulatedFleet,
+    alone: &[FleetRun],
+    runs: &[FleetRun],
+    at: &[usize],
+) -> FleetScore {
+    let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / runs.len() as f64;
+    let share = |run: &FleetRun, evaluations: usize| {
+        let fractions = &run.run.fractions;
+        let last = evaluations.min(fractions.len());
+        last.checked_sub(1).map_or(0.0, |last| fractions[last])
+    };
+    let at = at.iter().map(|&evaluations| mean(&mut runs.iter().map(|run| share(run, evaluations))));
+    let at = at.collect();
+    FleetScore {
+        strategy: strategy.to_owned(),
+        workers: fleet.workers,
+        ahead: fleet.ahead,
+        speedup: mean(&mut alone.iter().zip(runs).map(|(alone, run)| alone.makespan / run.makespan)),
+        busy: mean(&mut runs.iter().map(|run| run.busy / (run.makespan * fleet.workers as f64))),
+        at,
+    }
 }
 
 /// Writes the scores so far. This runs after each space, so that a file that cannot be written is reported early and a

@@ -116,8 +116,11 @@ fn outline(
     let kernels = plan.subjects.len();
     let problems = plan.problems.len();
     let duration = if is_virtual { "Earlier runs on two cores took 3 to 18 minutes. " } else { "" };
-    let shorter =
-        if options.quick || options.budget.is_some() { "" } else { " --quick tries fewer settings." };
+    let shorter = if options.quick || options.budget.is_some() {
+        ""
+    } else {
+        " `warpsmith repro --quick` tries fewer settings."
+    };
     format!(
         "repro times {} on {}, tries {} of {}, profiles the best and writes a report. {duration}Ctrl-C stops \
          it, and it can be resumed.{shorter} `warpsmith --help` lists smaller commands.",
@@ -257,7 +260,7 @@ impl<'a> Repro<'a> {
         let display = SearchDisplay::new(budget, self.printer);
         let update =
             |progress: &evolve::Progress, trial: Option<&runlog::Trial>| display.update(progress, trial);
-        let result = evolve::run(&self.session, &search, &update);
+        let result = evolve::run(&self.session, &search, None, &update);
         display.finish();
         match result {
             Ok(()) => Ok(()),

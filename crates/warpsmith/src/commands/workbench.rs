@@ -171,7 +171,7 @@ impl<'g> Workbench<'g> {
     }
 
     /// The command lines that start the run's worker processes.
-    fn start(&self) -> Result<WorkerCommands<'_>, CommandError> {
+    pub fn start(&self) -> Result<WorkerCommands<'_>, CommandError> {
         let program = std::env::current_exe().map_err(|error| CommandError::missing(error.to_string()))?;
         let worker = move |name: &str, device: &Device, kernels: Option<&Path>| {
             let mut command = Command::new(&program);
@@ -230,22 +230,19 @@ impl<'g> Workbench<'g> {
         manifest.device = Fact::Known(device_name(&self.device));
         manifest.nvrtc = Fact::Known(compiler.identity().to_owned());
         manifest.sandbox = Fact::Known(subprocess::sandbox::probe().to_string());
-        match &self.device {
-            Device::Virtual { chip } => manifest.gpu = Fact::Known(format!("virtual {}", chip.id)),
-            Device::Cuda { index, name, .. } => {
-                manifest.gpu = Fact::Known(name.clone());
-                if let Ok(driver) = machine::driver() {
-                    let gpu = driver.gpus.iter().find(|gpu| gpu.index == *index);
-                    let clocks = |pick: fn(&machine::Gpu) -> Option<(u32, u32)>| gpu.and_then(pick);
-                    let (sm, memory) = (clocks(|gpu| gpu.sm_clock_mhz), clocks(|gpu| gpu.memory_clock_mhz));
-                    manifest.driver = Fact::Known(driver.version.clone());
-                    manifest.cuda = driver.cuda.map(|(major, minor)| format!("{major}.{minor}")).into();
-                    manifest.sm_clock_mhz = sm.map(|(now, _)| now).into();
-                    manifest.sm_clock_max_mhz = sm.map(|(_, max)| max).into();
-                    manifest.memory_clock_mhz = memory.map(|(now, _)| now).into();
-                    manifest.memory_clock_max_mhz = memory.map(|(_, max)| max).into();
-                }
-            }
+        manifest.gpu = Fact::Known(gpu_name(&self.device));
+        if let Device::Cuda { index, .. } = &self.device
+            && let Ok(driver) = machine::driver()
+        {
+            let gpu = driver.gpus.iter().find(|gpu| gpu.index == *index);
+            let clocks = |pick: fn(&machine::Gpu) -> Option<(u32, u32)>| gpu.and_then(pick);
+            let (sm, memory) = (clocks(|gpu| gpu.sm_clock_mhz), clocks(|gpu| gpu.memory_clock_mhz));
+            manifest.driver = Fact::Known(driver.version.clone());
+            manifest.cuda = driver.cuda.map(|(major, minor)| format!("{major}.{minor}")).into();
+            manifest.sm_clock_mhz = sm.map(|(now, _)| now).into();
+            manifest.sm_clock_max_mhz = sm.map(|(_, max)| max).into();
+            manifest.memory_clock_mhz = memory.map(|(now, _)| now).into();
+            manifest.memory_clock_max_mhz = memory.map(|(_, max)| max).into();
         }
         let package = |names: &[&str]| -> Fact<String> {
             let python = self.python.as_ref().ok_or("no python3");
@@ -320,7 +317,8 @@ pub struct OpenRun {
     /// The run and its log.
     pub run: Run,
     exports: Exports,
-    input_seed: u64,
+    /// The seed of inputs, which is logged at the end.
+    pub input_seed: u64,
 }
 
 impl OpenRun {
@@ -362,6 +360,11 @@ pub struct StartedRun<'w> {
 }
 
 impl StartedRun<'_> {
+    /// Set when the command must stop.
+    pub fn stop(&self) -> &Arc<AtomicBool> {
+        &self.stop
+    }
+
     /// The session for the stages. `tell` prints a message.
     pub fn session<'s>(&'s self, tell: &'s dyn Fn(&str)) -> Session<'s, AnyOp> {
         let StartedRun { op, compiler, opened, start, stop } = self;
@@ -532,6 +535,14 @@ fn command_line_of(folder: &Path) -> Result<Cli, CommandError> {
     let manifest = RunState::from_log(&log).manifest.ok_or_else(no_run)?;
     cli::parse(&manifest.command_line)
         .map_err(|error| CommandError::usage(format!("cannot parse the run's command line: {error}")))
+}
+
+/// The GPU, of which results are compared: `virtual l4`, `NVIDIA H200`.
+pub fn gpu_name(device: &Device) -> String {
+    match device {
+        Device::Cuda { name, .. } => name.clone(),
+        Device::Virtual { chip } => format!("virtual {}", chip.id),
+    }
 }
 
 /// The device as `--device` and manifests write it: `cuda:0`, `virtual:l4`.

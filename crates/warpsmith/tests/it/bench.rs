@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::{Run, run, warpsmith};
+use crate::common::{Run, run, skipped, warpsmith};
 use crate::failing_families::drill;
 use serde_json::Value;
 
@@ -144,7 +144,7 @@ fn a_source_cannot_include_files_outside_its_family() {
     assert!(outcome.stderr.contains("incomplete sandbox: none: WARPSMITH_SANDBOX=off"), "{outcome}");
     let (reason_within, outcome) = reason("");
     if outcome.stderr.contains("no Landlock") {
-        println!("skipped: no Landlock");
+        skipped("no Landlock");
         return;
     }
     assert!(!outcome.stderr.contains("incomplete sandbox"), "{outcome}");

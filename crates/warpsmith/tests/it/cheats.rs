@@ -17,6 +17,7 @@ struct Table {
     default: Default,
     cheats: BTreeMap<String, Cheat>,
     proposals: BTreeMap<String, Proposal>,
+    declared: BTreeMap<String, Declared>,
 }
 
 #[derive(Deserialize)]
@@ -40,6 +41,14 @@ struct Cheat {
     arguments: Vec<String>,
     #[serde(default)]
     evolve: bool,
+}
+
+/// A cheat that declares its op in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Declared {
+    exploits: String,
+    kinds: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -303,6 +312,43 @@ fn every_honest_twin_passes() {
     complain_each(&parts, |(group, twins)| twins_pass(group, twins));
 }
 
+/// Complaints about a cheat that declares its op, and about its twin. Both are judged by `check` and by `bench`.
+fn declared_complaints(name: &str, cheat: &Declared) -> Vec<String> {
+    let place = tempfile::tempdir().unwrap();
+    let mut found = Vec::new();
+    for file in ["cheat.cu", "honest.cu"] {
+        for command in ["check", "bench"] {
+            let mut program = warpsmith();
+            program.arg(command).arg(folder().join("declared").join(name).join(file));
+            program.args(["--device", "virtual:l4"]).current_dir(place.path());
+            let outcome = match command {
+                "check" => run(program.arg("--json")),
+                _ => run(program.args(["--baseline", "none", "--run-dir", file])),
+            };
+            if file == "honest.cu" {
+                found.extend(
+                    (outcome.code != 0).then(|| format!("{name}: {command} refuses its twin: {outcome}")),
+                );
+                continue;
+            }
+            let told = if command == "check" { complaints(&outcome) } else { BTreeSet::new() };
+            let has_kind =
+                |kind: &String| told.contains(kind) || outcome.stderr.contains(&format!("[{kind}]"));
+            if outcome.code != 1 || !cheat.kinds.iter().any(has_kind) {
+                found.push(format!("{name}: {command} (exploit: {}): {outcome}", cheat.exploits));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn cheats_that_declare_their_op_are_refused_and_their_twins_pass() {
+    let table = table();
+    let cheats: Vec<_> = table.declared.iter().collect();
+    complain_each(&cheats, |(name, cheat)| declared_complaints(name, cheat));
+}
+
 /// Every folder is in `cheats.toml` and in `docs/src/explanation/cheats.md`, and every source begins with its name.
 #[test]
 fn the_table_and_the_folders_agree() {
@@ -311,7 +357,7 @@ fn the_table_and_the_folders_agree() {
     for entry in fs::read_dir(folder()).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         folders.insert(entry.file_name().into_string().unwrap());
     }
-    for other in ["common", "modelled", "proposals"] {
+    for other in ["common", "declared", "modelled", "proposals"] {
         assert!(folders.remove(other), "no folder {other}");
     }
     assert_eq!(folders, table.cheats.keys().cloned().collect());
@@ -322,6 +368,16 @@ fn the_table_and_the_folders_agree() {
         assert!(!cheat.reported.is_empty() && !cheat.kinds.is_empty(), "{name}");
         assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/src/explanation/cheats.md");
         assert!(folder().join(name).join("honest.cu").is_file(), "{name}");
+    }
+    let mut declared = BTreeSet::new();
+    for entry in fs::read_dir(folder().join("declared")).unwrap().flatten() {
+        declared.insert(entry.file_name().into_string().unwrap());
+    }
+    assert_eq!(declared, table.declared.keys().cloned().collect());
+    for name in table.declared.keys() {
+        let text = fs::read_to_string(folder().join("declared").join(name).join("cheat.cu")).unwrap();
+        assert!(text.starts_with(&format!("// {name}. ")), "{name}");
+        assert!(book.contains(&format!("| {name} |")), "{name} is not in docs/src/explanation/cheats.md");
     }
     for name in table.proposals.keys() {
         assert!(folder().join("proposals").join(format!("{name}.sh")).is_file(), "{name}");

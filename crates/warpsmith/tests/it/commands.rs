@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{SCALE, family_folder, run, settings, warpsmith, write_family};
+use crate::common::{SCALE, family_folder, run, settings, skipped, warpsmith, write_family};
 
 /// Compares one invocation with the snapshot of this name.
 fn snapshot(name: &str, arguments: &[&str]) {
@@ -138,7 +138,7 @@ fn doctor_without_compiler_and_python_is_exit_3() {
     let outcome = run(&mut command);
     // A CUDA toolkit in a standard folder is found in any case.
     if outcome.stdout.contains("NVRTC     found") {
-        eprintln!("skipped: this machine has a CUDA toolkit");
+        skipped("this machine has a CUDA toolkit");
         return;
     }
     assert_eq!(outcome.code, 3, "{outcome}");

@@ -30,8 +30,9 @@ fn stem(file: &Path) -> String {
     file.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
-/// Sanitizes the files on all cores, calls `judge` with each result, and fails with all complaints.
-fn judge_each(files: &[PathBuf], judge: impl Fn(&Path, &Value) -> Vec<String> + Sync) {
+/// Sanitizes the files on all cores, calls `judge` with each result, and fails with all complaints. `flags`: more
+/// flags of `sanitize`. Only files without large buffers may be printed: some have several gigabytes.
+fn judge_each(files: &[PathBuf], flags: &[&str], judge: impl Fn(&Path, &Value) -> Vec<String> + Sync) {
     let next = AtomicUsize::new(0);
     let complaints = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -39,7 +40,7 @@ fn judge_each(files: &[PathBuf], judge: impl Fn(&Path, &Value) -> Vec<String> + 
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = sanitize(file, &judge);
+                    let found = sanitize(file, flags, &judge);
                     complaints
                         .lock()
                         .unwrap()
@@ -53,10 +54,10 @@ fn judge_each(files: &[PathBuf], judge: impl Fn(&Path, &Value) -> Vec<String> + 
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
-fn sanitize(file: &Path, judge: &impl Fn(&Path, &Value) -> Vec<String>) -> Vec<String> {
+fn sanitize(file: &Path, flags: &[&str], judge: &impl Fn(&Path, &Value) -> Vec<String>) -> Vec<String> {
     let mut command = warpsmith();
     // One thread each: the files run in parallel.
-    command.args(["sanitize", "--json", "--print", "all", "--jobs", "1", "--budget", "20000000"]).arg(file);
+    command.args(["sanitize", "--json", "--jobs", "1", "--budget", "20000000"]).args(flags).arg(file);
     let outcome = run(&mut command);
     match serde_json::from_str::<Value>(&outcome.stdout) {
         Ok(document) if document["schema"] == "warpsmith.sanitize/1" => {
@@ -148,7 +149,7 @@ fn matches(finding: &Value, mark: &Mark, file: &Path) -> bool {
 fn every_bug_is_reported_at_its_line_and_nothing_else() {
     let mut files = corpus("bugs");
     files.retain(|file| !stem(file).ends_with("_fixed"));
-    judge_each(&files, |file, document| {
+    judge_each(&files, &[], |file, document| {
         let expected = expected(&std::fs::read_to_string(file).unwrap());
         assert!(!expected.required.is_empty(), "{} has no mark", file.display());
         let found = findings(document);
@@ -175,7 +176,7 @@ fn every_bug_is_reported_at_its_line_and_nothing_else() {
 fn every_fixed_twin_has_no_finding() {
     let mut files = corpus("bugs");
     files.retain(|file| stem(file).ends_with("_fixed"));
-    judge_each(&files, |_, document| require_no_findings(document));
+    judge_each(&files, &[], |_, document| require_no_findings(document));
 }
 
 // ---- Ordinary kernels ----
@@ -223,7 +224,7 @@ fn result(document: &Value, name: &str) -> Option<Values> {
 
 #[test]
 fn every_ordinary_kernel_is_correct_and_has_no_finding() {
-    judge_each(&corpus("kernels"), |file, document| {
+    judge_each(&corpus("kernels"), &["--print", "all"], |file, document| {
         let mut complaints = require_no_findings(document);
         let text = std::fs::read_to_string(file).unwrap();
         let Some(expected) = reference::reference(&stem(file), &arguments(&text)) else {

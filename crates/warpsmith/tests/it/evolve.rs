@@ -237,18 +237,37 @@ fn a_forged_time_in_a_resumed_log_is_not_believed() {
         assert!(log.lines().any(|line| line.contains("\"note\"") && line.contains(note)), "{name}\n{log}");
     }
     // A forged baseline would make every candidate look fast.
+    let before = picks("honest");
     let path = folder.path().join("honest/events.jsonl");
     forge(folder.path(), "honest", |_| ());
     let text = fs::read_to_string(&path).unwrap();
-    let slow = |line: &str| {
-        let mut event: Value = serde_json::from_str(line).unwrap();
-        if event["kind"] == "tried" && event["trial"]["number"] == 0 {
-            event["trial"]["result"]["problems"][0]["time"] = serde_json::json!({ "modelled_us": 5000.0 });
-        }
-        event.to_string() + "\n"
+    let resume_with_slow_baseline = |is_consistent: bool| {
+        let slow = |line: &str| {
+            let mut event: Value = serde_json::from_str(line).unwrap();
+            let result = &mut event["trial"]["result"];
+            let slow = serde_json::json!({ "modelled_us": 5000.0 });
+            if result["result"] == "timed" {
+                let is_baseline = result["score"] == 1.0;
+                let of = &mut result["problems"][0];
+                if is_baseline {
+                    of["time"] = slow.clone();
+                }
+                if is_consistent {
+                    of["baseline"] = slow;
+                    of["speedup"] = (5000.0 / of["time"]["modelled_us"].as_f64().unwrap()).into();
+                    result["score"] = result["problems"][0]["speedup"].clone();
+                }
+            }
+            event.to_string() + "\n"
+        };
+        fs::write(&path, text.lines().map(slow).collect::<String>()).unwrap();
+        run(&mut evolve(folder.path(), "honest", &["--resume", flags[0], flags[1]]))
     };
-    fs::write(&path, text.lines().map(slow).collect::<String>()).unwrap();
-    let resumed = run(&mut evolve(folder.path(), "honest", &["--resume", flags[0], flags[1]]));
+    // A time that contradicts the speedups is left out of the log, and the trial runs again.
+    let resumed = resume_with_slow_baseline(false);
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert_eq!(picks("honest"), before, "{resumed}");
+    let resumed = resume_with_slow_baseline(true);
     assert_eq!(resumed.code, 2, "{resumed}");
     assert!(resumed.stderr.contains("was measured again: the log has 5000.00 us"), "{resumed}");
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
+mod action;
 mod bench;
 mod book;
 mod browser;
@@ -13,6 +14,7 @@ mod common;
 mod corpus;
 mod declared_ops;
 mod evolve;
+mod exec;
 mod failing_families;
 mod fp8;
 mod gate;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use cases::Case;
 
-use crate::common::{run, target_tmp, warpsmith};
+use crate::common::{run, skipped, target_tmp, warpsmith};
 
 /// The flags of `sanitize` for a case. Parameter `n` is called `an`.
 fn flags(case: &Case) -> Vec<String> {
@@ -46,7 +46,7 @@ fn kernels_of_other_compilers_are_clean_and_match_numpy() {
     let cases = match cases::all(target_tmp()) {
         Ok(cases) => cases,
         Err(reason) => {
-            eprintln!("skipped: the compilers of corpus/ptx cannot be installed: {reason}");
+            skipped(&format!("the compilers of corpus/ptx cannot be installed: {reason}"));
             return;
         }
     };

@@ -11,7 +11,7 @@ use runlog::testing::{bench_log, full_log, search_log, write};
 use serde_json::Value;
 
 use crate::browser::{self, Browser};
-use crate::common::{Run, run, target_tmp};
+use crate::common::{Run, run, skipped, target_tmp};
 
 /// Runs `report`. It needs no compiler, so the environment of the other tests is not set up.
 fn report(folder: &Path, arguments: &[&str]) -> Run {
@@ -124,9 +124,7 @@ fn colours(browser: &mut Browser, png: &str) -> (u64, f64) {
 #[test]
 fn a_browser_shows_the_page() {
     let Some(program) = browser::find() else {
-        eprintln!(
-            "\n*** skipped: no Chromium; set WARPSMITH_CHROMIUM to test the page in a real browser ***\n"
-        );
+        skipped("no Chromium; set WARPSMITH_CHROMIUM to test the page in a real browser");
         return;
     };
     let shots = target_tmp().join("report-page");

@@ -379,3 +379,51 @@ extern \"C\" __global__ void k(float* y) { y[threadIdx.x] = twice(1.0f); }
     contains(&sanitize("k.cu", source, &[]), 1, &["does not compile"]);
     contains(&sanitize("k.cu", source, &["--std", "c++98"]), 2, &["c++98"]);
 }
+
+#[test]
+fn every_standard_of_cpp_has_what_nvcc_accepts() {
+    // `register` is not in C++17, and the built-in functions also occur in constant expressions.
+    let source = "\
+// warpsmith: --kernel k --grid 1 --block 1 --arg y=out,i32[9] --print y
+__device__ constexpr int log2_of(unsigned n) { return 31 - __builtin_clz(n); }
+extern \"C\" __global__ void k(int* y)
+{
+    register int a = 40;
+    __shared__ int part[1 << log2_of(32)];
+    y[0] = __cplusplus / 100;
+    y[1] = __builtin_clz(a);
+    y[2] = __builtin_clzll(1ull << 40);
+    y[3] = __builtin_ctz(a);
+    y[4] = __builtin_ctzl(1ul << 40);
+    y[5] = __builtin_popcount(0xffu + y[1] - y[1]);
+    y[6] = __builtin_popcountll(~0ull);
+    y[7] = sizeof(part);
+    constexpr int zeros = __builtin_ctz(40);
+    y[8] = zeros;
+}
+";
+    for (standard, year) in [("c++14", "2014"), ("c++17", "2017"), ("c++20", "2020")] {
+        let numbers = format!("{year} 26 23 3 40 8 64 128 3");
+        contains(&sanitize("k.cu", source, &["--std", standard]), 0, &[&numbers, "clean"]);
+    }
+}
+
+#[test]
+fn an_old_standard_gives_way_to_what_headers_need() {
+    let source = "\
+// warpsmith: --kernel k --grid 1 --block 1 --arg y=out,i32[2] --print y
+#include <algorithm>
+#include <vector>
+extern \"C\" __global__ void k(int* y) { y[0] = std::max(1, 2); y[1] = __cplusplus / 100; }
+int main() { std::vector<int> v(2); k<<<1, 1>>>(v.data()); }
+";
+    let run = sanitize("k.cu", source, &["--std", "c++14"]);
+    contains(&run, 0, &["2 2017", "compiled as C++17", "clean"]);
+    let run = sanitize("k.cu", source, &["--std", "c++20"]);
+    assert!(
+        run.stdout.contains("2 2020") && !run.stderr.contains("compiled as"),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
+}

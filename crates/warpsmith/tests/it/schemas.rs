@@ -198,6 +198,14 @@ fn every_document_of_the_program_is_as_its_schema_says() {
         let ran = run(warpsmith().args(line.split(' ')).arg("--json").current_dir(at));
         validation.validate("error", line, &serde_json::from_str(&ran.stdout).unwrap());
     }
+    // What follows the program belongs to it, so the flags come first. Without the libraries there is no document.
+    let ran = run(warpsmith().args(["exec", "--json", "/bin/true"]).current_dir(at));
+    if ran.code == 0 {
+        validation.validate("exec", "exec", &serde_json::from_str(&ran.stdout).unwrap());
+    } else {
+        eprintln!("skipped: the document of exec, because {}", ran.stdout);
+        validation.used.insert("exec".to_owned());
+    }
     // A proposer that saves what it receives. Its first answer is refused, its second one is a candidate.
     let proposer = "cat > prompt-$$.json; test -e once && echo '{\"knobs\": {\"THREADS\": 64}}'; touch once";
     let arguments =

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use runlog::{Event, Fact, Manifest, ResultId, Run as Folder, RunOutcome};
 
-use crate::common::{SCALE, family_folder, run, warpsmith, write_family};
+use crate::common::{Run, SCALE, family_folder, run, skipped, warpsmith, write_family};
 
 const PROBLEM: &str = "b1h1s16d64-fp16";
 
@@ -265,6 +265,58 @@ fn output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_not() {
         assert_eq!(outcome.status.code(), Some(0), "{arguments:?}");
         assert!(outcome.stderr.is_empty(), "{}", String::from_utf8_lossy(&outcome.stderr));
     }
+}
+
+/// Runs the program with a small file system of its own at `place`. `None` if this user cannot mount one.
+fn on_small_disk(place: &Path, size: &str, command: &Command) -> Option<Run> {
+    let mount = format!("mount -t tmpfs -o size={size} tmpfs \"$0\" || exit 99; exec \"$@\"");
+    let mut program = Command::new("unshare");
+    program.args(["--mount", "sh", "-c", &mount]).arg(place);
+    program.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => program.env(name, value),
+            None => program.env_remove(name),
+        };
+    }
+    let outcome = program.output().ok()?;
+    let is_mounted = outcome.status.code().is_some_and(|code| code != 99)
+        && !String::from_utf8_lossy(&outcome.stderr).starts_with("unshare:");
+    is_mounted.then(|| Run {
+        code: outcome.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&outcome.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&outcome.stderr).into_owned(),
+    })
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, run_folder) = (folder.path(), folder.path().join("run"));
+    // The log, the folder of the processes and the report are the first that do not fit.
+    for size in ["4k", "16k", "32k"] {
+        for arguments in
+            [&["bench", "reference", "--baseline", "none"][..], &["evolve", "reference", "--budget", "2"]]
+        {
+            let mut command = warpsmith();
+            command.args(arguments).args(["--device", "virtual:l4", "--problem", PROBLEM, "--run-dir"]);
+            command.arg(&run_folder);
+            let Some(outcome) = on_small_disk(disk, size, &command) else {
+                skipped("this user cannot mount a file system");
+                return;
+            };
+            assert_eq!(outcome.code, 3, "{size} {arguments:?}: {outcome}");
+            assert!(outcome.stderr.contains("No space left on device"), "{size} {arguments:?}: {outcome}");
+            assert!(outcome.stderr.contains(run_folder.to_str().unwrap()), "{size} {arguments:?}: {outcome}");
+            assert!(!outcome.stderr.contains("panicked"), "{size} {arguments:?}: {outcome}");
+        }
+    }
+    // A cache that is full is no error.
+    let mut command = warpsmith();
+    command.args(["check", "reference", "--device", "virtual:l4", "--problem", PROBLEM, "--class", "normal"]);
+    command.env("WARPSMITH_CACHE", folder.path());
+    let outcome = on_small_disk(disk, "16k", &command).unwrap();
+    assert_eq!(outcome.code, 0, "{outcome}");
 }
 
 #[test]

@@ -562,3 +562,166 @@ fn a_single_file_has_the_macros_of_nvcc_in_check_too() {
     let outcome = program(folder.path(), &["check", "op.cu", "--problem", "n300", "--class", "normal"]);
     assert_eq!(outcome.code, 0, "{outcome}");
 }
+
+#[test]
+fn a_single_file_may_contain_a_whole_program() {
+    let program_of_user = SCALE
+        .replace("extern \"C\" __global__", "#include <cfloat>\n#include <vector>\n__global__")
+        .replace("2.0f * x[i]", "fminf(2.0f * x[i], FLT_MAX)")
+        + r#"
+#include <cstdio>
+int main(int argc, char** argv) {
+    std::vector<float> host(1000);
+    float *x, *y;
+    cudaMalloc(&x, 4000), cudaMalloc(&y, 4000);
+    scale<<<4, 256>>>(x, y, 1000);
+    printf("%d\n", cudaDeviceSynchronize());
+}
+"#;
+    let files = folder(&program_of_user, "    return 2 * x");
+    let outcome = program(files.path(), &["check", "op.cu", "--problem", "n300", "--class", "normal"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    // Lines keep their numbers, and what a kernel lacks is an error.
+    fs::write(files.path().join("op.cu"), program_of_user.replace("i < n", "i < m")).unwrap();
+    let wrong = program(files.path(), &["check", "op.cu", "--problem", "n300", "--class", "normal"]);
+    assert!(wrong.code == 1 && wrong.stdout.contains("op.cu:13:"), "{wrong}");
+    // A family in a folder has the standard headers, too, as a proposed source may.
+    let op = tempfile::tempdir().unwrap();
+    assert_eq!(run(warpsmith().current_dir(&op).args(["new", "row"])).code, 0);
+    let file = op.path().join("kernels/row/block/kernel.cu");
+    let source = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("#include <cstdint>\n{source}\nstatic_assert(sizeof(uint64_t) == 8);\n"))
+        .unwrap();
+    let line =
+        ["check", "row", "--kernels", "kernels", "--problem", "rows3-cols33-fp16", "--class", "normal"];
+    let outcome = program(op.path(), &line);
+    assert_eq!(outcome.code, 0, "{outcome}");
+}
+
+#[test]
+fn mistakes_in_a_declaration_say_what_to_write() {
+    let told = |from: &str, to: &str| {
+        assert!(SCALE.contains(from));
+        let outcome =
+            program(folder(&SCALE.replace(from, to), "    return 2 * x").path(), &["check", "op.cu"]);
+        assert_eq!(outcome.code, 2, "{outcome}");
+        outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let reserved = told("x = \"in f32[n]\"", "in = \"in f32[n]\"");
+    assert!(
+        reserved.contains("`in` is reserved") && reserved.contains("only the order counts"),
+        "{reserved}"
+    );
+    let upper = told("x = \"in f32[n]\"", "X = \"in f32[n]\"");
+    assert!(upper.contains("must be in lower_case"), "{upper}");
+    // The file is missing, not a range.
+    let missing = told("x = \"in f32[n]\"", "x = \"in i32[n] = x.npy\"");
+    assert!(missing.contains("x.npy cannot be read") && !missing.contains("range"), "{missing}");
+    let block = told("block = [256]", "block = [\"n\"]");
+    assert!(block.contains("`n` is not known here (only numbers are)"), "{block}");
+}
+
+#[test]
+fn a_missing_launch_is_explained_with_the_kernels_of_the_file() {
+    let text = "template <class T> __global__ void twice(T* x);\n// __global__ void old();\n\
+                __global__ void __launch_bounds__(64) k(const float* __restrict__ x, float* y, int n) {}\nint main() {}\n";
+    let folder = folder(text, "    pass");
+    let outcome = run(warpsmith().current_dir(&folder).args(["sanitize", "op.cu"]));
+    assert_eq!(outcome.code, 2, "{outcome}");
+    let told = outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("kernels of this file: twice(T* x), k(float* x, float* y, int n)"), "{told}");
+    assert!(told.contains("--launch 'KERNEL<<<4, 256>>>("), "{told}");
+}
+
+/// Kernels that somebody wrote from the book alone, ten of each kind. Each file is one op; its kernel has a C++ name.
+const HONEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/honest");
+
+#[test]
+fn honest_kernels_of_every_kind_pass_with_secret_seeds() {
+    // All of them, as often as wanted: WARPSMITH_HONEST_RUNS=50 takes hours.
+    let runs: Option<usize> = std::env::var("WARPSMITH_HONEST_RUNS").ok().and_then(|it| it.parse().ok());
+    let few =
+        ["red_dot_cg", "scan_long_rows", "sm_half2", "ln_welford", "mm_wmma_bf16", "hi_match", "st_sobel"];
+    let files = fs::read_dir(HONEST).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|it| it == "cu")).collect();
+    files.sort();
+    for kind in ["red", "scan", "sm", "ln", "mm", "hi", "st"] {
+        let of_kind =
+            files.iter().filter(|file| file.file_name().unwrap().to_string_lossy().starts_with(kind));
+        assert_eq!(of_kind.count(), 10, "{kind}");
+    }
+    for file in files {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let is_chosen = few.iter().any(|it| name.strip_suffix(".cu") == Some(it));
+        for _ in 0..runs.unwrap_or(usize::from(is_chosen)) {
+            // The whole product of many sizes takes long.
+            let class: &[&str] =
+                if runs.is_none() && name.starts_with("mm") { &["--class", "normal"] } else { &[] };
+            let outcome = program(Path::new(HONEST), &[&["check", &name], class].concat());
+            assert_eq!(outcome.code, 0, "{name}\n{outcome}");
+        }
+    }
+}
+
+#[test]
+fn terms_that_cancel_alike_in_the_reference_may_differ_in_a_kernel() {
+    // An image of one pixel has no gradient. numpy rounds both sides of the difference alike, a kernel need not.
+    for (problem, class) in [("h1-w1", "normal"), ("h1-w1", "large"), ("h5-w7", "constant")] {
+        for _ in 0..3 {
+            let outcome =
+                program(Path::new(HONEST), &["check", "st_sobel.cu", "--problem", problem, "--class", class]);
+            assert_eq!(outcome.code, 0, "{outcome}");
+        }
+    }
+    // A gradient that is really there is an error.
+    let source = fs::read_to_string(Path::new(HONEST).join("st_sobel.cu")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(Path::new(HONEST).join("ref.py"), folder.path().join("ref.py")).unwrap();
+    fs::write(folder.path().join("op.cu"), source.replace("sqrtf(gx", "1e-5f + sqrtf(gx")).unwrap();
+    for problem in ["h1-w1", "h5-w7"] {
+        let outcome = program(folder.path(), &["check", "op.cu", "--problem", problem, "--class", "normal"]);
+        assert_eq!(outcome.code, 1, "{outcome}");
+    }
+}
+
+#[test]
+fn a_kernel_with_a_cplusplus_name_passes_in_a_file_and_is_told_in_a_family() {
+    let plain = SCALE.replace("extern \"C\" ", "");
+    let files = folder(&plain, "    return 2 * x");
+    let outcome = program(files.path(), &["check", "op.cu", "--problem", "n77", "--class", "normal"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let template = plain.replace("__global__", "template <int N>\n__global__");
+    let outcome = program(folder(&template, "    return 2 * x").path(), &["check", "op.cu"]);
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("`scale` is a template"), "{outcome}");
+    let op = tempfile::tempdir().unwrap();
+    assert_eq!(run(warpsmith().current_dir(&op).args(["new", "row"])).code, 0);
+    let file = op.path().join("kernels/row/block/kernel.cu");
+    let source = fs::read_to_string(&file).unwrap();
+    fs::write(&file, source.replace("extern \"C\" ", "")).unwrap();
+    let line =
+        ["check", "row", "--kernels", "kernels", "--problem", "rows3-cols33-fp16", "--class", "normal"];
+    let outcome = program(op.path(), &line);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(outcome.stdout.contains("write extern \"C\" before __global__"), "{outcome}");
+}
+
+#[test]
+fn integers_of_a_single_file_have_the_range_that_it_declares() {
+    let kernel = SCALE.replace("in f32[n]", "in i32[n] = -3..2").replace("const float* x", "const int* x");
+    // The reference sees what the kernel gets.
+    let reference =
+        "    assert x.min() >= -3 and x.max() <= 2 and (x.size < 99 or set(x) == set(range(-3, 3))), set(x)
+    return 2 * x";
+    let files = folder(&kernel, reference);
+    let outcome = program(files.path(), &["check", "op.cu", "--problem", "n777"]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    for (wrong, message) in
+        [("in i32[n] = 5..2", "`5..2` is not a range, as in `0..63`"), ("in i32[n] = [0, 5]", "op.cu")]
+    {
+        let files = folder(&kernel.replace("in i32[n] = -3..2", wrong), reference);
+        let outcome = program(files.path(), &["check", "op.cu", "--problem", "n777"]);
+        assert_eq!(outcome.code, 2, "{outcome}");
+        assert!(outcome.stderr.contains(message), "{outcome}");
+    }
+}

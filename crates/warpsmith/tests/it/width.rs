@@ -4,7 +4,7 @@ use crate::common::{run, settings, warpsmith};
 use serde_json::Value;
 
 /// Every command that users see.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "bench",
     "build",
     "check",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 20] = [
     "devices",
     "doctor",
     "evolve",
+    "exec",
     "gate",
     "invert",
     "kernels",

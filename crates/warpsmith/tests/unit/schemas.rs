@@ -12,8 +12,8 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::commands::{
-    build, check, devices, doctor, evolve, export, fp8, kernels, new, problems, replay, report, repro, runs,
-    sanitize, suites, toolchain,
+    build, check, devices, doctor, evolve, exec, export, fp8, kernels, new, problems, replay, report, repro,
+    runs, sanitize, suites, toolchain,
 };
 use crate::{printer, profile_table};
 
@@ -38,6 +38,10 @@ fn schemas() -> BTreeMap<&'static str, Value> {
         document::<doctor::Document>("doctor", "What this machine has."),
         document::<printer::ErrorDocument>("error", "An error."),
         document::<evolve::SearchDocument>("evolve", "The trials of a search and its picks."),
+        document::<exec::output::Document>(
+            "exec",
+            "What a whole program did: findings, kernels, its exit code.",
+        ),
         document::<export::Document>("export", "The files of an exported problem."),
         document::<fp8::Document>("fp8", "Errors and times of FP8 attention on fp16 or bf16 tensors."),
         document::<lab::gate::output::GateDocument>("gate", "The verdict about a run."),

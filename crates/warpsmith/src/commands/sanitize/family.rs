@@ -49,7 +49,7 @@ pub fn run(
         None => ops::problem(op, &op.small_problem())?,
     };
     ops::require_reference(op, printer)?;
-    let chip = simulated::chip(global, None)?;
+    let chip = simulated::chip(global, None, None)?;
     let place = Device::Virtual { chip };
     if options.preset.as_deref().is_some_and(is_tuned) {
         super::super::tuned_preset::look_up(
@@ -92,10 +92,10 @@ pub fn run(
         return Err(CommandError::missing("the virtual GPU gave no report"));
     };
 
-    let sources = |name: &str| family.source_text(name).map(str::to_owned);
     let run = Run {
         options,
         kernel: &format!("{label} {problem}"),
+        left_out: &[],
         device: device.describe(),
         report,
         modelled: sanitize::simulated::modelled(&device, report, geometry, occupancy.as_ref()),
@@ -104,7 +104,7 @@ pub fn run(
         buffers: &[],
         comparisons: Vec::new(),
         suppressions: suppressions.as_ref().map(|rules| rules.uses()).unwrap_or_default(),
-        sources: &sources,
+        sources: &|name| family.source_text(name).map(str::to_owned),
     };
     let extra = op.extra_tolerance(family, &problem, &build.ptx);
     let judgement =

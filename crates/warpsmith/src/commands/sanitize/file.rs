@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use chips::Target;
-use compiler::{BuildError, Diagnostic};
+use compiler::{BuildError, Diagnostic, Severity};
 use gpu::accelerator::Accelerator as _;
 use report::ci::{CiCase, CiFinding, CiReport, CiStatus};
 use sanitize::code;
@@ -31,15 +31,16 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", options.file.display())))?;
     let header = header(&text, &options.file)?;
     let options = &with_header(options, &header);
-    let launch = merged(&options.launch, header.launch)?;
+    let launch = merged(&options.launch, header.launch.clone())?;
     let is_ptx = code::is_ptx(&options.file, &text);
-    let launches = from_options(&launch, &|| is_ptx.then(|| signatures(&text)).flatten())?;
+    let launches =
+        from_options(&launch, &|| if is_ptx { signatures(&text) } else { source_signatures(&text) })?;
     let arch = match &launch.arch {
         Some(name) => Some(name.parse().map_err(|error| super::super::build::unknown_target(name, &error))?),
         None if is_ptx => target_of_ptx(&text),
         None => None,
     };
-    let chip = simulated::chip(global, arch)?;
+    let chip = simulated::chip(global, header.device.as_deref(), arch)?;
     let target = arch.unwrap_or(chip.target);
     let code = if is_ptx {
         code::from_ptx(&text, &launches.kernels())?
@@ -55,7 +56,8 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     if !is_ptx {
         refuse_misfits(&launches, &code.kernels, &text)?;
     }
-    for note in code.notes() {
+    let left_out = code.notes();
+    for note in &left_out {
         printer.message(&format!("note: {note}"));
     }
 
@@ -74,6 +76,7 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
     let run = Run {
         options,
         kernel: &outcome.kernel,
+        left_out: &left_out,
         device: device.describe(),
         report,
         occupancy: outcome.occupancy.clone().filter(|_| options.counters),
@@ -112,6 +115,23 @@ fn signatures(text: &str) -> Option<String> {
     (!kernels.is_empty()).then(|| kernels.join("; "))
 }
 
+/// The kernels of a CUDA source, with their parameters.
+fn source_signatures(text: &str) -> Option<String> {
+    let mut kernels: Vec<String> = Vec::new();
+    for name in family::kernel_names(text) {
+        let Some(parameters) = launch::source_parameters(text, &name) else { continue };
+        let parameters: Vec<String> =
+            parameters.iter().map(|it| format!("{} {}", it.text, it.name)).collect();
+        let kernel = format!("{name}({})", parameters.join(", "));
+        if !kernels.contains(&kernel) {
+            kernels.push(kernel);
+        }
+    }
+    let more = if kernels.len() > 8 { ", ..." } else { "" };
+    kernels.truncate(8);
+    (!kernels.is_empty()).then(|| format!("kernels of this file: {}{more}", kernels.join(", ")))
+}
+
 /// The target that a PTX text names, if it can be loaded.
 fn target_of_ptx(text: &str) -> Option<Target> {
     let module = vgpu::load(text).ok()?;
@@ -129,7 +149,8 @@ fn not_compiled(
         printer.message(&snippet::diagnostic(diagnostic));
     }
     write_diagnostics(&diagnostics, options, printer)?;
-    let errors = count(diagnostics.len(), "error");
+    let is_error = |it: &&Diagnostic| it.severity == Severity::Error;
+    let errors = count(diagnostics.iter().filter(is_error).count(), "error");
     let failure = CommandError::problem(format!("{name} does not compile ({errors})"));
     printer.failure_of_source(&failure, &diagnostics);
     Ok(Exit::ProblemFound)

@@ -28,6 +28,7 @@ pub fn header(text: &str, file: &Path) -> Result<HeaderFlags, CommandError> {
     let folder = file.parent().unwrap_or(Path::new(""));
     flags.launch.arg = with_files(flags.launch.arg, folder)?;
     flags.launch.variable = with_files(flags.launch.variable, folder)?;
+    flags.suppressions = flags.suppressions.map(|rules| folder.join(rules));
     for (_, expected) in &mut flags.expect {
         *expected = folder.join(&*expected).display().to_string();
     }
@@ -46,6 +47,7 @@ pub fn with_header(options: &SanitizeOptions, header: &HeaderFlags) -> SanitizeO
         fidelity: given.fidelity || header.fidelity,
         unchecked: given.unchecked || header.unchecked,
         strict: given.strict || header.strict,
+        suppressions: given.suppressions.or_else(|| header.suppressions.clone()),
         budget: Some(given.budget)
             .filter(|it| *it != SANITIZE_BUDGET)
             .or(header.budget)
@@ -186,8 +188,9 @@ fn from_call(launches: &mut Launches, call: &Call) -> Result<Launch, CommandErro
 
 /// The error for a missing flag.
 fn missing(flag: &str, signature: &dyn Fn() -> Option<String>) -> CommandError {
-    let signature = signature().map_or(String::new(), |text| format!("; {text}"));
+    let signature = signature().map_or(String::new(), |text| format!("\n{text}"));
     CommandError::usage(format!("{flag} is missing")).hint(format!(
-        "give it as a flag, or in the file as `// warpsmith: --grid 4 --block 256 --arg ...`{signature}"
+        "describe the launch by flags, or in the file after `// warpsmith:`: --grid 4 --block 256 --arg x=f32[1000]=normal(1) \
+         ..., or as in CUDA: --launch 'KERNEL<<<4, 256>>>(x=f32[1000]=normal(1), y=out,f32[1000], 1000)'{signature}"
     ))
 }

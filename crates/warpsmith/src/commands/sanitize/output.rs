@@ -19,6 +19,9 @@ use crate::error::CommandError;
 use crate::findings;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 
+/// The largest number of findings of one cause that are all shown with their source lines.
+const MOST_SHOWN: usize = 3;
+
 /// The numbers of a buffer: integers exactly, floats in their shortest form.
 fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<serde_json::Value> {
     if dtype.is_float() {
@@ -44,6 +47,11 @@ pub struct Document<'a> {
     clean: bool,
     #[serde(flatten)]
     report: &'a LaunchReport,
+    /// What was left out of the source so that it compiles, one sentence each.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    left_out: &'a [String],
+    /// The findings by probable cause: lists of indices of `findings`.
+    causes: Vec<Vec<usize>>,
     occupancy: Option<&'a Occupancy>,
     modelled: Option<&'a Modelled>,
     fidelity: Option<&'a FidelityReport>,
@@ -71,6 +79,8 @@ pub struct Run<'a> {
     pub options: &'a SanitizeOptions,
     /// The name of the kernel.
     pub kernel: &'a str,
+    /// What was left out of the source so that it compiles.
+    pub left_out: &'a [String],
     /// The virtual GPU.
     pub device: String,
     /// The findings and statistics.
@@ -135,6 +145,8 @@ impl Run<'_> {
             checked: !self.options.unchecked,
             clean: self.is_clean(),
             report: self.report,
+            left_out: self.left_out,
+            causes: findings::causes(&self.report.findings),
             occupancy: self.occupancy.as_ref(),
             modelled: self.modelled.as_ref(),
             fidelity: self.fidelity,
@@ -159,8 +171,17 @@ impl Run<'_> {
         if !self.report.printed.is_empty() {
             printer.verbatim_data(self.report.printed.trim_end_matches('\n'));
         }
-        for finding in &self.report.findings {
-            printer.verbatim_data(&findings::render(finding, self.sources));
+        // A few findings tell more than a list of their lines.
+        let mut groups = findings::causes(&self.report.findings);
+        groups.retain(|group| group.len() > MOST_SHOWN);
+        for (index, finding) in self.report.findings.iter().enumerate() {
+            let group = groups.iter().find(|group| group.contains(&index));
+            if group.is_some_and(|group| group[0] != index) {
+                continue;
+            }
+            let of_group = group.map(|group| group.iter().map(|at| &self.report.findings[*at]).collect());
+            let shown: Vec<_> = of_group.unwrap_or_else(|| vec![finding]);
+            printer.verbatim_data(&findings::render_cause(&shown, self.sources));
             printer.data("");
         }
         if let Some(dropped) = findings::dropped(self.report) {

@@ -19,16 +19,21 @@ pub fn device(chip: &'static Chip, options: &SanitizeOptions) -> VirtualDevice {
 }
 
 /// The GPU to simulate. A real GPU is an error, because it has no checkers. Without `--device` it is one that runs the
-/// target.
-pub fn chip(global: &Global, target: Option<Target>) -> Result<&'static Chip, CommandError> {
-    let selector = if global.device == "auto" { "virtual" } else { &global.device };
-    let selector = selector
-        .parse()
-        .map_err(|error: gpu::device::SelectorError| CommandError::usage(error.to_string()))?;
+/// target. `of_file`: the device that the file names.
+pub fn chip(
+    global: &Global,
+    of_file: Option<&str>,
+    target: Option<Target>,
+) -> Result<&'static Chip, CommandError> {
+    let is_auto = global.device == "auto";
+    let device = if is_auto { of_file.unwrap_or("virtual") } else { &global.device };
+    let is_auto = is_auto && of_file.is_none();
+    let selector =
+        device.parse().map_err(|error: gpu::device::SelectorError| CommandError::usage(error.to_string()))?;
     match Device::find(selector) {
         Ok(Device::Virtual { chip }) => {
             let runs = |chip: &Chip| target.is_none_or(|target| chip.runs(target));
-            let other = CHIPS.iter().find(|chip| global.device == "auto" && runs(chip));
+            let other = CHIPS.iter().find(|chip| is_auto && runs(chip));
             Ok(if runs(chip) { chip } else { other.unwrap_or(chip) })
         }
         _ => Err(CommandError::usage("sanitize runs on the virtual GPU")
