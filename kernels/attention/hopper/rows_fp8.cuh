@@ -80,7 +80,9 @@ struct RowsFp8 : ScoreRows {
     // highest bit of their bytes.
     __device__ __forceinline__ bool any_out_of_range() const {
         constexpr unsigned HIGHEST_BITS = 0x80808080, FIND_LARGEST = 0x02020202;
-        const Ranges ranges = load_ranges();
+        // Without a rescale threshold every row has the full range, and there is no memory for ranges.
+        Ranges ranges{};
+        if constexpr (FINDS_LIGHT) ranges = load_ranges();
         unsigned inside = HIGHEST_BITS;
 #pragma unroll
         for (int i = 0; i < 4 * STEPS; ++i) {

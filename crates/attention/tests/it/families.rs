@@ -259,6 +259,7 @@ fn hopper_is_right_across_work_tiles() {
             &[("EVEN_ROWS", "false"), ("RESCALE_THRESHOLD", "0"), ("RUNNING_MAX", "floats")],
             "b1h3s300d128-e4m3",
         ),
+        ("fp8-d128", &[("RESCALE_THRESHOLD", "0")], "b1h3s600d64-e4m3"),
         (
             "fp8-d256",
             &[("Q_STAGES", "1"), ("STAGES", "3"), ("PROMOTION_INTERVAL", "0")],
