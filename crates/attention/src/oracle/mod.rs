@@ -317,8 +317,12 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             scratch.add_fp8_scores((rows, &queries), keys, (scale, keys_needed));
         }
     }
-    let seen = rows.iter().map(visible);
-    weigh(&mut scratch.scores, seen, lse, (problem.serving.softcap, sink));
+    let softcap = problem.serving.softcap.map(f64::from);
+    if let Some(cap) = softcap {
+        scratch.scores.iter_mut().for_each(|score| *score = capped(*score, cap));
+        scratch.fp8_scores.iter_mut().for_each(|score| *score = score.capped(cap));
+    }
+    weigh(&mut scratch.scores, rows.iter().map(visible), lse, sink);
     // Product.
     let add_products = |first: usize, values: &[f64], sums: &mut [f64]| {
         let weights = scratch.scores.chunks_exact(keys_needed);
@@ -365,9 +369,10 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
             let seen = index * keys_needed + keys.start..index * keys_needed + keys.end;
             let (weights, scores) = (&scratch.scores[seen.clone()], &scratch.fp8_scores[seen]);
             let elements = index * width..(index + 1) * width;
-            lse[index] = error_of_lse(scores);
+            let scores = Fp8Row { scores, sink };
+            lse[index] = scores.error_of_lse();
             let (output, sums) = (&output[elements.clone()], &mut sums[elements]);
-            errors_of_output(weights, scores, &values, output, sums);
+            scores.errors_of_output(weights, &values, output, sums);
             for x in sums {
                 *x *= value_scale;
             }
@@ -397,18 +402,18 @@ fn dots(query: &[f64], keys: &[f64], scores: &mut [f64]) {
     }
 }
 
-/// Caps the scores of several rows and turns them into weights. Each row sees a range of its keys.
+/// A score with a cap.
+fn capped(score: f64, cap: f64) -> f64 {
+    cap * (score / cap).tanh()
+}
+
+/// Turns the scores of several rows into weights. Each row sees a range of its keys.
 fn weigh(
     scores: &mut [f64],
     seen: impl ExactSizeIterator<Item = Range<usize>>,
     lse: &mut [f64],
-    (softcap, sink): (Option<u32>, Option<f64>),
+    sink: Option<f64>,
 ) {
-    if let Some(cap) = softcap.map(f64::from) {
-        for score in scores.iter_mut() {
-            *score = cap * (*score / cap).tanh();
-        }
-    }
     let keys = scores.len() / seen.len().max(1);
     for ((seen, scores), lse) in seen.zip(scores.chunks_exact_mut(keys)).zip(lse) {
         scores[..seen.start].fill(0.0);
@@ -510,26 +515,14 @@ impl Fp8Score {
         let [joined, apart] = self.added.map(|added| (added - self.exact).abs());
         (FP8_SCORE_MARGIN * joined.max(apart)).max(self.bound)
     }
-}
 
-/// The logarithm of a sum of exponentials.
-fn log_sum_exp(scores: impl Iterator<Item = f64> + Clone) -> f64 {
-    let largest = scores.clone().fold(f64::NEG_INFINITY, f64::max);
-    if largest == f64::NEG_INFINITY {
-        return largest;
+    /// The score with a cap, which makes its errors smaller.
+    fn capped(&self, cap: f64) -> Self {
+        let exact = capped(self.exact, cap);
+        let error = |bound: f64| (capped(self.exact + bound, cap) - exact).abs();
+        let bound = error(self.bound).max(error(-self.bound));
+        Fp8Score { exact, added: self.added.map(|added| capped(added, cap)), bound }
     }
-    largest + scores.map(|score| (score - largest).exp()).sum::<f64>().ln()
-}
-
-/// The largest error of the log-sum-exp of a row with these scores.
-fn error_of_lse(scores: &[Fp8Score]) -> f64 {
-    if scores.is_empty() {
-        return 0.0;
-    }
-    let exact = log_sum_exp(scores.iter().map(|score| score.exact));
-    let [higher, lower] = [1.0, -1.0]
-        .map(|sign| log_sum_exp(scores.iter().map(move |score| score.exact + sign * score.largest_error())));
-    (higher - exact).max(exact - lower).max(0.0)
 }
 
 /// How far a weight can move if its score moves by `error` relative to the others.
@@ -539,42 +532,66 @@ fn change_of_weight(weight: f64, error: f64) -> f64 {
     (up - weight).max(weight - down)
 }
 
-/// The largest error of each element of a row whose scores have these errors, or others of their size.
-///
-/// The errors themselves move the weights together: of two tied keys whose scores are off in opposite directions, one gains
-/// what the other loses. A kernel that adds in another order has errors of the same size with other signs. Then the errors
-/// of different keys are independent, so their effects add up in squares; twice the sum of squares covers two tied keys, of
-/// which one gets the whole weight.
-fn errors_of_output(
-    weights: &[f64],
-    scores: &[Fp8Score],
-    values: &Head<'_>,
-    output: &[f64],
-    into: &mut [f64],
-) {
-    let width = values.head_dim;
-    let (mut moved, mut squares) = ([vec![0.0; width], vec![0.0; width]], vec![0.0; width]);
-    let sums = [0, 1].map(|way| log_sum_exp(scores.iter().map(move |score| score.added[way])));
-    for (key, (&weight, score)) in weights.iter().zip(scores).enumerate() {
-        let together = [0, 1].map(|way| (score.added[way] - sums[way]).exp() - weight);
-        let error = score.largest_error().min(LARGEST_SCORE_ERROR);
-        // Alone, the weight changes by less than weight * e^error.
-        let alone = if weight * error.exp() < SMALL_CHANGE { 0.0 } else { change_of_weight(weight, error) };
-        if alone.max(together[0].abs()).max(together[1].abs()) < SMALL_CHANGE {
-            continue;
+/// The scores of a row, and the score of its sink.
+struct Fp8Row<'a> {
+    scores: &'a [Fp8Score],
+    sink: Option<f64>,
+}
+
+impl Fp8Row<'_> {
+    /// The logarithm of the sum of exponentials of some version of the scores.
+    fn log_sum_exp(&self, version: impl Fn(&Fp8Score) -> f64) -> f64 {
+        let scores = || self.scores.iter().map(&version).chain(self.sink);
+        let largest = scores().fold(f64::NEG_INFINITY, f64::max);
+        if largest == f64::NEG_INFINITY {
+            return largest;
         }
-        let value = &values.data[key * width..][..width];
-        for (element, (value, output)) in value.iter().zip(output).enumerate() {
-            let distance = f64::from(*value) - output;
-            squares[element] += 2.0 * (alone * distance).powi(2);
-            for (moved, change) in moved.iter_mut().zip(together) {
-                moved[element] += change * distance;
+        largest + scores().map(|score| (score - largest).exp()).sum::<f64>().ln()
+    }
+
+    /// The largest error of the log-sum-exp.
+    fn error_of_lse(&self) -> f64 {
+        if self.scores.is_empty() {
+            return 0.0;
+        }
+        let exact = self.log_sum_exp(|score| score.exact);
+        let [higher, lower] =
+            [1.0, -1.0].map(|sign| self.log_sum_exp(|score| score.exact + sign * score.largest_error()));
+        (higher - exact).max(exact - lower).max(0.0)
+    }
+
+    /// The largest error of each element of a row whose scores have these errors, or others of their size.
+    ///
+    /// The errors themselves move the weights together: of two tied keys whose scores are off in opposite directions, one gains
+    /// what the other loses. A kernel that adds in another order has errors of the same size with other signs. Then the errors
+    /// of different keys are independent, so their effects add up in squares; twice the sum of squares covers two tied keys, of
+    /// which one gets the whole weight.
+    fn errors_of_output(&self, weights: &[f64], values: &Head<'_>, output: &[f64], into: &mut [f64]) {
+        let width = values.head_dim;
+        let (mut moved, mut squares) = ([vec![0.0; width], vec![0.0; width]], vec![0.0; width]);
+        let sums = [0, 1].map(|way| self.log_sum_exp(|score| score.added[way]));
+        for (key, (&weight, score)) in weights.iter().zip(self.scores).enumerate() {
+            let together = [0, 1].map(|way| (score.added[way] - sums[way]).exp() - weight);
+            let error = score.largest_error().min(LARGEST_SCORE_ERROR);
+            // Alone, the weight changes by less than weight * e^error.
+            let alone =
+                if weight * error.exp() < SMALL_CHANGE { 0.0 } else { change_of_weight(weight, error) };
+            if alone.max(together[0].abs()).max(together[1].abs()) < SMALL_CHANGE {
+                continue;
+            }
+            let value = &values.data[key * width..][..width];
+            for (element, (value, output)) in value.iter().zip(output).enumerate() {
+                let distance = f64::from(*value) - output;
+                squares[element] += 2.0 * (alone * distance).powi(2);
+                for (moved, change) in moved.iter_mut().zip(together) {
+                    moved[element] += change * distance;
+                }
             }
         }
-    }
-    for (element, into) in into.iter_mut().enumerate() {
-        let moved = moved[0][element].abs().max(moved[1][element].abs());
-        *into = squares[element].sqrt() + FP8_SCORE_MARGIN * moved;
+        for (element, into) in into.iter_mut().enumerate() {
+            let moved = moved[0][element].abs().max(moved[1][element].abs());
+            *into = squares[element].sqrt() + FP8_SCORE_MARGIN * moved;
+        }
     }
 }
 
@@ -683,7 +700,8 @@ mod tests {
                 Fp8Score { exact, added: [exact, exact + error], bound: 0.0 }
             });
             let mut allowed = [0.0];
-            errors_of_output(weights, &scores.collect::<Vec<_>>(), &values, &[output], &mut allowed);
+            let scores = Fp8Row { scores: &scores.collect::<Vec<_>>(), sink: None };
+            scores.errors_of_output(weights, &values, &[output], &mut allowed);
             allowed[0]
         };
         for heavier in [0.5, 0.6, 0.7, 0.8, 0.9, 0.99] {
@@ -709,12 +727,37 @@ mod tests {
         let score = |exact: f64, error: f64| Fp8Score { exact, added: [exact, exact + error], bound: 0.0 };
         let scores = [score(1.3e6, -1340.0), score(1.3e6 - 1000.0, -200.0)];
         let mut allowed = [0.0];
-        errors_of_output(&[1.0, 0.0], &scores, &values, &[0.0], &mut allowed);
+        let row = Fp8Row { scores: &scores, sink: None };
+        row.errors_of_output(&[1.0, 0.0], &values, &[0.0], &mut allowed);
         assert!((1.2..1.3).contains(&allowed[0]), "{allowed:?}");
-        let error = error_of_lse(&scores);
+        let error = row.error_of_lse();
         assert!((1249.0..=1675.0).contains(&error), "{error}");
         let scores = [score(0.0, 0.1), score(0.0, -0.1)];
-        assert!((error_of_lse(&scores) - 0.125).abs() < 1e-12);
+        let row = Fp8Row { scores: &scores, sink: None };
+        assert!((row.error_of_lse() - 0.125).abs() < 1e-12);
+    }
+
+    #[test]
+    fn caps_and_sinks_make_the_allowance_of_fp8_sums_smaller() {
+        let allowed = |name: &str, sink: Option<f32>| {
+            let problem = problem(name);
+            let mut inputs =
+                Inputs::generate(&problem, Class::Large, 3).encode(problem.dtype, Layout::Bhsd).decode();
+            inputs.serving.sinks = sink.map(|sink| vec![sink; problem.heads]);
+            let reference = attention(&problem, &inputs, Rows::all(&problem));
+            reference.fp8_sums.expect("an FP8 problem")
+        };
+        let plain = allowed("b1h1s64d64-e4m3", None);
+        assert!(plain.lse.iter().all(|&lse| lse > 0.0), "{plain:?}");
+        let size = norm(&plain.output);
+        assert!(size > 0.0, "{plain:?}");
+        // All scores lie near the cap, where it has almost no slope. A sink above every score has almost the whole weight.
+        for smaller in [allowed("b1h1s64d64-cap5-e4m3", None), allowed("b1h1s64d64-sink-e4m3", Some(1e4))] {
+            for (row, (smaller, plain)) in smaller.lse.iter().zip(&plain.lse).enumerate() {
+                assert!(*smaller < 0.1 * plain, "row {row}: {smaller}, {plain}");
+            }
+            assert!(norm(&smaller.output) < 0.1 * size, "{} {size}", norm(&smaller.output));
+        }
     }
 
     #[test]

@@ -238,7 +238,7 @@ type SettingCase = (&'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn hopper_is_right_across_work_tiles() {
     let family = family("hopper");
-    let cases: [SettingCase; 32] = [
+    let cases: [SettingCase; 33] = [
         ("fp8-d64", &[], "b1h3sq700sk130d64-e4m3"),
         ("fp8-d64", &[("TRANSPOSE", "before")], "b1h4kv2sq300sk200d64-causal-e4m3"),
         ("fp8-d128", &[("TRANSPOSE", "before")], "b2h3sq200sk700d128-e4m3"),
