@@ -81,16 +81,42 @@ fn post_dominators(blocks: &[Block]) -> Vec<u32> {
     for (position, b) in (0..).zip(&order) {
         rank[*b as usize] = position;
     }
-    let mut parent = vec![UNKNOWN; n + 1];
-    parent[n] = exit;
+    let end = |b: u32| may_end.get(b as usize).is_some_and(|ends| *ends).then_some(exit);
+    immediate(&order, &rank, |b| blocks[b as usize].successors.iter().copied().chain(end(b)))
+}
+
+/// The immediate dominator of each block: the last block that every way from the entry to the block passes before it. The
+/// entry is its own. `None` for blocks that nothing reaches.
+pub fn dominators(blocks: &[Block]) -> Vec<Option<u32>> {
+    let n = blocks.len();
+    let mut before: Vec<Vec<u32>> = vec![Vec::new(); n];
+    for (b, block) in (0..).zip(blocks) {
+        block.successors.iter().for_each(|s| before[*s as usize].push(b));
+    }
+    let after: Vec<Vec<u32>> = blocks.iter().map(|block| block.successors.clone()).collect();
+    let (mut rank, mut order) = (vec![UNKNOWN; n], Vec::with_capacity(n));
+    if n > 0 {
+        visit(0, &after, &mut rank, &mut order);
+    }
+    for (position, b) in (0..).zip(&order) {
+        rank[*b as usize] = position;
+    }
+    let parents = immediate(&order, &rank, |b| before[b as usize].iter().copied());
+    parents.into_iter().map(|parent| (parent != UNKNOWN).then_some(parent)).collect()
+}
+
+/// The immediate dominators of the blocks in `order`, whose last one is the root of all ways. `rank` is their position in
+/// it, and `before` gives the blocks straight before one on the ways from the root.
+fn immediate<I: Iterator<Item = u32>>(order: &[u32], rank: &[u32], before: impl Fn(u32) -> I) -> Vec<u32> {
+    let mut parent = vec![UNKNOWN; rank.len()];
+    let Some(&root) = order.last() else { return parent };
+    parent[root as usize] = root;
     let mut changed = true;
     while changed {
         changed = false;
         for &b in order.iter().rev().skip(1) {
-            let end = may_end[b as usize].then_some(exit);
-            let successors = blocks[b as usize].successors.iter().copied().chain(end);
-            let known = successors.filter(|s| parent[*s as usize] != UNKNOWN);
-            let new = known.reduce(|x, y| meet(x, y, &parent, &rank)).unwrap_or(exit);
+            let known = before(b).filter(|s| parent[*s as usize] != UNKNOWN);
+            let new = known.reduce(|x, y| meet(x, y, &parent, rank)).unwrap_or(root);
             changed |= parent[b as usize] != new;
             parent[b as usize] = new;
         }
@@ -110,8 +136,7 @@ fn meet(mut a: u32, mut b: u32, parent: &[u32], rank: &[u32]) -> u32 {
     a
 }
 
-/// Appends the blocks that can reach `root`, each after those that it is reached through (a post-order of the reversed
-/// graph).
+/// Appends the blocks that the edges of `before` lead to from `root`, each after those that it leads to (a post-order).
 fn visit(root: u32, before: &[Vec<u32>], rank: &mut [u32], order: &mut Vec<u32>) {
     let mut work = vec![(root, 0)];
     rank[root as usize] = 0;
@@ -149,6 +174,15 @@ mod tests {
         let flow = ControlFlow::new(&graph(&[&[1], &[1, 2], &[]]));
         assert_eq!(flow.depends_on, [vec![], vec![1], vec![]]);
         assert_eq!(flow.in_loop, [false, true, false]);
+    }
+
+    #[test]
+    fn every_way_to_a_block_passes_its_dominator() {
+        // A loop of 1 to 4, with a branch that joins in 4; nothing reaches 6.
+        let blocks = graph(&[&[1], &[2, 3], &[4], &[4, 5], &[1, 5], &[], &[5]]);
+        let expected = [Some(0), Some(0), Some(1), Some(1), Some(1), Some(1), None];
+        assert_eq!(dominators(&blocks), expected);
+        assert_eq!(dominators(&[]), []);
     }
 
     #[test]

@@ -40,6 +40,7 @@ use crate::isa::op::{Base, BoolOp, Flow, Guard, Inst, Op, Order, ShflMode, Slot}
 use crate::isa::properties::Results;
 use crate::isa::types::{Class, Space};
 
+mod decisions;
 mod paths;
 mod sets;
 
@@ -87,8 +88,8 @@ enum Rule {
     /// A plain load. The first source is the address.
     Load {
         offset: i32,
-        /// One byte of shared memory. Compilers keep there what each group of warps does next, and all groups then run the
-        /// same instructions.
+        /// One byte of shared memory that only decides about branches. Compilers keep there what each group of warps does
+        /// next, and all groups then run the same instructions.
         is_state: bool,
     },
     Parameter {
@@ -209,6 +210,7 @@ impl Sketch {
         let mut classes = vec![Class::R32; code.registers];
         let mut functions = HashMap::new();
         let generic_local = facts::may_use_generic_local(code);
+        let only_decides = decisions::only_decide(code);
         for ((inst, meta), fact) in code.insts.iter().zip(code.metas).zip(facts) {
             if let Op::Lane { f, .. } = &inst.op {
                 let next = functions.len() as u64;
@@ -217,7 +219,11 @@ impl Sketch {
             let floats = matches!(meta.pipe, Pipe::Fp32 | Pipe::Fp64 | Pipe::Fp16 | Pipe::Special);
             let (results, sources) = (inst.results(), inst.sources());
             steps.push(Step {
-                rule: if is_unknown_load(inst, fact, generic_local) { Rule::Unknown } else { rule(inst) },
+                rule: if is_unknown_load(inst, fact, generic_local) {
+                    Rule::Unknown
+                } else {
+                    rule(inst, &only_decides)
+                },
                 guard: inst.guard,
                 floats,
                 first: slots.len() as u32,
@@ -324,7 +330,7 @@ fn is_unknown_load(inst: &Inst, fact: &Fact, generic_local: bool) -> bool {
     }
 }
 
-fn rule(inst: &Inst) -> Rule {
+fn rule(inst: &Inst, only_decides: &[bool]) -> Rule {
     match &inst.op {
         Op::Lane { f, imm, flow } => {
             Rule::Lane { f: *f, imm: *imm, copies: matches!(flow, Flow::Copy) && inst.sources().len() == 1 }
@@ -338,7 +344,9 @@ fn rule(inst: &Inst) -> Rule {
         Op::Pack { .. } => Rule::Pack,
         Op::Unpack { .. } => Rule::Unpack,
         Op::Load(access) if access.order == Order::Weak && access.space != Space::Local => {
-            let is_state = access.space == Space::Shared && access.ty.bytes == 1 && inst.results().len() == 1;
+            let decides = |slot: &Slot| slot.is_frame() && only_decides[slot.index()];
+            let is_byte = access.space == Space::Shared && access.ty.bytes == 1;
+            let is_state = is_byte && inst.results().len() == 1 && inst.results().iter().all(decides);
             Rule::Load { offset: access.offset, is_state }
         }
         Op::LoadParam { offset, .. } => Rule::Parameter { offset: *offset },

@@ -284,6 +284,37 @@ fn a_choice_that_only_one_thread_makes_is_a_race() {
 }
 
 #[test]
+fn a_choice_by_branches_is_a_race_even_if_one_arm_may_return() {
+    for early_return in ["", "setp.eq.u32 %p3, %r11, 99; @%p3 bra END;"] {
+        let body = |other: &str| {
+            format!(
+                "setp.ne.s32 %p1, %r12, 77; @!%p1 bra OTHER; mov.u32 %r13, %r11; bra JOIN;
+                OTHER: {early_return} mov.u32 %r13, {other}; JOIN:"
+            )
+        };
+        let verdict = |other: &str| verdict(&(of_two_warps(&body(other)) + " END:"), 1, 64);
+        assert_eq!(verdict("%r10"), race(Severity::Error), "{early_return}");
+        assert_eq!(verdict("%r12"), race(Severity::Note), "{early_return}");
+    }
+}
+
+#[test]
+fn bytes_of_shared_memory_are_data_unless_they_only_decide_about_branches() {
+    // Each warp has a byte of its own. In this run the bytes are equal.
+    let load = "
+        setp.ne.u32 %p1, %r1, 0; @%p1 bra FILLED; st.shared.u8 [s], 3; st.shared.u8 [s+1], 3;
+        FILLED: bar.sync 0; mov.u32 %r14, s; add.u32 %r14, %r14, %r21; ld.shared.u8 %r15, [%r14];";
+    let verdict = |rest: &str| verdict(&(of_two_warps(&format!("{load} {rest}")) + " END:"), 1, 64);
+    assert_eq!(verdict("mov.u32 %r13, %r15;"), race(Severity::Error));
+    assert_eq!(verdict("add.u32 %r13, %r15, 1;"), race(Severity::Error));
+    let choose = "setp.eq.u32 %p2, %r15, 9;";
+    assert_eq!(verdict(&format!("{choose} selp.b32 %r13, %r11, %r12, %p2;")), race(Severity::Error));
+    // Compilers keep in such bytes what each group of warps does next.
+    let branch = "mov.u32 %r13, %r11; @!%p2 bra STORE; mov.u32 %r13, %r12; STORE:";
+    assert_eq!(verdict(&format!("{choose} {branch}")), race(Severity::Warning));
+}
+
+#[test]
 fn a_branch_on_a_predicate_that_is_set_again_keeps_its_condition() {
     let body = "
         setp.gt.u32 %p1, %r1, 31; mov.u32 %r13, %r11; @%p1 bra SKIP; mov.u32 %r13, %r12;

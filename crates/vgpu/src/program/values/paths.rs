@@ -2,7 +2,7 @@
 
 use crate::isa::op::Op;
 use crate::program::facts::Code;
-use crate::program::flow;
+use crate::program::{control, flow};
 
 /// When a lane goes from a block to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,7 @@ pub fn entries(code: &Code<'_>, decided_by: &[Vec<u32>], joined: usize) -> Vec<E
         return entries;
     }
     let loops = flow::loops(code.blocks);
+    let dominators = control::dominators(code.blocks);
     let mut returns = vec![false; count];
     for (from, block) in (0u32..).zip(code.blocks) {
         for &to in &block.successors {
@@ -67,7 +68,7 @@ pub fn entries(code: &Code<'_>, decided_by: &[Vec<u32>], joined: usize) -> Vec<E
             && edges.len() > 1
             && !edges.iter().any(|edge| edge.leaves.is_some() || indexed(edge));
         if entry.is_join {
-            entry.decides = deciding(edges, decided_by, &decided_by[b]);
+            entry.decides = deciding(edges, decided_by, |block| may_decide(block, b as u32, &dominators));
         }
     }
     entries
@@ -84,14 +85,29 @@ fn when(code: &Code<'_>, from: u32, to: u32) -> When {
     }
 }
 
-/// The blocks that decide between edges, without those that decide whether any of them is taken.
-fn deciding(edges: &[Edge], decided_by: &[Vec<u32>], outer: &[u32]) -> Vec<u32> {
+/// Whether the branch of a block may decide on which way lanes come to `join`. A block above the dominator of `join` only
+/// decides whether they come, and one that is not before `join` only decides about the next turn of a loop.
+fn may_decide(block: u32, join: u32, dominators: &[Option<u32>]) -> bool {
+    let Some(top) = dominators[join as usize] else { return true };
+    let mut at = block;
+    while at != top {
+        match dominators[at as usize] {
+            Some(parent) if parent != at => at = parent,
+            Some(_) => return false,
+            None => break,
+        }
+    }
+    block < join
+}
+
+/// The blocks that decide between edges.
+fn deciding(edges: &[Edge], decided_by: &[Vec<u32>], may_decide: impl Fn(u32) -> bool) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
     let conditional = edges.iter().filter(|edge| edge.when != When::Always).map(|edge| edge.from);
     let mut open: Vec<u32> = conditional.collect();
     open.extend(edges.iter().flat_map(|edge| &decided_by[edge.from as usize]));
     while let Some(block) = open.pop() {
-        if !outer.contains(&block) && !found.contains(&block) {
+        if may_decide(block) && !found.contains(&block) {
             found.push(block);
             open.extend(&decided_by[block as usize]);
         }
