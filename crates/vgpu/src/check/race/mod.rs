@@ -263,15 +263,20 @@ impl BlockRaces {
     ) {
         let stamp = Stamp::new(access, site, self.threads.time(site.warp as usize), None);
         let is_weak = access.strength() == Strength::Weak && self.cluster.is_none();
-        let mask =
-            if is_weak { self.told.unknown_shared(site.lanes, ranges.at, ranges.bytes) } else { site.lanes };
+        let mask = if is_weak {
+            self.told.unknown_shared(site.pc, site.lanes, ranges.at, ranges.bytes)
+        } else {
+            site.lanes
+        };
         if mask != site.lanes {
-            if mask == 0 {
-                return;
+            if mask != 0 {
+                let pattern = &AccessPattern::new(mask, ranges.at, ranges.bytes);
+                let shared = SharedAccess { mask, stamp, ranges, pattern };
+                shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
             }
-            let pattern = &AccessPattern::new(mask, ranges.at, ranges.bytes);
-            let shared = SharedAccess { mask, stamp, ranges, pattern };
-            shared::access(&mut self.shared, &self.threads, &shared, &mut self.found.conflicts);
+            if access.op != Op::Read {
+                self.check_agent_reads(&SharedAccess { mask: site.lanes, stamp, ranges, pattern });
+            }
             self.report_conflicts(true);
             return;
         }
@@ -367,7 +372,7 @@ impl BlockRaces {
         let &Ranges { at: address, bytes, values } = ranges;
         let stamp = Stamp::new(access, site, self.threads.time(w), None);
         let strong = access.strength() != Strength::Weak;
-        let mask = if strong { mask } else { self.told.unknown_global(mask, address, bytes) };
+        let mask = if strong { mask } else { self.told.unknown_global(site.pc, mask, address, bytes) };
         if mask == 0 {
             return;
         }

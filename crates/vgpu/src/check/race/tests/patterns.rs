@@ -755,3 +755,32 @@ fn reports_name_both_sides() {
     assert_eq!((b.block, b.warp, b.lane, b.pc, b.op), (1, 0, 2, 2, Read));
     assert_eq!((report.address, report.count, report.lanes), (0x10_0000 + 28, 1, 4));
 }
+
+#[test]
+fn races_of_other_causes_are_found_among_many_of_one_cause() {
+    let mut block = BlockRaces::default();
+    block.start(0, 64, 4096);
+    let at = std::array::from_fn(|l| l as u32 * 4);
+    let access = |block: &mut BlockRaces, pc: u32, warp: u32, op: Op| {
+        block.shared(site(pc, warp, u32::MAX), Access::weak(op), &Ranges::new(&at, 4));
+    };
+    for _ in 0..1000 {
+        access(&mut block, 1, 0, Write);
+        access(&mut block, 2, 1, Write);
+    }
+    // Another instruction.
+    access(&mut block, 3, 1, Read);
+    // The same instruction and another one.
+    for _ in 0..200 {
+        access(&mut block, 4, 0, Write);
+        access(&mut block, 2, 1, Write);
+    }
+    let mut pairs: Vec<[u32; 2]> =
+        block.take_reports().iter().map(|report| [report.first.pc, report.second.pc]).collect();
+    pairs.iter_mut().for_each(|pair| pair.sort_unstable());
+    pairs.sort_unstable();
+    pairs.dedup();
+    for pair in [[1, 2], [3, 4], [2, 4]] {
+        assert!(pairs.contains(&pair), "{pair:?} of {pairs:?}");
+    }
+}
