@@ -78,6 +78,7 @@ impl Block {
         core.bulk.clear();
         core.membership = None;
         core.chunk_origins.clear();
+        core.tensor_stores.clear();
         core.barrier_logs.clear();
         core.collectives.clear();
         core.visits.clear();

@@ -226,13 +226,18 @@ impl Device {
             self.has_undefined_values();
         }
         report.changed_state = self.changed_state(launch.module, &addresses, &state);
+        self.end_launch(kernel, &mut report);
+        Ok(report)
+    }
+
+    /// Notes what a launch left on the heap, and the time that it took.
+    fn end_launch(&mut self, kernel: &Kernel, report: &mut LaunchReport) {
         if kernel.uses_heap && self.heap().is_some_and(|heap| heap.live_blocks() > 0) {
             report.changed_state.push(crate::notice::HEAP_NAME.to_owned());
         }
         self.launches += 1;
         let elapsed = report.stats.warp_instructions.wrapping_mul(NANOSECONDS).wrapping_add(BETWEEN_LAUNCHES);
         self.uptime = self.uptime.wrapping_add(elapsed);
-        Ok(report)
     }
 }
 

@@ -207,8 +207,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 cx.store_issue(shared.address as u32, tensor.map.shared_bytes(), l);
                 let before = cx.stored_bytes(&tensor);
                 cx.copy_out(&tensor, shared, reduce, l);
-                let repeats = race::Repeats(before == cx.stored_bytes(&tensor));
+                let is_equal = before == cx.stored_bytes(&tensor);
+                let mut stores = std::mem::take(&mut cx.block.tensor_stores);
+                let of =
+                    |pc: u32, warp: u32| stores.get(&(pc, warp)).is_some_and(|boxes| boxes.contains(&tensor));
+                let is_same_tile = |earlier: race::EarlierStore| of(earlier.pc, (earlier.thread / 32) as u32);
+                let repeats = race::Repeats { is_equal, is_same_tile };
                 cx.race_global(&tensor, l, (Agent::StoreWrite, store_op(reduce)), &repeats);
+                let site = cx.site(1 << l);
+                stores.entry((site.pc, site.warp)).or_default().push(tensor);
+                cx.block.tensor_stores = stores;
             } else {
                 cx.copy_out(&tensor, shared, reduce, l);
             }

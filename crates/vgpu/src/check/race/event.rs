@@ -152,13 +152,18 @@ impl StoredValues for Differs {
     }
 }
 
-/// The [`StoredValues`] of a store of an agent: whether memory already has what it stores.
+/// The [`StoredValues`] of a store of an agent.
 #[derive(Clone, Copy, Debug)]
-pub struct Repeats(pub bool);
+pub struct Repeats<F> {
+    /// Whether memory already has what the agent stores.
+    pub is_equal: bool,
+    /// Whether an earlier store was of the same tile.
+    pub is_same_tile: F,
+}
 
-impl StoredValues for Repeats {
-    fn compare(&self, _: usize, _: EarlierStore) -> Equality {
-        if self.0 { Equality::Close } else { Equality::Unknown }
+impl<F: Fn(EarlierStore) -> bool> StoredValues for Repeats<F> {
+    fn compare(&self, _: usize, earlier: EarlierStore) -> Equality {
+        if self.is_equal && (self.is_same_tile)(earlier) { Equality::Close } else { Equality::Unknown }
     }
     fn is_common(&self) -> bool {
         false

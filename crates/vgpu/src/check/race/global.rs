@@ -65,6 +65,11 @@ impl Record {
             && self.lane_bytes == other.lane_bytes
     }
 
+    /// Whether both records are of one access: parts of a long access may be recorded before all of it is checked.
+    fn is_part_of(self, own: Record) -> bool {
+        self.block == own.block && self.stamp == own.stamp
+    }
+
     /// Distance of two readers: different blocks are farther apart than different warps, and those than different
     /// lanes.
     #[inline(always)]
@@ -866,7 +871,7 @@ impl Fine {
     /// Checks a read of a granule, given by its number in the sector and its address.
     fn read(&mut self, threads: &Threads, (g, address): (usize, u64), own: Record, found: &mut Found) {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
-        let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
+        let ordered = |r: Record| r.is_part_of(own) || threads.ordered(r.block, r.stamp, warp, lane);
         for first in [Self::get(&self.writes, g), Self::get(&self.also, g)] {
             if first.is_none() {
                 continue;
@@ -911,7 +916,7 @@ impl Fine {
         found: &mut Found,
     ) {
         let (warp, lane) = (own.stamp.warp(), own.stamp.lane());
-        let ordered = |r: Record| threads.ordered(r.block, r.stamp, warp, lane);
+        let ordered = |r: Record| r.is_part_of(own) || threads.ordered(r.block, r.stamp, warp, lane);
         let mut kept = Record::default();
         // A weak write after a strong access that saw the earlier strong writes: causality orders those writes before
         // it (example: the last block resets the counter). This does not hold for a weak read: which writes the thread's

@@ -17,6 +17,7 @@ use crate::check::Site;
 use crate::check::layout::ChunkOrigins;
 use crate::check::race::{BlockRaces, ChunkReads, Moment, Published};
 use crate::count::{BlockLoad, BlockPath, Phases};
+use crate::tensor_map::region::TensorBox;
 
 /// State that the warps of a block share.
 #[derive(Debug, Default)]
@@ -66,6 +67,8 @@ pub struct BlockCore {
     pub barrier_logs: BarrierLogs,
     /// Where the chunks of shared memory came from: the tensor copies that loaded them.
     pub chunk_origins: ChunkOrigins,
+    /// The boxes that the block has stored, by instruction and warp. Recorded only when checking.
+    pub tensor_stores: HashMap<(u32, u32), Vec<TensorBox>>,
     pub decoded: OperandCache,
     /// Number of instructions that may have written the block's shared memory. Operations on mbarrier objects count only
     /// if they may change an operand in `decoded`.

@@ -1,6 +1,6 @@
 use random::Random;
 use vgpu::tensor_map::{Element, Fill};
-use vgpu::{Checks, Device, Kind, TensorMap};
+use vgpu::{Checks, Device, Kind, Severity, TensorMap};
 
 use super::copy_case::{Case, random_bytes, random_case};
 use super::{kernels, run};
@@ -57,6 +57,35 @@ fn tensor_stores_write_what_a_plain_loop_writes() {
             device.read(tensor, &mut got).unwrap();
             assert!(got == wanted, "case {number}, {checks:?}: {:?} at {:?}", case.map, case.at);
         }
+    }
+}
+
+#[test]
+fn two_groups_of_warps_may_store_the_same_tile_but_not_tiles_that_overlap() {
+    let mut device = Device::default();
+    let tensor = device.alloc(64 * 4, "tensor").unwrap();
+    let input = device.alloc(1024, "in").unwrap();
+    // All numbers are equal, so the overlapping parts are, too.
+    device.fill(input, 0x11, 1024).unwrap();
+    device.fill(tensor, 0, 256).unwrap();
+    let map = TensorMap::packed(Element::F32, tensor.0, &[64], &[32]);
+    let case = Case { map, at: vec![0], bytes: 120, offset: 0, shared: 1024 };
+    let args = case.parameters(&case.map.encode().unwrap(), input.0).concat();
+    for (distance, severity) in [(0, Severity::Warning), (4, Severity::Error)] {
+        let text = kernels::tensor_store(1)
+            .replace("add.s32 %r3, %r3, 128", "add.s32 %r3, %r3, 1024")
+            .replace("setp.ne.u32 %p1, %r0, 0;", "and.b32 %r13, %r0, 127;\nsetp.ne.u32 %p1, %r13, 0;")
+            .replace(
+                "mov.b64 %rd0, map;",
+                &format!(
+                    "mov.b64 %rd0, map;\nshr.u32 %r14, %r0, 7;\nmad.lo.s32 %r14, %r14, {distance}, %c0;"
+                ),
+            )
+            .replace("{%c0}", "{%r14}");
+        let report = run(&mut device, &text, 256, 1024, &args, Checks::All, &[]);
+        let found: Vec<_> = report.findings.iter().map(|it| (it.kind, it.severity)).collect();
+        assert_eq!(found, [(Kind::Race, severity)], "{distance}: {:#?}", report.findings);
+        assert!(report.findings[0].message.contains("warp 0"), "{distance}: {:#?}", report.findings);
     }
 }
 
