@@ -399,17 +399,8 @@ impl<O: Op + ?Sized> TimedKernel<'_, O> {
         if let Some(second) = &second {
             second.add_observations(&mut last, device)?;
         }
-        if let Some(complaint) = launch_complaints(&last).0.first() {
-            let reason = format!("[{}] during timing: {}", complaint.kind, complaint.message);
-            return Err(CandidateFailure::new(FailureKind::WrongAnswer, reason));
-        }
-        let is_repeated = !prepared.is_in_place() && !self.is_unordered;
-        if repeats.fresh_ns.is_some() && is_repeated && last.outputs != self.first.outputs {
-            return Err(CandidateFailure::new(
-                FailureKind::WrongAnswer,
-                "[non-deterministic] during timing on fresh inputs, the kernel gave a different answer than before",
-            ));
-        }
+        let is_repeated = repeats.fresh_ns.is_some() && !prepared.is_in_place();
+        self.require_right_timed_launch(&last, is_repeated)?;
         let mut launches = Vec::new();
         for (index, (rerun, inputs)) in armed.runs(prepared.is_in_place()).into_iter().enumerate() {
             let poison = op::derive_seed(seed, 64 + index as u64);
@@ -437,6 +428,25 @@ impl<O: Op + ?Sized> TimedKernel<'_, O> {
         }
         send_reply(&WorkerReply::Verified { launches, repeats });
         Ok(context.next())
+    }
+
+    /// Refuses a kernel whose last timed launch was wrong. `is_repeated`: the launch had the inputs of the very first one.
+    fn require_right_timed_launch(
+        &self,
+        last: &LaunchObservation,
+        is_repeated: bool,
+    ) -> Result<(), CandidateFailure> {
+        if let Some(complaint) = launch_complaints(last).0.first() {
+            let reason = format!("[{}] during timing: {}", complaint.kind, complaint.message);
+            return Err(CandidateFailure::new(FailureKind::WrongAnswer, reason));
+        }
+        if is_repeated && !self.is_unordered && last.outputs != self.first.outputs {
+            return Err(CandidateFailure::new(
+                FailureKind::WrongAnswer,
+                "[non-deterministic] during timing on fresh inputs, the kernel gave a different answer than before",
+            ));
+        }
+        Ok(())
     }
 
     /// Places a second set of inputs to alternate with. `None` if it would push the first set out of the L2, or if the

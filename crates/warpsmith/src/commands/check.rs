@@ -148,14 +148,7 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         suppressions: suppressions.as_ref().map(|rules| rules.uses()).unwrap_or_default(),
         verdicts: &verdicts,
     };
-    if let Some(folder) = &options.svg {
-        save_pictures(folder, &verdicts, printer)?;
-    }
-    if printer.is_json() {
-        run.print_json(options, printer);
-    } else {
-        run.print(options, global, &catalog, printer);
-    }
+    show(&run, options, global, &catalog, printer)?;
     suppressed::tell(suppressions.as_deref(), printer);
     if ci_output::is_wanted(&options.ci) {
         ci_output::write(&run.ci_report(options, global, &catalog), &options.ci, printer)?;
@@ -165,6 +158,25 @@ pub fn run(options: &CheckOptions, global: &Global, printer: &Printer) -> Result
         () if !run.complete => Exit::Incomplete,
         () => Exit::Success,
     })
+}
+
+/// Prints the results and saves the pictures that the options ask for.
+fn show(
+    run: &Run<'_>,
+    options: &CheckOptions,
+    global: &Global,
+    catalog: &Catalog,
+    printer: &Printer,
+) -> Result<(), CommandError> {
+    if let Some(folder) = &options.svg {
+        save_pictures(folder, run.verdicts, printer)?;
+    }
+    if printer.is_json() {
+        run.print_json(options, printer);
+    } else {
+        run.print(options, global, catalog, printer);
+    }
+    Ok(())
 }
 
 /// The known findings, and the sources whose lines they may name.

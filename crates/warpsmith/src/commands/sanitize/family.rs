@@ -7,7 +7,7 @@ use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{Accelerator as _, Geometry, Image};
 use gpu::device::Device;
-use op::{Addresses, Kernel, dispatch};
+use op::{Addresses, Judgement, Kernel, dispatch};
 use report::ci::{CiFinding, CiReport, CiStatus};
 use sanitize::Suppressions;
 
@@ -110,17 +110,7 @@ pub fn run(
     let judgement =
         op.judge(extra.as_ref(), &inputs, &op.reference(&problem, &inputs, global.seed)?, &observed.outputs);
     let is_correct = judgement.complaints.is_empty();
-    if printer.is_json() {
-        run.print_json(printer)?;
-    } else {
-        run.print_text(printer)?;
-        let error = format!("relative error {:.1e} ({:.1e} allowed)", judgement.error, judgement.limit);
-        printer.data(&if is_correct {
-            format!("output: {}, {error}", styled(GOOD, "correct"))
-        } else {
-            format!("output: {}, {}", styled(BAD, "wrong"), judgement.complaints[0].message)
-        });
-    }
+    show(&run, &judgement, printer)?;
     suppressed::tell(suppressions.as_deref(), printer);
     let paths = |name: &str| ci_output::family_path(family, folder, name);
     let mut case = super::output::ci_case(&run, &label, &paths);
@@ -131,6 +121,19 @@ pub fn run(
     ci_output::write(&CiReport::new("sanitize", &run.device, vec![case]), &options.ci, printer)?;
     let is_success = run.is_clean() && report.stats.completed && is_correct;
     Ok(if is_success { Exit::Success } else { Exit::ProblemFound })
+}
+
+fn show(run: &Run<'_>, judgement: &Judgement, printer: &Printer) -> Result<(), CommandError> {
+    if printer.is_json() {
+        return run.print_json(printer);
+    }
+    run.print_text(printer)?;
+    let error = format!("relative error {:.1e} ({:.1e} allowed)", judgement.error, judgement.limit);
+    printer.data(&match judgement.complaints.first() {
+        None => format!("output: {}, {error}", styled(GOOD, "correct")),
+        Some(complaint) => format!("output: {}, {}", styled(BAD, "wrong"), complaint.message),
+    });
+    Ok(())
 }
 
 /// The known findings, and the sources of the family, whose lines they may name.
