@@ -11,6 +11,10 @@
 //! beyond them. So an element whose reference jumps gets no larger limits: its answer must be one of the numbers that
 //! the reference has there. [`Steps`] finds such elements with inputs that are moved by more and more roundings: a
 //! smooth number moves in proportion, a step has the same height.
+//!
+//! An integer that exact numbers decide, such as the result of a comparison of inputs, has one right value: `x >= 1` is a
+//! wrong answer for `x > 1`. So for integers the results of inexact operations move, and the inputs stay (`Moved` in
+//! `reference.py`). Only if the reference converts its inputs, so that its operations cannot be seen, the inputs move.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,9 +82,22 @@ impl DeclaredOp {
             Steps::new(output, errors, LARGEST * reduction.sqrt())
         });
         let mut steps: Vec<Steps<'_>> = limits.collect();
+        let is_integer = |index: usize| !reference.outputs[index].dtype.is_float();
+        let has_integers = (0..reference.outputs.len()).any(is_integer);
         find_steps(&mut steps, |direction, roundings| {
             let seed = derive_seed(derive_seed(reference.sample, MOVES), direction);
-            self.numbers(inputs, &inputs.moved(seed, roundings), reference, Precision::Double)
+            let moved = inputs.moved(seed, roundings);
+            let mut values = self.numbers(inputs, &moved, reference, Precision::Double)?;
+            // Integers settle after the first move.
+            if has_integers && roundings.abs() == LADDER[0] {
+                let precision = Precision::Moved { seed, share: roundings * ROUNDING };
+                if let Some(own) = self.numbers(inputs, inputs, reference, precision) {
+                    for (index, own) in own.into_iter().enumerate().filter(|(index, _)| is_integer(*index)) {
+                        values[index] = own;
+                    }
+                }
+            }
+            Some(values)
         });
         steps.into_iter().map(Steps::finish).collect()
     }

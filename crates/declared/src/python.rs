@@ -33,8 +33,16 @@ pub(crate) struct Call<'a> {
     pub values: serde_json::Map<String, serde_json::Value>,
     pub outputs: Vec<Array<'a>>,
     pub mib: i64,
-    /// Seed of the random roundings of operations in fp32.
-    pub roundings: Option<u64>,
+    /// The errors that operations get at random.
+    pub errors: Option<Errors>,
+}
+
+/// See [`crate::rows::Precision`].
+#[derive(Debug, Serialize)]
+pub(crate) struct Errors {
+    pub seed: u64,
+    /// `None` for random roundings of fp32.
+    pub share: Option<f64>,
 }
 
 /// The name, type and shape of a tensor.
@@ -143,7 +151,7 @@ impl Python {
             values: serde_json::Map::new(),
             outputs: vec![Array { name: "nothing", dtype: "<f8", shape: Vec::new() }],
             mib: MOST_MIB,
-            roundings: None,
+            errors: None,
         };
         let mut process = self.start()?;
         match exchange(&mut process.link, &nothing, &[], START) {

@@ -85,43 +85,108 @@ def module_call(torch, kind, script):
     return called
 
 
-class Rounded(numpy.ndarray):
+class Inexact(numpy.ndarray):
+    """Numbers whose operations have errors. A subclass says with `changed` what the result of an operation becomes."""
+
+    random = None
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        plain = [bare(each) for each in inputs]
+        if kwargs.get("where") is True:
+            # `x.sum()` says so.
+            del kwargs["where"]
+        if method == "at" or "where" in kwargs:
+            if out is not None:
+                kwargs["out"] = tuple(map(bare, out))
+            result = getattr(ufunc, method)(*plain, **kwargs)
+            return self.same(result)
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        if isinstance(result, tuple):
+            result = tuple(self.same(numpy.asarray(each)) for each in result)
+            for place, each in zip(out or (), result):
+                numpy.copyto(numpy.asarray(place), numpy.asarray(each), casting="same_kind")
+            return out or result
+        if isinstance(result, (numpy.ndarray, numpy.generic)):
+            is_elementwise = method == "__call__" and ufunc.signature is None
+            result = self.changed(result, ufunc, plain, kwargs, is_elementwise)
+        if out is None:
+            return result
+        numpy.copyto(numpy.asarray(out[0]), numpy.asarray(result), casting="same_kind")
+        return out[0]
+
+    def __array_function__(self, func, types, args, kwargs):
+        return self.same(super().__array_function__(func, types, args, kwargs))
+
+
+class Rounded(Inexact):
     """fp32 numbers. The result of an operation on elements is rounded up or down at random, with the exact result as the
     mean. Several runs show what other orders of operations can change, also where the usual order is exact by chance:
     the two sides of a difference round alike.
     """
 
-    random = None
-
-    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
-        plain = [each.view(numpy.ndarray) if isinstance(each, Rounded) else each for each in inputs]
-        if method == "at" or "where" in kwargs:
-            if out is not None:
-                kwargs["out"] = tuple(each.view(numpy.ndarray) if isinstance(each, Rounded) else each for each in out)
-            return getattr(ufunc, method)(*plain, **kwargs)
-        result = getattr(ufunc, method)(*plain, **kwargs)
-        if not isinstance(result, (numpy.ndarray, numpy.generic)) or result.dtype != numpy.float32:
-            rounded = result
-        elif method == "__call__" and ufunc.signature is None:
-            exact = ufunc(*[each.astype(float) if is_single(each) else each for each in plain], **kwargs)
-            rounded = self.round(numpy.asarray(exact)).view(Rounded)
-        else:
-            rounded = numpy.asarray(result).view(Rounded)
-        if out is None:
-            return rounded
-        numpy.copyto(numpy.asarray(out[0]), numpy.asarray(rounded), casting="same_kind")
-        return out[0]
-
-    def __array_function__(self, func, types, args, kwargs):
-        result = super().__array_function__(func, types, args, kwargs)
+    def same(self, result):
         return result.view(Rounded) if type(result) is numpy.ndarray and is_single(result) else result
+
+    def changed(self, result, ufunc, operands, kwargs, is_elementwise):
+        if result.dtype != numpy.float32:
+            return result
+        if is_elementwise:
+            exact = ufunc(*[each.astype(float) if is_single(each) else each for each in operands], **kwargs)
+            result = self.round(numpy.asarray(exact))
+        return numpy.asarray(result).view(Rounded)
 
     def round(self, exact):
         nearest = exact.astype(numpy.float32)
         rest = exact - nearest
         other = numpy.nextafter(nearest, numpy.where(rest > 0, numpy.float32("inf"), -numpy.float32("inf")))
         chance = numpy.abs(rest) / numpy.abs(other.astype(float) - nearest)
-        return numpy.where(Rounded.random.random(exact.shape) < chance, other, nearest)
+        return numpy.where(Inexact.random.random(exact.shape) < chance, other, nearest)
+
+
+class Moved(Inexact):
+    """fp64 numbers. The result of an operation moves by a random share of it, unless fp32 has no rounding there: its
+    operands and its result are numbers of fp32.
+    """
+
+    # Operations that have no rounding at all.
+    choices = (
+        {"absolute", "ceil", "clip", "copysign", "fabs", "floor", "fmax", "fmin", "maximum", "minimum", "negative"}
+        | {"positive", "rint", "sign", "trunc"}
+    )
+    share = 0.0
+    # Whether any operation was seen: a function that converts its arguments gets plain numbers.
+    is_seen = False
+
+    def same(self, result):
+        Moved.is_seen = True
+        return self.moved(result, is_rounded(result)) if type(result) is numpy.ndarray else result
+
+    def changed(self, result, ufunc, operands, _kwargs, is_elementwise):
+        Moved.is_seen = True
+        result = numpy.asarray(result)
+        if ufunc.__name__ in Moved.choices:
+            return result.view(Moved)
+        inexact = is_rounded(result)
+        for each in operands:
+            inexact = inexact | (is_rounded(each) if is_elementwise else numpy.any(is_rounded(each)))
+        return self.moved(result, inexact)
+
+    def moved(self, result, inexact):
+        if result.dtype != numpy.float64:
+            return result.view(Moved)
+        moves = Moved.share * (2.0 * Inexact.random.random(result.shape) - 1.0)
+        return numpy.where(inexact, result * (1.0 + moves), result).view(Moved)
+
+
+def is_rounded(value):
+    """Where fp32 does not have the number."""
+    value = numpy.asarray(value, dtype=float)
+    return value != value.astype(numpy.float32)
+
+
+def bare(value):
+    """The array as one of numpy's own class."""
+    return value.view(numpy.ndarray) if isinstance(value, Inexact) else value
 
 
 def is_single(value):
@@ -138,15 +203,26 @@ def given(request, attachments):
 
 def called_with(called, request, values):
     """The result. A reference that computes in fp32 shows the errors of fp32."""
-    if request["roundings"] is None:
+    errors = request["errors"]
+    if errors is None:
         return outputs(request, called(**values))
-    Rounded.random = numpy.random.default_rng(request["roundings"])
-    rounded = {name: each.view(Rounded) if is_single(each) else each for name, each in values.items()}
+    Inexact.random = numpy.random.default_rng(errors["seed"])
+    if errors["share"] is not None:
+        Moved.share, Moved.is_seen = errors["share"], False
+        result = outputs(request, called(**inexact(values, numpy.float64, Moved)))
+        if not Moved.is_seen:
+            raise TypeError("the reference converts its arguments")
+        return result
     try:
         # Results that are not finite or of another shape are refused here, too.
-        return outputs(request, called(**rounded))
+        return outputs(request, called(**inexact(values, numpy.float32, Rounded)))
     except Exception:  # noqa: BLE001: not every function takes arrays of another class
         return outputs(request, called(**values))
+
+
+def inexact(values, dtype, kind):
+    is_number = lambda each: isinstance(each, numpy.ndarray) and each.dtype == dtype  # noqa: E731
+    return {name: each.view(kind) if is_number(each) else each for name, each in values.items()}
 
 
 def call(request, attachments):

@@ -15,7 +15,7 @@ use crate::declaration::{Argument, Declaration, Function, Kind, ReferenceSource}
 use crate::declared_op::DeclaredOp;
 use crate::inputs::{DeclaredInputs, InputTensor};
 use crate::problem::DeclaredProblem;
-use crate::python::{Array, Call};
+use crate::python::{Array, Call, Errors};
 
 /// Most operations and elements of one reference: about a second of numpy, or of the virtual GPU.
 const MOST_FLOPS: f64 = 4e9;
@@ -25,12 +25,18 @@ const MOST_ELEMENTS: f64 = 8e6;
 const FEWEST_ROWS: usize = 16;
 
 /// The precision in which a Python reference computes: numpy keeps that of its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Precision {
     Double,
     /// In fp32, with the seed of random roundings.
     Single {
         roundings: u64,
+    },
+    /// In fp64. What an operation of the reference computes moves at random by at most a share of it, unless it is exact in
+    /// fp32. A reference whose operations are not seen is refused.
+    Moved {
+        seed: u64,
+        share: f64,
     },
 }
 
@@ -153,8 +159,8 @@ impl DeclaredOp {
         let arguments = tensors.iter().map(|tensor| Array {
             name: &tensor.name,
             dtype: match (tensor.dtype.is_float(), precision) {
-                (true, Precision::Double) => "<f8",
                 (true, Precision::Single { .. }) => "<f4",
+                (true, Precision::Double | Precision::Moved { .. }) => "<f8",
                 (false, _) => "<i8",
             },
             shape: tensor.dims.clone(),
@@ -176,9 +182,10 @@ impl DeclaredOp {
             values: declaration.json_values(problem),
             outputs,
             mib: declaration.limits.mib,
-            roundings: match precision {
+            errors: match precision {
                 Precision::Double => None,
-                Precision::Single { roundings } => Some(roundings),
+                Precision::Single { roundings: seed } => Some(Errors { seed, share: None }),
+                Precision::Moved { seed, share } => Some(Errors { seed, share: Some(share) }),
             },
         };
         let attachments: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
@@ -266,9 +273,11 @@ impl InputTensor {
         if self.dtype.is_float() {
             let numbers = self.dtype.floats(&self.bytes);
             return match precision {
-                Precision::Double => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
                 Precision::Single { .. } => {
                     numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect()
+                }
+                Precision::Double | Precision::Moved { .. } => {
+                    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
                 }
             };
         }

@@ -684,6 +684,47 @@ fn terms_that_cancel_alike_in_the_reference_may_differ_in_a_kernel() {
     }
 }
 
+/// A kernel that writes integers.
+const INTEGERS: &str = r#"
+// warpsmith: reference = "op.py:f"
+// warpsmith: sizes = { n = 30000 }
+// warpsmith: launch = { grid = ["ceil_div(n, 256)"], block = [256] }
+// warpsmith: [arguments]
+// warpsmith: x = "in bf16[n]"
+// warpsmith: y = "out i32[n]"
+// warpsmith: n = "size"
+#include <cuda_bf16.h>
+extern "C" __global__ void integers(const __nv_bfloat16* input, int* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float x = __bfloat162float(input[i]);
+    y[i] = VALUE;
+}
+"#;
+
+#[test]
+fn a_comparison_of_inputs_has_one_right_result() {
+    let check = |value: &str, reference: &str| {
+        let files = folder(&INTEGERS.replace("VALUE", value), reference);
+        program(files.path(), &["check", "op.cu", "--problem", "n30000", "--class", "normal"]).code
+    };
+    // Some numbers of this type are equal to 1, and some products of halves are ties.
+    for reference in ["    return x > 1", "    return np.where(2 * x > 2.0, 1, 0)"] {
+        assert_eq!(check("x > 1.0f", reference), 0, "{reference}");
+        assert_eq!(check("x >= 1.0f", reference), 1, "{reference}");
+    }
+    assert_eq!(check("(int)rintf(8.0f * x)", "    return np.rint(8 * x)"), 0);
+    assert_eq!(check("(int)floorf(8.0f * x + 0.5f)", "    return np.rint(8 * x)"), 1);
+    // Where the kernel rounds, it may be on the other side: 0.3 is no number of fp32.
+    for value in ["(int)rintf(x / 0.3f)", "(int)rintf(x * (1.0f / 0.3f))", "(int)rintf(x / 3 * 10)"] {
+        assert_eq!(check(value, "    return np.rint(x / 0.3)"), 0, "{value}");
+    }
+    // The operations of a reference that converts its inputs are not seen.
+    let converts = "    return np.array([np.rint(float(each) / 0.3) for each in x.tolist()])";
+    assert_eq!(check("(int)rintf(x * (1.0f / 0.3f))", converts), 0);
+    assert_eq!(check("(int)rintf(x * (1.0f / 0.3f)) + (i == 7)", converts), 1);
+}
+
 #[test]
 fn a_kernel_with_a_cplusplus_name_passes_in_a_file_and_is_told_in_a_family() {
     let plain = SCALE.replace("extern \"C\" ", "");
