@@ -1,12 +1,14 @@
 //! What head and workers tell each other.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What all tasks of a job have in common. A worker that has read it can do every task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// The job's name, which is that of its run.
+    /// The job's name, which is that of its run. See [`is_job_name`].
     pub name: String,
     /// The build of the program that workers must have.
     pub program: Program,
@@ -15,6 +17,15 @@ pub struct Job {
     /// Texts that workers need as files: their paths, relative to a folder of their own, and contents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<(String, String)>,
+}
+
+/// The most bytes of a job's name.
+const LONGEST_NAME: usize = 200;
+
+/// Whether a job may have this name. Names are parts of paths, and other programs can write them.
+pub fn is_job_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    !name.is_empty() && name.len() <= LONGEST_NAME && !name.starts_with('.') && name.chars().all(is_allowed)
 }
 
 /// The build of a program.
@@ -61,7 +72,7 @@ pub struct Task {
 pub enum Outcome {
     /// The worker's answer.
     Done(Value),
-    /// The worker cannot do the task, and says why. Another one could not either.
+    /// The worker could not do the task, and says why. Another one may be able to.
     Failed(String),
     /// The worker stops and gives the task back.
     Released,
@@ -95,8 +106,23 @@ pub struct WorkerFacts {
     pub done: u32,
     /// The job and the task that it does now.
     pub now: Option<(String, u32)>,
-    /// Why it does not work for a job.
-    pub refuses: Option<String>,
+    /// The jobs that it does not work for, and why.
+    pub refuses: BTreeMap<String, String>,
     /// It counts up as long as the worker lives.
     pub beat: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_job_name;
+
+    #[test]
+    fn names_of_jobs_are_plain_parts_of_paths() {
+        for name in ["a", "20260101-120000-evolve-1a2b", "run_1.x"] {
+            assert!(is_job_name(name), "{name}");
+        }
+        for name in ["", ".", "..", ".hidden", "a/b", "a b", "a%2f", "a\n", "ä", &"x".repeat(201)] {
+            assert!(!is_job_name(name), "{name}");
+        }
+    }
 }

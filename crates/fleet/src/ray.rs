@@ -31,7 +31,7 @@ pub struct RayOptions {
     pub workers: Option<usize>,
     /// Whether each worker needs a GPU.
     pub gpu: bool,
-    /// A task is given up when this many workers were lost with it.
+    /// A task is given up when this many workers were lost with it, and when workers have failed to do it this often.
     pub attempts: u32,
     /// More arguments of `worker`.
     pub arguments: Vec<String>,
@@ -124,7 +124,7 @@ impl Fleet for RayCluster {
         self.send(&json!({ "task": task }))
     }
 
-    fn wait(&mut self, number: u32, stop: &AtomicBool) -> Result<Answer, FleetError> {
+    fn wait(&mut self, number: u32, stop: &AtomicBool, _: &dyn Fn(&str)) -> Result<Answer, FleetError> {
         loop {
             if let Some(answer) = self.answers.get(&number) {
                 return Ok(answer.clone());

@@ -5,6 +5,7 @@ Lines from the head: {"start": {...}} once, then {"task": {...}}. Lines to the h
 
 Each actor starts one worker process of the program, which keeps what it has compiled and computed between tasks. Ray
 restarts the actor of a lost node elsewhere; the tasks that it had are submitted again here, so that each is counted once.
+So are tasks that a worker could not do, to another worker if there is one.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -30,25 +32,39 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """An actor: one worker process."""
+    """An actor: one worker process.
+
+    The process is started by the first task. Ray starts an actor whose constructor ends the process again for ever, and an
+    actor whose constructor raises never again.
+    """
 
     def __init__(self, program, digest, contents, arguments, job):
-        path = program
-        if not _is_same(path, digest):
+        self.program, self.digest, self.contents = program, digest, contents
+        self.arguments, self.job = arguments, job
+        self.process = None
+
+    def _start(self):
+        path = self.program
+        if not _is_same(path, self.digest):
             # This node lacks the program, so it gets the head's. The name has the hash: nodes may share the folder.
             folder = os.path.join(os.path.expanduser("~"), ".cache", "warpsmith", "programs")
             os.makedirs(folder, exist_ok=True)
-            path = os.path.join(folder, digest)
-            if not _is_same(path, digest):
+            path = os.path.join(folder, self.digest)
+            if not _is_same(path, self.digest):
                 partial = f"{path}.{os.getpid()}.partial"
                 with open(partial, "wb") as file:
-                    file.write(contents)
+                    file.write(self.contents)
                 os.chmod(partial, 0o755)
                 os.replace(partial, path)
+        self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [path, "worker", "--fleet", "pipe", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [path, "worker", "--fleet", "pipe", *self.arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
         )
-        self._send({"job": job})
+        self._send({"job": self.job})
 
     def _send(self, line):
         try:
@@ -57,18 +73,42 @@ class Worker:
         except OSError as error:
             raise WorkerLost(str(error)) from error
 
+    def _outcome(self, task):
+        try:
+            if self.process is None:
+                self._start()
+            self._send({"task": task})
+            reply = self.process.stdout.readline()
+            if not reply:
+                raise WorkerLost("end of output")
+            return json.loads(reply)["outcome"]
+        except WorkerLost:
+            self.process.kill()
+            status = self.process.wait()
+            if status < 0:
+                # A signal ended it. Ray starts another actor in place of this one. An exception would leave this actor
+                # without a process.
+                os._exit(1)
+            reason = f"its worker process ended with status {status}{self._last_error()}"
+        except OSError as error:
+            reason = f"its worker process cannot be started: {error}"
+        # This machine lacks something. Another one may have it.
+        self.process = None
+        return {"failed": reason}
+
+    def _last_error(self):
+        self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 4096))
+        lines = self.errors.read().decode(errors="replace").splitlines()
+        told = [line for line in lines if line.startswith("error")] or lines
+        return f": {told[-1]}" if told else ""
+
     def run(self, task):
         started = time.monotonic()
-        self._send({"task": task})
-        reply = self.process.stdout.readline()
-        if not reply:
-            # Ray starts another actor in place of this one.
-            os._exit(1)
-        answer = json.loads(reply)
+        outcome = self._outcome(task)
         host = os.uname().nodename
         return {
-            "outcome": answer["outcome"],
-            "worker": f"{host}-{self.process.pid}",
+            "outcome": outcome,
+            "worker": f"{host}-{self.process.pid if self.process else os.getpid()}",
             "host": host,
             "seconds": time.monotonic() - started,
         }
@@ -86,6 +126,14 @@ def read_lines(lines):
     for line in sys.stdin:
         lines.put(json.loads(line))
     lines.put(None)
+
+
+def choose(free, failed_by, count):
+    """A free worker for a task. Workers that could not do it are used only if all have failed."""
+    others = [worker for worker in free if worker not in failed_by]
+    if others:
+        return others[0]
+    return free[0] if free and len(set(failed_by)) >= count else None
 
 
 def connect(ray, address, workers):
@@ -127,9 +175,10 @@ def main():
     resources = {"num_gpus": 1, "num_cpus": 0} if start["gpu"] else {"num_cpus": 1}
     actor = ray.remote(max_restarts=-1, max_task_retries=0, **resources)(Worker)
     arguments = (start["program"], digest, contents, start["arguments"], start["job"])
-    free = [actor.remote(*arguments) for _ in range(most)]
+    workers = [actor.remote(*arguments) for _ in range(most)]
+    free = list(range(most))
     tell("ready", {"workers": most, "nodes": [node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]]})
-    waiting, running, lost = [], {}, {}
+    waiting, running, lost, failed_by = [], {}, {}, {}
     is_open = True
     while is_open or running:
         try:
@@ -145,9 +194,12 @@ def main():
             # The head is gone or has ended the job. Its tasks are of no use to anybody.
             break
         waiting.sort(key=lambda task: task["number"])
-        while waiting and free:
-            worker, task = free.pop(), waiting.pop(0)
-            running[worker.run.remote(task)] = (worker, task)
+        for task in list(waiting):
+            worker = choose(free, failed_by.get(task["number"], []), most)
+            if worker is not None:
+                free.remove(worker)
+                waiting.remove(task)
+                running[workers[worker].run.remote(task)] = (worker, task)
         if not running:
             continue
         ready, _ = ray.wait(list(running), timeout=0.05)
@@ -157,6 +209,12 @@ def main():
             number = task["number"]
             try:
                 answer = ray.get(reference)
+                if "failed" in answer["outcome"]:
+                    failures = failed_by.setdefault(number, [])
+                    failures.append(worker)
+                    if len(failures) < start["attempts"]:
+                        waiting.append(task)
+                        continue
             except RayActorError:
                 lost[number] = lost.get(number, 0) + 1
                 if lost[number] < start["attempts"]:

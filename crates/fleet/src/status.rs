@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::job::{Job, WorkerFacts};
-use crate::queue::of_job;
+use crate::queue::{STOPPED, of_job};
 use crate::store::{Store, StoreError};
 use crate::worker::job_names;
 
@@ -56,7 +56,7 @@ pub fn status(store: &Store, watch: impl FnOnce()) -> Result<Status, StoreError>
     Ok(Status {
         jobs: jobs.collect::<Result<_, _>>()?,
         workers: workers.collect(),
-        is_stopped: store.get::<()>("stopped")?.is_some(),
+        is_stopped: store.has(STOPPED)?,
     })
 }
 
@@ -80,7 +80,7 @@ fn job(store: &Store, name: String) -> Result<JobStatus, StoreError> {
 
 /// Tells all workers to leave when they have done their tasks, or takes that back.
 pub fn stop(store: &Store, leave: bool) -> Result<(), StoreError> {
-    if leave { store.put("stopped", &()) } else { store.remove("stopped") }
+    if leave { store.put(STOPPED, &()) } else { store.remove(STOPPED) }
 }
 
 /// The description of a job.

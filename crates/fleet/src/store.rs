@@ -19,6 +19,30 @@ pub struct Store {
     root: Path,
     runtime: Arc<Runtime>,
     place: String,
+    /// How many documents were read.
+    #[cfg(test)]
+    pub(crate) reads: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+/// The most bytes of a document. Every program with access to a store can write into it.
+const MOST_BYTES: usize = 4 << 20;
+/// The most bytes of a job, which has the texts of its kernels.
+const MOST_BYTES_OF_JOB: usize = 128 << 20;
+
+/// The most bytes of the document of this name.
+fn most_bytes(name: &str) -> usize {
+    if name.ends_with("/job") { MOST_BYTES_OF_JOB } else { MOST_BYTES }
+}
+
+/// What a store has under a name.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Document<T> {
+    /// Nothing.
+    Missing,
+    /// Something that is not what was expected, or too large.
+    Unreadable,
+    /// The document.
+    Found(T),
 }
 
 /// Why a store cannot be used.
@@ -50,7 +74,14 @@ impl Store {
                 LocalFileSystem::new_with_prefix(folder).map_err(|error| failed(error.to_string()))?;
             (Arc::new(files) as Arc<dyn ObjectStore>, Path::default())
         };
-        Ok(Store { objects, root, runtime, place: place.to_owned() })
+        Ok(Store {
+            objects,
+            root,
+            runtime,
+            place: place.to_owned(),
+            #[cfg(test)]
+            reads: Arc::default(),
+        })
     }
 
     /// The folder or URL.
@@ -74,11 +105,43 @@ impl Store {
     /// The document of this name. `None`: there is none, or it is not what was expected, which only another version of the
     /// program can have written.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
-        let path = self.path(name);
-        let read = async { self.objects.get(&path).await?.bytes().await };
+        Ok(match self.read(name)? {
+            Document::Found(document) => Some(document),
+            Document::Missing | Document::Unreadable => None,
+        })
+    }
+
+    /// Like [`Store::get`], and tells apart why there is no document.
+    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Document<T>, StoreError> {
+        #[cfg(test)]
+        self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (path, most) = (self.path(name), most_bytes(name));
+        let read = async {
+            let mut parts = self.objects.get(&path).await?.into_stream();
+            let mut bytes = Vec::new();
+            while let Some(part) = parts.try_next().await? {
+                if bytes.len() + part.len() > most {
+                    return Ok(None);
+                }
+                bytes.extend_from_slice(&part);
+            }
+            Ok(Some(bytes))
+        };
         match self.runtime.block_on(read) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(Error::NotFound { .. }) => Ok(None),
+            Ok(bytes) => {
+                let document = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                Ok(document.map_or(Document::Unreadable, Document::Found))
+            }
+            Err(Error::NotFound { .. }) => Ok(Document::Missing),
+            Err(error) => Err(self.failed(name, &error)),
+        }
+    }
+
+    /// Whether there is a document of this name, whatever it contains.
+    pub fn has(&self, name: &str) -> Result<bool, StoreError> {
+        match self.runtime.block_on(self.objects.head(&self.path(name))) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(self.failed(name, &error)),
         }
     }
@@ -95,6 +158,12 @@ impl Store {
 
     fn write(&self, name: &str, document: &impl Serialize, mode: PutMode) -> Result<bool, StoreError> {
         let bytes = serde_json::to_vec(document).map_err(|error| self.failed(name, &error))?;
+        if bytes.len() > most_bytes(name) {
+            let (size, most) = (bytes.len(), most_bytes(name));
+            return Err(
+                self.failed(name, &format!("{size} bytes are too many: nobody reads more than {most}"))
+            );
+        }
         let path = self.path(name);
         let options = PutOptions { mode, ..PutOptions::default() };
         match self.runtime.block_on(self.objects.put_opts(&path, PutPayload::from(bytes), options)) {
@@ -174,6 +243,29 @@ mod tests {
         store.remove("claims/7").unwrap();
         store.remove("claims/7").unwrap();
         assert_eq!(store.get::<(u32, u32)>("claims/7").unwrap(), None);
+    }
+
+    #[test]
+    fn a_document_that_is_too_large_is_neither_read_nor_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+        let fits = "x".repeat(MOST_BYTES - 2);
+        store.put("fits", &fits).unwrap();
+        assert_eq!(store.read("fits").unwrap(), Document::Found(fits.clone()));
+        let error = store.put("large", &format!("{fits}x")).unwrap_err();
+        assert!(error.to_string().contains("too many") && !store.has("large").unwrap(), "{error}");
+        std::fs::write(folder.path().join("large"), format!("\"{fits}x\"")).unwrap();
+        assert_eq!(store.read::<String>("large").unwrap(), Document::Unreadable);
+        assert_eq!(store.read::<String>("none").unwrap(), Document::Missing);
+    }
+
+    #[test]
+    fn a_document_is_there_whatever_it_contains() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+        std::fs::write(folder.path().join("stopped"), "").unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        assert!(store.has("stopped").unwrap() && !store.has("folder").unwrap() && !store.has("x").unwrap());
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! A worker of a queue: it claims tasks, does them and writes the answers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use crate::job::{Answer, Job, Outcome, Program, Task, WorkerFacts};
-use crate::queue::{Answered, of_job, parse_attempt};
-use crate::store::{Store, StoreError};
+use crate::job::{Answer, Job, Outcome, Program, Task, WorkerFacts, is_job_name};
+use crate::queue::{Answered, Offer, STOPPED, of_job, parse_attempt};
+use crate::store::{Document, Store, StoreError};
 
 /// How a worker behaves.
 #[derive(Clone, Debug)]
@@ -38,29 +38,36 @@ pub fn serve(
     mut work: impl FnMut(&Job, &mut dyn JobTasks) -> Result<(), String>,
 ) -> Result<u32, StoreError> {
     let signs = SignsOfLife::start(store, options, stop);
-    let mut refused: HashSet<String> = HashSet::new();
+    let mut refused: BTreeMap<String, String> = BTreeMap::new();
+    let mut failed: HashMap<String, HashSet<u32>> = HashMap::new();
     let mut idle_since = Instant::now();
     let mut pause = FIRST_PAUSE;
     let mut done = 0;
     loop {
-        if stop.load(Ordering::Relaxed) || store.get::<()>("stopped")?.is_some() {
+        if stop.load(Ordering::Relaxed) || store.has(STOPPED)? {
             return Ok(done);
         }
         let mut found = None;
-        for name in job_names(store)? {
-            if refused.contains(&name) || !has_unclaimed(store, &name)? {
+        let names = job_names(store)?;
+        refused.retain(|name, _| names.contains(name));
+        failed.retain(|name, _| names.contains(name));
+        for name in names {
+            let failed = failed.entry(name.clone()).or_default();
+            if refused.contains_key(&name) || claimable(store, &name, &signs.name, failed)?.is_empty() {
                 continue;
             }
             let Some(job) = store.get::<Job>(&of_job(&name, "job"))? else { continue };
-            if job.program.agrees_with(&options.program) {
+            let reason = if job.name != name {
+                format!("its description is that of job {}", job.name)
+            } else if !job.program.agrees_with(&options.program) {
+                "it needs another build of the program".to_owned()
+            } else {
                 found = Some(job);
                 break;
-            }
-            signs.change(|facts| {
-                facts.refuses = Some(format!("job {name} needs another build of the program"));
-            });
-            refused.insert(name);
+            };
+            refused.insert(name, reason);
         }
+        signs.change(|facts| facts.refuses.clone_from(&refused));
         let Some(job) = found else {
             if options.idle.is_some_and(|most| idle_since.elapsed() >= most) {
                 return Ok(done);
@@ -74,6 +81,7 @@ pub fn serve(
             job: job.name.clone(),
             signs: &signs,
             stop,
+            failed: failed.entry(job.name.clone()).or_default(),
             current: None,
             done: 0,
             error: None,
@@ -87,8 +95,7 @@ pub fn serve(
         }
         done += finished;
         if let Err(reason) = outcome {
-            signs.change(|facts| facts.refuses = Some(format!("job {}: {reason}", job.name)));
-            refused.insert(job.name);
+            refused.insert(job.name, reason);
         }
         (idle_since, pause) = (Instant::now(), FIRST_PAUSE);
     }
@@ -102,18 +109,33 @@ pub(crate) fn job_names(store: &Store) -> Result<Vec<String>, StoreError> {
         documents.iter().filter_map(folder).collect()
     };
     let ended = with("ended");
-    Ok(with("job").into_iter().filter(|name| !ended.contains(name)).collect())
+    // Every program with access to the store can make folders in it.
+    Ok(with("job").into_iter().filter(|name| is_job_name(name) && !ended.contains(name)).collect())
 }
 
-fn unclaimed(store: &Store, job: &str) -> Result<Vec<String>, StoreError> {
+/// The attempts that nobody has claimed and that this worker may claim. `failed`: the tasks that it could not do.
+fn claimable(
+    store: &Store,
+    job: &str,
+    worker: &str,
+    failed: &HashSet<u32>,
+) -> Result<Vec<String>, StoreError> {
     let claimed = store.list(&of_job(job, "claims"))?;
-    let mut tasks = store.list(&of_job(job, "tasks"))?;
-    tasks.retain(|name| parse_attempt(name).is_some() && claimed.binary_search(name).is_err());
-    Ok(tasks)
-}
-
-fn has_unclaimed(store: &Store, job: &str) -> Result<bool, StoreError> {
-    Ok(!unclaimed(store, job)?.is_empty())
+    let mut names = Vec::new();
+    for name in store.list(&of_job(job, "tasks"))? {
+        let Some((number, _)) = parse_attempt(&name) else { continue };
+        if claimed.binary_search(&name).is_ok() {
+            continue;
+        }
+        if failed.contains(&number) {
+            let offer: Option<Offer> = store.get(&of_job(job, &format!("tasks/{name}")))?;
+            if offer.is_some_and(|offer| offer.avoid.iter().any(|it| it == worker)) {
+                continue;
+            }
+        }
+        names.push(name);
+    }
+    Ok(names)
 }
 
 /// The tasks of one job, as a worker gets them.
@@ -135,6 +157,8 @@ struct QueueTasks<'w> {
     job: String,
     signs: &'w SignsOfLife,
     stop: &'w AtomicBool,
+    /// The tasks that this worker could not do.
+    failed: &'w mut HashSet<u32>,
     /// The claimed task, the name of its attempt, and when it was claimed.
     current: Option<(Task, String, Instant)>,
     done: u32,
@@ -168,22 +192,34 @@ impl JobTasks for QueueTasks<'_> {
 
 impl QueueTasks<'_> {
     fn claim(&mut self) -> Result<Option<Task>, StoreError> {
-        if self.store.get::<()>(&of_job(&self.job, "ended"))?.is_some() {
+        if self.store.has(&of_job(&self.job, "ended"))? || self.store.has(STOPPED)? {
             return Ok(None);
         }
-        for name in unclaimed(self.store, &self.job)? {
-            if !self.store.put_new(&of_job(&self.job, &format!("claims/{name}")), &self.signs.name)? {
-                continue;
-            }
-            // The head may have removed it in between, because another attempt was answered.
-            let Some(task) = self.store.get::<Task>(&of_job(&self.job, &format!("tasks/{name}")))? else {
-                continue;
-            };
+        for name in claimable(self.store, &self.job, &self.signs.name, self.failed)? {
+            let Some(task) = self.take(&name)? else { continue };
             self.signs.change(|facts| facts.now = Some((self.job.clone(), task.number)));
             self.current = Some((task.clone(), name, Instant::now()));
             return Ok(Some(task));
         }
         Ok(None)
+    }
+
+    /// Claims an attempt. `None`: it is another worker's, or there is no such task.
+    fn take(&self, name: &str) -> Result<Option<Task>, StoreError> {
+        let claim = of_job(&self.job, &format!("claims/{name}"));
+        // A store behind a network may write the claim and lose the reply. The claim is then this worker's own.
+        if !self.store.put_new(&claim, &self.signs.name)?
+            && self.store.get::<String>(&claim)?.as_ref() != Some(&self.signs.name)
+        {
+            return Ok(None);
+        }
+        match self.store.read(&of_job(&self.job, &format!("tasks/{name}")))? {
+            Document::Found(Offer { task, .. }) => Ok(Some(task)),
+            // The head removed it in between, because another attempt was answered.
+            Document::Missing => self.store.remove(&claim).map(|()| None),
+            // The claim stays, so that the head offers the task again.
+            Document::Unreadable => Ok(None),
+        }
     }
 
     fn write(&mut self, outcome: Outcome) -> Result<(), StoreError> {
@@ -194,9 +230,12 @@ impl QueueTasks<'_> {
             host: self.signs.host.clone(),
             seconds: since.elapsed().as_secs_f64(),
         };
+        if matches!(answer.outcome, Outcome::Failed(_)) {
+            self.failed.insert(task.number);
+        }
         let answered = Answered { payload: task.payload, answer };
         self.store.put(&of_job(&self.job, &format!("answers/{name}")), &answered)?;
-        let is_done = u32::from(answered.answer.outcome != Outcome::Released);
+        let is_done = u32::from(matches!(answered.answer.outcome, Outcome::Done(_)));
         self.done += is_done;
         self.signs.change(|facts| {
             facts.now = None;
@@ -234,7 +273,7 @@ impl SignsOfLife {
             device: options.device.clone(),
             done: 0,
             now: None,
-            refuses: None,
+            refuses: BTreeMap::new(),
             beat: 0,
         };
         let mut signs = SignsOfLife {
@@ -292,8 +331,7 @@ impl SignThread {
                     facts.clone()
                 };
                 let _ = store.put(&format!("workers/{}", facts.name), &facts);
-                let has_ended =
-                    |job: &String| store.get::<()>(&of_job(job, "ended")).is_ok_and(|it| it.is_some());
+                let has_ended = |job: &String| store.has(&of_job(job, "ended")).is_ok_and(|it| it);
                 if facts.now.as_ref().is_some_and(|(job, _)| has_ended(job)) {
                     self.cancelled.store(true, Ordering::Relaxed);
                 }
@@ -326,4 +364,49 @@ fn worker_name(host: &str) -> String {
     let host: String =
         host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
     format!("{host}-{}-{:08x}", std::process::id(), u32::from_le_bytes(random))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn with_tasks(test: impl FnOnce(&Store, &QueueTasks<'_>)) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+        let program = Program { version: "1".to_owned(), architecture: "x".to_owned(), hash: "h".to_owned() };
+        let beat = Duration::from_millis(20);
+        let options = WorkerOptions { program, device: "none".to_owned(), idle: None, beat };
+        let stop = Arc::default();
+        let signs = SignsOfLife::start(&store, &options, &stop);
+        let mut failed = HashSet::new();
+        let (job, current, error) = ("a".to_owned(), None, None);
+        let (store, stop, failed) = (&store, &*stop, &mut failed);
+        test(store, &QueueTasks { store, job, signs: &signs, stop, failed, current, done: 0, error });
+    }
+
+    #[test]
+    fn a_claim_whose_task_is_gone_is_taken_back() {
+        with_tasks(|store, tasks| {
+            assert_eq!(tasks.take("00000000-1").unwrap(), None);
+            assert!(!store.has("jobs/a/claims/00000000-1").unwrap());
+        });
+    }
+
+    #[test]
+    fn a_claim_of_the_worker_itself_counts_and_that_of_another_does_not() {
+        with_tasks(|store, tasks| {
+            let task = |number| Task { number, payload: json!(number) };
+            for number in 0..3 {
+                store.put(&format!("jobs/a/tasks/{number:08}-1"), &task(number)).unwrap();
+            }
+            store.put("jobs/a/claims/00000000-1", &tasks.signs.name).unwrap();
+            store.put("jobs/a/claims/00000001-1", &"another").unwrap();
+            assert_eq!(tasks.take("00000000-1").unwrap(), Some(task(0)));
+            assert_eq!(tasks.take("00000001-1").unwrap(), None);
+            assert_eq!(tasks.take("00000002-1").unwrap(), Some(task(2)));
+            assert!(store.has("jobs/a/claims/00000002-1").unwrap());
+        });
+    }
 }

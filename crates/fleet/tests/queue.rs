@@ -1,6 +1,7 @@
 //! A head and workers, each in a thread, with a queue in a folder.
 #![allow(clippy::unwrap_used)] // A test whose setup fails must fail, and `unwrap` does that.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use warpsmith_fleet::{
-    Fleet, FleetError, Job, Outcome, Program, Queue, QueueOptions, Store, Task, WorkerOptions, serve, status,
-    stop,
+    Answer, Fleet, FleetError, Job, LocalWorkers, Outcome, Program, Queue, QueueOptions, Store, Task,
+    WorkerFacts, WorkerOptions, serve, status, stop,
 };
 
 const BEAT: Duration = Duration::from_millis(20);
@@ -75,7 +76,7 @@ fn task(number: u32) -> Task {
 }
 
 fn wait(head: &mut Queue, number: u32) -> Outcome {
-    head.wait(number, &AtomicBool::new(false)).unwrap().outcome
+    head.wait(number, &AtomicBool::new(false), &|_| ()).unwrap().outcome
 }
 
 fn answer(number: u32) -> Outcome {
@@ -264,7 +265,7 @@ fn jobs_and_workers_that_do_not_fit_are_told() {
         seen
     });
     assert!(seen.workers[0].is_alive);
-    assert!(seen.workers[0].facts.refuses.as_ref().unwrap().contains("another build"));
+    assert!(seen.workers[0].facts.refuses["a"].contains("another build"));
     assert_eq!((seen.jobs[0].waiting, seen.jobs[0].under_way), (1, 0));
     stop(&store, true).unwrap();
     let refused = serve(&store, &worker_options(), &Arc::default(), |_, _| panic!("stopped"));
@@ -284,4 +285,333 @@ fn a_job_that_a_worker_cannot_do_is_left_to_others() {
     assert_eq!(wait(&mut head, 0), answer(0));
     stop.store(true, Ordering::Relaxed);
     worker.join().unwrap();
+}
+
+/// What a worker that the test plays writes.
+impl Folder {
+    fn claim(&self, number: u32, attempt: u32, worker: &str) {
+        let name = format!("jobs/a/claims/{number:08}-{attempt}");
+        assert!(self.store().put_new(&name, &worker.to_owned()).unwrap());
+    }
+
+    fn write_answer(&self, number: u32, attempt: u32, outcome: Outcome) {
+        let answer = Answer { outcome, worker: "w".to_owned(), host: "h".to_owned(), seconds: 1.0 };
+        let document = json!({"payload": task(number).payload, "answer": answer});
+        self.store().put(&format!("jobs/a/answers/{number:08}-{attempt}"), &document).unwrap();
+    }
+
+    fn text(&self, name: &str, text: &str) {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.store().has(name).unwrap()
+    }
+
+    /// A worker that lives until the flag is set, and says that it does nothing and what it refuses.
+    fn idle_worker(&self, name: &str, refuses: &[(&str, &str)], ends: &Arc<AtomicBool>) -> JoinHandle<()> {
+        let (store, ends) = (self.store(), Arc::clone(ends));
+        let refuses = refuses.iter().map(|(job, why)| ((*job).to_owned(), (*why).to_owned())).collect();
+        let mut facts = WorkerFacts {
+            name: name.to_owned(),
+            host: "h".to_owned(),
+            device: "none".to_owned(),
+            done: 0,
+            now: None,
+            refuses,
+            beat: 0,
+        };
+        std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                facts.beat += 1;
+                store.put(&format!("workers/{}", facts.name), &facts).unwrap();
+                sleep(BEAT);
+            }
+            store.remove(&format!("workers/{}", facts.name)).unwrap();
+        })
+    }
+}
+
+/// The error of waiting for a task, and everything that was told.
+fn failed_wait(head: &mut Queue, number: u32) -> (FleetError, Vec<String>) {
+    let told = Mutex::new(Vec::new());
+    let tell = |line: &str| told.lock().unwrap().push(line.to_owned());
+    let error = head.wait(number, &AtomicBool::new(false), &tell).unwrap_err();
+    (error, told.into_inner().unwrap())
+}
+
+#[test]
+fn a_resumed_head_offers_an_attempt_that_nobody_has_claimed() {
+    let folder = Folder::new();
+    drop(folder.head());
+    // Before the head was killed, the first attempt was lost and the second was given back.
+    folder.claim(0, 1, "dead");
+    folder.claim(0, 2, "alive");
+    folder.write_answer(0, 2, Outcome::Released);
+    let (done, stop) = (Arc::default(), Arc::default());
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    assert!(folder.has("jobs/a/tasks/00000000-3"));
+    assert_eq!(wait(&mut head, 0), answer(0));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+}
+
+#[test]
+fn an_answer_that_comes_after_a_later_attempt_leads_to_a_new_one() {
+    let folder = Folder::new();
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    // The head does not know of the second attempt.
+    folder.claim(0, 2, "alive");
+    folder.write_answer(0, 2, Outcome::Released);
+    let (done, stop) = (Arc::default(), Arc::default());
+    folder.claim(0, 1, "dead");
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    assert_eq!(wait(&mut head, 0), answer(0));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+}
+
+/// Starts a worker that fails every task, and notes which it was given.
+fn broken_worker(folder: &Folder, given: &Arc<Mutex<Vec<u32>>>, stop: &Arc<AtomicBool>) -> JoinHandle<u32> {
+    let (store, given, stop) = (folder.store(), Arc::clone(given), Arc::clone(stop));
+    std::thread::spawn(move || {
+        serve(&store, &worker_options(), &stop, |_, tasks| {
+            while let Some(task) = tasks.next_task() {
+                given.lock().unwrap().push(task.number);
+                tasks.answer(Outcome::Failed("no disk".to_owned()));
+            }
+            Ok(())
+        })
+        .unwrap()
+    })
+}
+
+/// Lets a head wait for a moment for a task that nobody does.
+fn look(head: &mut Queue, number: u32) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sleep(OPTIONS.lease / 4);
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(matches!(head.wait(number, &stop, &|_| ()), Err(FleetError::Stopped)));
+    });
+}
+
+#[test]
+fn a_task_that_one_worker_cannot_do_is_done_by_another() {
+    let folder = Folder::new();
+    let (done, stop) = (Arc::default(), Arc::default());
+    let mut head = folder.head();
+    head.submit(task(9)).unwrap();
+    folder.claim(9, 1, "w");
+    folder.write_answer(9, 1, Outcome::Failed("no disk".to_owned()));
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    let told = Mutex::new(Vec::new());
+    let tell = |line: &str| told.lock().unwrap().push(line.to_owned());
+    assert_eq!(head.wait(9, &AtomicBool::new(false), &tell).unwrap().outcome, answer(9));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+    assert!(told.lock().unwrap()[0].contains("worker w could not do task 9: no disk"), "{told:?}");
+}
+
+#[test]
+fn a_worker_does_not_get_a_task_again_that_it_failed_while_there_are_others() {
+    let folder = Folder::new();
+    let (stop, release) = (Arc::default(), Arc::default());
+    let given: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let times = |number| given.lock().unwrap().iter().filter(|it| **it == number).count();
+    let other = folder.idle_worker("other", &[], &release);
+    let mut head = folder.head();
+    head.submit(task(1)).unwrap();
+    while head.workers() == 0 {
+        look(&mut head, 1);
+    }
+    let broken = broken_worker(&folder, &given, &stop);
+    while !folder.has("jobs/a/tasks/00000001-2") {
+        look(&mut head, 1);
+    }
+    (0..8).for_each(|_| look(&mut head, 1));
+    assert_eq!(times(1), 1);
+    // Without the other worker, it gets the task again.
+    release.store(true, Ordering::Relaxed);
+    other.join().unwrap();
+    assert_eq!(wait(&mut head, 1), Outcome::Failed("no disk".to_owned()));
+    assert_eq!(times(1), 3);
+    stop.store(true, Ordering::Relaxed);
+    broken.join().unwrap();
+}
+
+#[test]
+fn a_resumed_head_does_not_end_with_the_failures_of_before() {
+    let folder = Folder::new();
+    let (given, stop): (_, Arc<AtomicBool>) = (Arc::default(), Arc::default());
+    let broken = broken_worker(&folder, &given, &stop);
+    let mut first = folder.head();
+    first.submit(task(0)).unwrap();
+    assert_eq!(wait(&mut first, 0), Outcome::Failed("no disk".to_owned()));
+    first.end(true).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    broken.join().unwrap();
+    let (done, stop) = (Arc::default(), Arc::default());
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    let mut second = folder.head();
+    second.submit(task(0)).unwrap();
+    assert_eq!(wait(&mut second, 0), answer(0));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+}
+
+#[test]
+fn answers_that_cannot_be_read_are_failures() {
+    let folder = Folder::new();
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    for attempt in 1..=3 {
+        folder.text(&format!("jobs/a/answers/00000000-{attempt}"), "{");
+    }
+    assert!(matches!(wait(&mut head, 0), Outcome::Failed(reason) if reason.contains("cannot be read")));
+}
+
+#[test]
+fn a_claim_that_cannot_be_read_blocks_a_task_for_one_lease() {
+    let folder = Folder::new();
+    let (done, stop) = (Arc::default(), Arc::default());
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    folder.text("jobs/a/claims/00000000-1", "{");
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    assert_eq!(wait(&mut head, 0), answer(0));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+}
+
+#[test]
+fn a_claim_of_a_living_worker_that_does_something_else_blocks_a_task_for_one_lease() {
+    let folder = Folder::new();
+    let (done, stop): (_, Arc<AtomicBool>) = (Arc::default(), Arc::default());
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    folder.claim(0, 1, "idle");
+    let idle = folder.idle_worker("idle", &[], &stop);
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    assert_eq!(wait(&mut head, 0), answer(0));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+    idle.join().unwrap();
+}
+
+#[test]
+fn a_stopped_fleet_takes_no_more_tasks_and_no_search() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let mut head = folder.head();
+    (0..3).for_each(|number| head.submit(task(number)).unwrap());
+    let served = serve(&store, &worker_options(), &Arc::default(), |job, tasks| {
+        let task = tasks.next_task().unwrap();
+        stop(&store, true).unwrap();
+        tasks.answer(Outcome::Done(sum(&job.common, &task.payload)));
+        assert!(tasks.next_task().is_none());
+        Ok(())
+    });
+    assert_eq!(served.unwrap(), 1);
+    assert_eq!(wait(&mut head, 0), answer(0));
+    assert!(matches!(failed_wait(&mut head, 1).0, FleetError::FleetStopped));
+    assert!(matches!(Queue::start(folder.store(), &job("b"), OPTIONS), Err(FleetError::FleetStopped)));
+    stop(&store, false).unwrap();
+    assert!(Queue::start(folder.store(), &job("b"), OPTIONS).is_ok());
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+#[test]
+fn waiting_ends_when_the_workers_that_were_started_have_ended() {
+    let folder = Folder::new();
+    let mut head = folder.head();
+    head.watch(LocalWorkers::start([shell("echo 'error: no compiler' >&2; exit 3")]).unwrap());
+    head.submit(task(0)).unwrap();
+    let (error, told) = failed_wait(&mut head, 0);
+    assert!(error.to_string().contains("exit status: 3: error: no compiler"), "{error}");
+    assert!(told.iter().any(|line| line.contains("ended (exit status: 3: error: no compiler)")), "{told:?}");
+}
+
+#[test]
+fn waiting_ends_when_the_workers_that_were_started_refuse_the_job() {
+    let folder = Folder::new();
+    let mut head = folder.head();
+    let ends = Arc::default();
+    let refuses = folder.idle_worker("w", &[("a", "it has no GPU")], &ends);
+    head.watch(LocalWorkers::start([shell("exec sleep 100")]).unwrap());
+    head.submit(task(0)).unwrap();
+    let (error, told) = failed_wait(&mut head, 0);
+    ends.store(true, Ordering::Relaxed);
+    refuses.join().unwrap();
+    assert!(error.to_string().contains("it has no GPU"), "{error}");
+    assert!(told.iter().any(|it| it.contains("worker w does not work for this search: it has no GPU")));
+}
+
+#[test]
+fn the_absence_of_workers_is_told_once() {
+    let folder = Folder::new();
+    let (done, stop) = (Arc::default(), Arc::default());
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    let told = Mutex::new(Vec::new());
+    let worker = Mutex::new(None);
+    let tell = |line: &str| {
+        told.lock().unwrap().push(line.to_owned());
+        worker.lock().unwrap().replace(folder.worker(&done, Duration::ZERO, &stop));
+    };
+    assert_eq!(head.wait(0, &AtomicBool::new(false), &tell).unwrap().outcome, answer(0));
+    stop.store(true, Ordering::Relaxed);
+    worker.into_inner().unwrap().unwrap().join().unwrap();
+    let told = told.into_inner().unwrap();
+    assert!(told.len() == 1 && told[0].contains("no worker for"), "{told:?}");
+}
+
+#[test]
+fn names_of_jobs_stay_inside_their_folder() {
+    let folder = Folder::new();
+    for name in ["", "..", "../x", ".hidden", "a/b", "a b"] {
+        let started = Queue::start(folder.store(), &job(name), OPTIONS);
+        assert!(matches!(started, Err(FleetError::JobName(it)) if it == name), "{name}");
+    }
+    // Other programs may write them nevertheless. A worker of such a job would find a task.
+    for name in [".hidden", "a/b", "a b"] {
+        folder.text(&format!("jobs/{name}/job"), &serde_json::to_string(&job(name)).unwrap());
+        folder.text(&format!("jobs/{name}/tasks/00000000-1"), &serde_json::to_string(&task(0)).unwrap());
+    }
+    let options = WorkerOptions { idle: Some(Duration::from_millis(100)), ..worker_options() };
+    let served = serve(&folder.store(), &options, &Arc::default(), |job, _| panic!("{}", job.name));
+    assert_eq!(served.unwrap(), 0);
+}
+
+#[test]
+fn a_job_with_the_description_of_another_is_refused() {
+    let folder = Folder::new();
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    folder.text("jobs/a/job", &serde_json::to_string(&job("b")).unwrap());
+    let options = WorkerOptions { idle: Some(Duration::from_millis(300)), ..worker_options() };
+    let (store, watched) = (folder.store(), folder.store());
+    let seen = std::thread::scope(|scope| {
+        let worker =
+            scope.spawn(|| serve(&store, &options, &Arc::default(), |job, _| panic!("{}", job.name)));
+        let mut seen = status(&watched, || ()).unwrap();
+        while !seen.workers.iter().any(|it| it.facts.refuses.contains_key("a")) && !worker.is_finished() {
+            seen = status(&watched, || ()).unwrap();
+        }
+        assert_eq!(worker.join().unwrap().unwrap(), 0);
+        seen
+    });
+    assert!(seen.workers[0].facts.refuses["a"].contains("that of job b"), "{seen:?}");
 }
