@@ -361,6 +361,21 @@ fn a_resumed_head_offers_an_attempt_that_nobody_has_claimed() {
 }
 
 #[test]
+fn a_lost_attempt_is_followed_by_one_that_nobody_has_claimed() {
+    let folder = Folder::new();
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    // Were each of them offered, the task would be given up.
+    (1..=3).for_each(|attempt| folder.claim(0, attempt, "dead"));
+    let (done, stop) = (Arc::default(), Arc::default());
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    assert_eq!(wait(&mut head, 0), answer(0));
+    assert!(folder.has("jobs/a/answers/00000000-4"));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+}
+
+#[test]
 fn an_answer_that_comes_after_a_later_attempt_leads_to_a_new_one() {
     let folder = Folder::new();
     let mut head = folder.head();

@@ -58,7 +58,7 @@ impl RunState {
             if is_implausible {
                 return false;
             }
-            let contradiction = contradiction(*score, problems, first.as_ref());
+            let contradiction = contradiction(*number, *score, problems, first.as_ref());
             forged.extend(contradiction.iter().map(|what| format!("ignoring {record}: {what}")));
             contradiction.is_none()
         });
@@ -119,10 +119,22 @@ impl RunState {
 
 /// Why the numbers of a trial contradict each other or those of the first trial, if they do. A search compares scores
 /// and speedups, which must follow from times: those can be judged and measured again.
-fn contradiction(score: f64, problems: &[ProblemTime], first: Option<&TrialResult>) -> Option<String> {
-    let mean = stats::geometric_mean(problems.iter().map(|it| it.speedup));
-    if !mean.is_some_and(|mean| agree(score, mean)) {
-        return Some("its score is not the mean of its speedups".to_owned());
+fn contradiction(
+    number: u32,
+    score: f64,
+    problems: &[ProblemTime],
+    first: Option<&TrialResult>,
+) -> Option<String> {
+    if number == 0 {
+        // The first trial is the baseline. A GPU times it beside itself, so that its speedups are only close to 1.
+        if score != 1.0 {
+            return Some("it is the baseline, and its score is not 1".to_owned());
+        }
+    } else {
+        let mean = stats::geometric_mean(problems.iter().map(|it| it.speedup));
+        if !mean.is_some_and(|mean| agree(score, mean)) {
+            return Some("its score is not the mean of its speedups".to_owned());
+        }
     }
     let wrong = problems.iter().find(|it| !agree(it.speedup, it.baseline.micros() / it.time.micros()));
     if let Some(ProblemTime { problem, speedup, .. }) = wrong {
@@ -231,6 +243,34 @@ mod tests {
             let told = |it: &String| it.contains(&format!("trial {last}")) && it.contains(words);
             assert!(forged.warnings.iter().any(told), "{words}: {:?}", forged.warnings);
         }
+    }
+
+    #[test]
+    fn the_baseline_of_a_search_on_a_gpu_has_score_1() {
+        let on_gpu = |score_of_first: f64| {
+            state_on("NVIDIA H200", search_log(), |event| {
+                if let Event::RunStarted { manifest } = event {
+                    manifest.device = Fact::Known("cuda:0".to_owned());
+                }
+                let Event::Tried { trial } = event else { return };
+                let TrialResult::Timed { problems, score, .. } = &mut trial.result else { return };
+                for it in problems.iter_mut() {
+                    // The two processes of one kernel never take the same time.
+                    let baseline = MeasuredMicros(it.baseline.micros() * 1.004);
+                    let time = MeasuredMicros(it.time.micros());
+                    (it.time, it.baseline) = (Time::Measured(time), Time::Measured(baseline));
+                    it.speedup = baseline.0 / time.0;
+                }
+                *score = stats::geometric_mean(problems.iter().map(|it| it.speedup)).unwrap();
+                if trial.number == 0 {
+                    *score = score_of_first;
+                }
+            })
+        };
+        let honest = on_gpu(1.0);
+        assert!(honest.trials.contains_key(&0) && honest.warnings.is_empty(), "{:?}", honest.warnings);
+        let forged = on_gpu(50.0);
+        assert!(!forged.trials.contains_key(&0) && forged.warnings.len() == 1, "{:?}", forged.warnings);
     }
 
     #[test]

@@ -659,8 +659,8 @@ pub struct SearchFleetOptions {
     /// all processors or GPUs for ray)
     #[arg(long, value_name = "N", requires = "fleet", value_parser = clap::value_parser!(u32).range(1..))]
     pub workers: Option<u32>,
-    /// Seconds without a sign of life after which a worker counts as lost
-    #[arg(long, value_name = "SECONDS", requires = "fleet", default_value = "30", value_parser = seconds)]
+    /// Seconds without a sign of life after which a worker counts as lost; at least 6
+    #[arg(long, value_name = "SECONDS", requires = "fleet", default_value = "30", value_parser = lease)]
     pub lease: f64,
     /// Candidates to ask for before the result of the first is known. The result of a search depends on it, but not on the
     /// number of workers (default: the processors, at most 16; with --fleet twice the workers, at least 8)
@@ -1223,7 +1223,13 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Simulate searches on fleets of these numbers of workers, with stragglers and lost workers, instead of scoring one
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        conflicts_with = "csv",
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
     pub workers: Vec<u32>,
 }
 
@@ -1485,6 +1491,16 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The seconds of a lease. A shorter one would end between two signs of life.
+fn lease(text: &str) -> Result<f64, String> {
+    let (value, least) = (seconds(text)?, fleet::LEAST_LEASE.as_secs_f64());
+    if value < least {
+        let beat = fleet::BEAT.as_secs_f64();
+        return Err(format!("expected at least {least} s: workers give a sign of life every {beat} s"));
+    }
+    Ok(value)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::error::ErrorKind;
@@ -1497,6 +1513,16 @@ mod tests {
         for wrong in ["", "soon", "0", "-1", "nan", "inf", "1e300"] {
             assert!(super::seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_lease_is_longer_than_a_few_signs_of_life() {
+        assert_eq!(super::lease("6"), Ok(6.0));
+        for short in ["0.5", "2", "5.9"] {
+            assert!(super::lease(short).unwrap_err().contains("every 2 s"), "{short}");
+        }
+        let line = ["warpsmith", "evolve", "--fleet", "dir:x", "--lease", "2"];
+        assert!(parse(&line).unwrap_err().to_string().contains("at least 6 s"));
     }
 
     #[test]

@@ -49,13 +49,13 @@ pub fn run<O: Op + ?Sized>(
     fleet: Option<&mut dyn Fleet>,
     progress: &dyn Fn(&Progress, Option<&Trial>),
 ) -> Result<(), EvolveError> {
-    let Session { op, compiler, start, run, stop, .. } = *session;
+    let Session { op, compiler, start, run, stop, tell } = *session;
     let space = space::search_space(op, plan.family, &plan.problems, plan.device.target())?;
     let folder = run.folder().join("trials");
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
     let evaluator =
         Evaluator { op, plan, compiler, start, folder: &folder, answers: AnswerCache::enabled(), stop };
-    let outcome = SearchDriver::new(&evaluator, (&space, fleet), run, progress)?.run();
+    let outcome = SearchDriver::new(&evaluator, (&space, fleet), run, (progress, tell))?.run();
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
@@ -68,6 +68,8 @@ struct SearchDriver<'a, 'f, O: Op + ?Sized> {
     /// See [`EvolvePlan::ahead`]. A resumed search asks ahead as it did before.
     ahead: usize,
     progress: &'a dyn Fn(&Progress, Option<&Trial>),
+    /// Receives messages about the fleet.
+    tell: &'a dyn Fn(&str),
     /// The trials in the log of a resumed run. Each is removed when the search reaches its number.
     recorded: IndexMap<u32, Trial>,
     /// The timed trials whose times come from the log and were not measured again.
@@ -136,7 +138,7 @@ impl<'a, 'f, O: Op + ?Sized> SearchDriver<'a, 'f, O> {
         evaluator: &'a Evaluator<'a, O>,
         (space, fleet): (&'a Space, Option<&'f mut dyn Fleet>),
         run: &'a Run,
-        progress: &'a dyn Fn(&Progress, Option<&Trial>),
+        (progress, tell): (&'a dyn Fn(&Progress, Option<&Trial>), &'a dyn Fn(&str)),
     ) -> Result<Self, EvolveError> {
         let plan = evaluator.plan;
         let (proposer, strategy) = match &plan.proposer {
@@ -192,6 +194,7 @@ impl<'a, 'f, O: Op + ?Sized> SearchDriver<'a, 'f, O> {
             run,
             ahead: ahead.map_or(plan.ahead, |ahead| ahead as usize),
             progress,
+            tell,
             recorded: state.trials,
             unconfirmed: HashSet::new(),
             exchanges: state.exchanges.into_iter().map(|it| (it.number, it)).collect(),
@@ -543,7 +546,7 @@ impl<'a, 'f, O: Op + ?Sized> SearchDriver<'a, 'f, O> {
             return Ok(CompiledCandidate::here(self.evaluator.compile_in_worker(setting, folder)?));
         }
         if let Some(fleet) = &mut self.fleet {
-            let answer = fleet.wait(number, self.evaluator.stop)?;
+            let answer = fleet.wait(number, self.evaluator.stop, self.tell)?;
             let (CandidateResult { compiled, problems, confirmed }, worker) = remote::result_of(answer)?;
             let known = KnownStages { timed: problems, confirmed };
             return Ok(CompiledCandidate { compiled, known, done_by: Some(worker) });

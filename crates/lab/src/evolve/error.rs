@@ -43,12 +43,12 @@ pub enum EvolveError {
     /// The fleet cannot go on.
     #[error(transparent)]
     Fleet(FleetError),
-    /// A worker of the fleet cannot evaluate any candidate.
+    /// Workers of the fleet could not evaluate a candidate, for reasons other than the candidate.
     #[error("worker {worker}: {reason}")]
     Worker {
-        /// The worker's name.
+        /// The last of the workers.
         worker: String,
-        /// The reason.
+        /// The last reason.
         reason: String,
     },
     /// A program that is needed to reach the proposer cannot be started.

@@ -29,7 +29,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::layout;
 use crate::ops;
-use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, flat, one_line, styled};
+use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, flat, one_line, styled};
 use crate::progress;
 use crate::quote;
 use crate::tables;
@@ -65,12 +65,17 @@ impl ResumableCommand for EvolveOptions {
         let mut started = workbench.begin(Self::NAME, execution)?;
         let mut head = Head::open(options, global, &mut plan, &mut started, printer)?;
         let display = SearchDisplay::new(plan.budget, printer);
-        let session = started.session(&|_| ());
+        let tell = |line: &str| display.message(line);
+        let session = started.session(&tell);
         let fleet = head.as_mut().map(Head::fleet);
         let result = evolve::run(&session, &plan, fleet, &|progress, trial| display.update(progress, trial));
         display.finish();
-        if let Some(head) = head {
-            head.end(result.is_err())?;
+        if let Some(head) = head
+            && let Err(error) = head.end(result.is_err())
+        {
+            // The search has its result, or ended for a reason that matters more.
+            let text = format!("the search is still in the fleet: {}", one_line(&error.message));
+            printer.message(&format!("{}: {text}", styled(WARN, "warning")));
         }
         let exit = match result {
             Ok(()) => Exit::Success,
@@ -327,12 +332,17 @@ impl<'p> SearchDisplay<'p> {
             self.best.replace(best);
         }
         if let Some(trial) = trial.filter(|trial| improved && trial.number > 0) {
-            let line = format!("trial {}: {best:.3}x  {}", trial.number, one_line(&trial.candidate));
-            if self.bar.is_hidden() {
-                self.printer.message(&styled(FAINT, line));
-            } else {
-                self.bar.println(layout::wrapped(&line, layout::stderr_width()));
-            }
+            self.message(&format!("trial {}: {best:.3}x  {}", trial.number, trial.candidate));
+        }
+    }
+
+    /// Shows a message that does not belong to a trial.
+    pub fn message(&self, text: &str) {
+        let text = one_line(text);
+        if self.bar.is_hidden() {
+            self.printer.message(&styled(FAINT, text));
+        } else {
+            self.bar.println(layout::wrapped(&text, layout::stderr_width()));
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 const PROBLEM: &str = "b1h1s16d64-fp16";
 
 /// Writes the family `maze`: the reference kernel with knobs that add faults, waste time, or have no effect.
-fn maze(folder: &Path) {
+pub fn maze(folder: &Path) {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
     let family = folder.join("attention/maze");
     let common = folder.join("attention/common");
@@ -64,7 +64,8 @@ because = "one setting per fault is enough"
     changed("kernel.toml", "\n[presets.default]", knobs);
 }
 
-fn evolve(folder: &Path, name: &str, arguments: &[&str]) -> Command {
+/// The command that searches it. The run is in `folder/NAME`.
+pub fn evolve(folder: &Path, name: &str, arguments: &[&str]) -> Command {
     let mut command = warpsmith();
     command.args(["evolve", "maze", "--device", "virtual:l4", "--problem", PROBLEM, "--limit", "4"]);
     command.arg("--kernels").arg(folder).arg("--run-dir").arg(folder.join(name)).args(arguments);
@@ -73,7 +74,7 @@ fn evolve(folder: &Path, name: &str, arguments: &[&str]) -> Command {
 }
 
 /// The logged trials of a run, without their times.
-fn trials(folder: &Path, name: &str) -> Vec<Value> {
+pub fn trials(folder: &Path, name: &str) -> Vec<Value> {
     let text = fs::read_to_string(folder.join(name).join("events.jsonl")).unwrap_or_default();
     text.split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))

@@ -16,6 +16,7 @@ mod declared_ops;
 mod evolve;
 mod exec;
 mod failing_families;
+mod fleet;
 mod fp8;
 mod gate;
 mod interruption;

@@ -56,6 +56,43 @@ fn json_and_csv_contain_the_same_scores() {
 }
 
 #[test]
+fn simulated_fleets_are_compared_with_one_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = toy(folder.path());
+    let search = ["--strategy", "random", "--seeds", "20", "--budget", "4", "--at", "1,4"];
+    let json = |more: &[&str]| -> serde_json::Value {
+        let outcome = replay(&space, &[&search, more, &["--json"]].concat());
+        assert_eq!(outcome.code, 0, "{outcome}");
+        serde_json::from_str(&outcome.stdout).unwrap()
+    };
+    let fleets = json(&["--workers", "1,4,64"])["fleets"].take();
+    let column = |name: &str| -> Vec<f64> {
+        fleets.as_array().unwrap().iter().map(|row| row[name].as_f64().unwrap()).collect()
+    };
+    assert_eq!(column("workers"), [1.0, 4.0, 64.0]);
+    assert_eq!(column("ahead"), [0.0, 8.0, 128.0]);
+    let speedups = column("speedup");
+    assert_eq!(speedups[0], 1.0);
+    // There are only four evaluations.
+    assert!(1.0 < speedups[1] && speedups[1] <= speedups[2], "{speedups:?}");
+    assert!(speedups.iter().all(|it| *it <= 4.0 * 10.0), "{speedups:?}");
+    let busy = column("busy");
+    assert!(busy[0] > busy[1] && busy[1] > busy[2] && busy[0] <= 1.0, "{busy:?}");
+    // One worker finds what a search without workers finds, and every fleet finds the optimum of a space this small.
+    let scores = json(&[]);
+    for (mark, score) in scores["scores"][0]["at"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(fleets[0]["at"][mark], score["mean"]);
+    }
+    for row in fleets.as_array().unwrap() {
+        assert_eq!(row["at"][1], 1.0);
+    }
+    let table = replay(&space, &[&search[..], &["--workers", "1,4"]].concat());
+    assert!(table.stdout.starts_with("strategy  workers  ahead  speedup  busy"), "{table}");
+    assert!(table.stdout.contains("random          1      0     1.0x"), "{table}");
+    assert_eq!(replay(&space, &["--workers", "2", "--csv", "scores.csv"]).code, 2);
+}
+
+#[test]
 fn the_default_marks_are_limited_by_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let space = toy(folder.path());

@@ -1,16 +1,17 @@
 //! The fleet of a search: starts its workers and hands them the candidates.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fleet::scripts::{self, ScriptOptions};
-use fleet::{Address, Fleet, Job, Queue, QueueOptions, RayCluster, RayOptions, Store};
+use fleet::{
+    Address, Fleet, Job, LocalWorkers, Queue, QueueOptions, RayCluster, RayOptions, Store, is_job_name,
+};
 use gpu::device::Device;
 use lab::evolve::EvolvePlan;
 use op::AnyProblem;
-use subprocess::lifetime;
 
 use super::job::{SearchJob, files_of, program};
 use super::{failure, open, store_failure};
@@ -26,15 +27,11 @@ const SLURM_WORKERS: u32 = 8;
 pub struct Head {
     fleet: Box<dyn Fleet>,
     /// They end when this is dropped.
-    _workers: StartedWorkers,
+    _workers: Option<SlurmWorkers>,
 }
 
-/// The workers that the search started, and ends.
-enum StartedWorkers {
-    None,
-    Here(Vec<Child>),
-    Slurm(String),
-}
+/// The number of a job of SLURM that starts workers. The job is cancelled when this is dropped.
+struct SlurmWorkers(String);
 
 impl Head {
     /// Connects to the fleet of `--fleet` and starts the workers of `--workers`. A search that is resumed takes the seed
@@ -63,22 +60,22 @@ impl Head {
         };
         let queue =
             QueueOptions { lease: Duration::from_secs_f64(options.fleet.lease), ..QueueOptions::default() };
-        let fleet = Queue::start(store.clone(), &job, queue).map_err(|error| failure(&error))?;
-        let workers = match address {
-            Address::Slurm(_) => slurm(options, plan, &store, started)?,
-            _ => local(options, plan, &store, global)?,
-        };
+        let mut fleet = Queue::start(store.clone(), &job, queue).map_err(|error| failure(&error))?;
         let tell = |text: &str| printer.message(&styled(FAINT, text));
-        match &workers {
-            StartedWorkers::Slurm(id) => tell(&format!("workers: SLURM job {}", one_line(id))),
-            StartedWorkers::Here(workers) => tell(&format!("workers started here: {}", workers.len())),
-            StartedWorkers::None if store.list("workers").map_err(store_failure)?.is_empty() => {
-                let place = crate::quote::word(format!("dir:{}", store.place()));
-                printer.message(&format!("no worker yet; start some with: warpsmith worker --fleet {place}"));
-            }
-            StartedWorkers::None => {}
+        let mut slurm_workers = None;
+        if let Address::Slurm(_) = address {
+            let workers = slurm(options, plan, &store, started)?;
+            tell(&format!("workers: SLURM job {}", one_line(&workers.0)));
+            slurm_workers = Some(workers);
+        } else if let Some(count) = options.fleet.workers {
+            let workers = local(count, plan, &store, global)?;
+            tell(&format!("workers started here: {}", workers.len()));
+            fleet.watch(workers);
+        } else if store.list("workers").map_err(store_failure)?.is_empty() {
+            let place = crate::quote::word(format!("dir:{}", store.place()));
+            printer.message(&format!("no worker yet; start some with: warpsmith worker --fleet {place}"));
         }
-        Ok(Some(Head { fleet: Box::new(fleet), _workers: workers }))
+        Ok(Some(Head { fleet: Box::new(fleet), _workers: slurm_workers }))
     }
 
     fn ray(
@@ -106,7 +103,7 @@ impl Head {
         let cluster = RayCluster::start(job, &ray, stop).map_err(|error| failure(&error))?;
         let nodes = one_line(&cluster.nodes.join(", "));
         printer.message(&styled(FAINT, format!("workers: {} on {nodes}", cluster.workers())));
-        Ok(Head { fleet: Box::new(cluster), _workers: StartedWorkers::None })
+        Ok(Head { fleet: Box::new(cluster), _workers: None })
     }
 
     /// What hands out the candidates.
@@ -120,20 +117,9 @@ impl Head {
     }
 }
 
-impl Drop for StartedWorkers {
+impl Drop for SlurmWorkers {
     fn drop(&mut self) {
-        match self {
-            StartedWorkers::None => {}
-            StartedWorkers::Here(workers) => {
-                for worker in workers {
-                    lifetime::kill_group(worker);
-                    let _ = worker.wait();
-                }
-            }
-            StartedWorkers::Slurm(id) => {
-                let _ = Command::new("scancel").arg(id).stderr(Stdio::null()).status();
-            }
-        }
+        let _ = Command::new("scancel").arg(&self.0).stderr(Stdio::null()).status();
     }
 }
 
@@ -162,6 +148,7 @@ fn job(
         command_line: manifest.map(|it| it.command_line.clone()).unwrap_or_default(),
         problems: plan.problems.iter().map(ToString::to_string).collect(),
         gpu: gpu_name(&plan.device),
+        compiler: started.session(&|_| ()).compiler.identity().to_owned(),
         secret: plan.secret,
         kernels,
     };
@@ -175,30 +162,32 @@ fn job_name(folder: &Path, started: Option<String>) -> String {
     let unique = format!("{}\n{}", path.display(), started.unwrap_or_default());
     let hash = blake3::hash(unique.as_bytes()).to_hex();
     let last = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    format!("{}-{}", files::file_name(&last), &hash[..8])
+    let is_allowed = |c: char| is_job_name(c.encode_utf8(&mut [0; 4])) || c == '.';
+    let last = last.replace(|c| !is_allowed(c), "-");
+    // A folder may have a longer name than a job.
+    let last = last.trim_start_matches('.').chars().take(100).collect::<String>();
+    format!("{last}-{}", &hash[..8])
 }
 
 /// Starts the workers of `--workers` on this machine.
 fn local(
-    options: &EvolveOptions,
+    count: u32,
     plan: &EvolvePlan<'_, AnyProblem>,
     store: &Store,
     global: &Global,
-) -> Result<StartedWorkers, CommandError> {
-    let Some(count) = options.fleet.workers else { return Ok(StartedWorkers::None) };
+) -> Result<LocalWorkers, CommandError> {
     let failed = |error: std::io::Error| CommandError::missing(format!("cannot start a worker: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
-    let start = || {
+    let command = |_| {
         let mut command = Command::new(&program);
         command.args(["worker", "--fleet", &format!("dir:{}", store.place())]);
         command.args(["--device", &device_name(&plan.device)]);
         if let Some(folder) = &global.cuda {
             command.arg("--cuda").arg(folder);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        lifetime::spawn(&mut command).map_err(failed)
+        command
     };
-    (0..count).map(|_| start()).collect::<Result<_, _>>().map(StartedWorkers::Here)
+    LocalWorkers::start((0..count).map(command)).map_err(failed)
 }
 
 /// Hands the script that starts workers to `sbatch`.
@@ -207,7 +196,7 @@ fn slurm(
     plan: &EvolvePlan<'_, AnyProblem>,
     store: &Store,
     started: &StartedRun<'_>,
-) -> Result<StartedWorkers, CommandError> {
+) -> Result<SlurmWorkers, CommandError> {
     let device = match plan.device {
         Device::Cuda { .. } => "cuda".to_owned(),
         Device::Virtual { .. } => device_name(&plan.device),
@@ -236,5 +225,22 @@ fn slurm(
         let reason = String::from_utf8_lossy(&answer.stderr);
         return Err(CommandError::missing(format!("sbatch failed: {}", one_line(reason.trim()))));
     }
-    Ok(StartedWorkers::Slurm(id))
+    Ok(SlurmWorkers(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_folder_gives_a_job_that_may_have_its_name() {
+        let long = "x".repeat(250);
+        for folder in ["run", "/r/.hidden", "/r/..x", "/r/my run (2)", "/r/läufe", "/", &long] {
+            let name = job_name(Path::new(folder), Some("now".to_owned()));
+            assert!(is_job_name(&name), "{folder}: {name}");
+        }
+        assert!(job_name(Path::new("/r/run_1.x"), None).starts_with("run_1.x-"));
+        let of = |started: &str| job_name(Path::new("/r/run"), Some(started.to_owned()));
+        assert!(of("a") == of("a") && of("a") != of("b"));
+    }
 }

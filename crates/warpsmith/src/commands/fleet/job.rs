@@ -17,6 +17,8 @@ pub struct SearchJob {
     pub problems: Vec<String>,
     /// The GPU that all workers must have: times of different GPUs are never compared.
     pub gpu: String,
+    /// The compiler that all workers must have, by [`compiler::Compiler::identity`]: others make other machine code.
+    pub compiler: String,
     /// The seed of inputs, compared rows and launch conditions.
     pub secret: u64,
     /// The file or folder of `--kernels` among the job's files.
@@ -46,7 +48,8 @@ pub fn files_of(kernels: &Path) -> Result<(Vec<(String, String)>, String), Comma
     if kernels.is_file() {
         for entry in fs::read_dir(&root).map_err(|error| failed(&root, &error))?.flatten() {
             let extension = entry.path().extension().map(|it| it.to_string_lossy().into_owned());
-            if extension.is_some_and(|it| NEIGHBOURS.contains(&it.as_str())) && entry.path().is_file() {
+            let is_neighbour = extension.is_some_and(|it| NEIGHBOURS.contains(&it.as_str()));
+            if is_neighbour && !is_hidden(&entry) && entry.path().is_file() {
                 paths.push(entry.path());
             }
         }
@@ -75,14 +78,22 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;
+        if is_hidden(&entry) {
+            continue;
+        }
         // Links could lead out of the folder.
-        if kind.is_dir() && !entry.file_name().to_string_lossy().starts_with('.') {
+        if kind.is_dir() {
             collect(&entry.path(), paths)?;
         } else if kind.is_file() {
             paths.push(entry.path());
         }
     }
     Ok(())
+}
+
+/// Whether a file or folder is hidden. Such files often have secrets (`.env`, `.git`), and a kernel needs none.
+fn is_hidden(entry: &fs::DirEntry) -> bool {
+    entry.file_name().to_string_lossy().starts_with('.')
 }
 
 /// Writes the files of a job below a folder of the worker.
@@ -134,6 +145,21 @@ mod tests {
         write_files(&files, &to).unwrap();
         assert_eq!(fs::read_to_string(to.join(&name).join("op/family/kernel.cu")).unwrap(), "y");
         assert!(!to.join(&name).join("op/link").exists() && !to.join(&name).join("op/data.npy").exists());
+    }
+
+    #[test]
+    fn hidden_files_are_not_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let kernels = folder.path().join("kernels");
+        fs::create_dir_all(kernels.join("op/.git")).unwrap();
+        for name in ["k.cu", ".env", ".secret.toml", "op/.netrc", "op/.git/config", "op/op.toml"] {
+            fs::write(kernels.join(name), "x").unwrap();
+        }
+        let sent = |path: PathBuf| -> Vec<String> {
+            files_of(&path).unwrap().0.into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(sent(kernels.clone()), ["kernels/k.cu", "kernels/op/op.toml"]);
+        assert_eq!(sent(kernels.join("k.cu")), ["k.cu"]);
     }
 
     #[test]

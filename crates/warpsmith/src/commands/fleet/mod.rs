@@ -5,19 +5,15 @@ mod job;
 pub mod worker;
 
 use std::thread::sleep;
-use std::time::Duration;
 
 use fleet::scripts::{self, ScriptOptions};
-use fleet::{Address, FleetError, Store, StoreError};
+use fleet::{Address, BEAT, FleetError, Store, StoreError};
 
 use crate::cli::{FleetAction, FleetOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, one_line, styled};
 use crate::tables::Table;
-
-/// How often workers give a sign of life.
-const BEAT: Duration = Duration::from_secs(2);
 
 /// Does what the user asks for.
 pub fn run(options: &FleetOptions, printer: &Printer) -> Result<Exit, CommandError> {
@@ -65,6 +61,12 @@ fn store_failure(error: StoreError) -> CommandError {
 pub fn failure(error: &FleetError) -> CommandError {
     match error {
         FleetError::OtherJob(_) => CommandError::usage(error.to_string()).hint("use another folder"),
+        FleetError::JobName(_) => {
+            CommandError::usage(error.to_string()).hint("give the run folder another name")
+        }
+        FleetError::FleetStopped => {
+            CommandError::missing(error.to_string()).hint("`warpsmith fleet resume` takes this back")
+        }
         _ => CommandError::missing(error.to_string()),
     }
 }
@@ -102,11 +104,12 @@ fn status(store: &Store, printer: &Printer) -> Result<(), CommandError> {
         let mut table = Table::new(&["worker", "device", "done", "now"], &["done"]);
         for worker in &status.workers {
             let facts = &worker.facts;
-            let now = match (&facts.now, &facts.refuses) {
+            let refusals = facts.refuses.iter().map(|(job, reason)| format!("refuses {job}: {reason}"));
+            let now = match &facts.now {
                 _ if !worker.is_alive => styled(BAD, "gives no sign of life"),
-                (Some((job, task)), _) => styled(GOOD, format!("trial {task} of {}", one_line(job))),
-                (None, Some(reason)) => styled(FAINT, one_line(reason)),
-                (None, None) => styled(FAINT, "waits"),
+                Some((job, task)) => styled(GOOD, format!("trial {task} of {}", one_line(job))),
+                None if facts.refuses.is_empty() => styled(FAINT, "waits"),
+                None => styled(FAINT, one_line(&refusals.collect::<Vec<_>>().join("; "))),
             };
             table.row([one_line(&facts.name), one_line(&facts.device), facts.done.to_string(), now]);
         }

@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet::{Address, Job, JobTasks};
+use fleet::{Address, BEAT, Job, JobTasks};
 use lab::Session;
 use lab::evolve;
 use runlog::Run;
 
 use super::job::{self, SearchJob};
-use super::{BEAT, open, store_failure};
+use super::{open, store_failure};
 use crate::cli::{self, Command, Global};
 use crate::commands::workbench::{Workbench, device_name, gpu_name};
 use crate::error::CommandError;
@@ -75,8 +75,12 @@ fn evaluate(job: &Job, tasks: &mut dyn JobTasks, global: &Global, printer: &Prin
     if gpu != search.gpu {
         return Err(format!("the search is for {}, this worker has {gpu}", search.gpu));
     }
-    let plan = crate::commands::evolve::plan(&options, &of_search, &workbench, printer).map_err(words)?;
     let compiler = crate::commands::compiler(&of_search, printer).map_err(words)?;
+    if compiler.identity() != search.compiler {
+        let (theirs, own) = (search.compiler, compiler.identity());
+        return Err(format!("the search is for compiler {theirs}, this worker has {own}"));
+    }
+    let plan = crate::commands::evolve::plan(&options, &of_search, &workbench, printer).map_err(words)?;
     let start = workbench.start().map_err(words)?;
     let run = Run::in_memory(folder.path());
     let stop = tasks.stop();

@@ -1,0 +1,341 @@
+//! Tests of searches whose candidates workers of a shared folder evaluate: processes are killed, stopped and refused, and
+//! the log is the one of a search without workers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{Run, run, warpsmith};
+use crate::evolve::{evolve, maze, trials};
+
+/// Flags that make searches comparable. The shortest lease.
+const SEARCH: [&str; 8] = ["--budget", "14", "--seed", "5", "--input-seed", "5", "--ahead", "6"];
+const LEASE: [&str; 2] = ["--lease", "6"];
+
+/// A folder with the family `maze`, runs, and a fleet.
+struct Fleet(tempfile::TempDir);
+
+/// A process that is killed at the end of its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(command: &mut Command, stderr: Stdio) -> Self {
+        Process(command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap())
+    }
+
+    /// Ends it as a crash of its machine does.
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Waits until something is there. The limit only ends a test that has failed.
+fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_mins(3), "no {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn json(path: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        maze(folder.path());
+        Fleet(folder)
+    }
+
+    fn address(&self) -> String {
+        format!("dir:{}", self.place().display())
+    }
+
+    fn place(&self) -> PathBuf {
+        self.0.path().join("fleet")
+    }
+
+    /// A search that the workers of the fleet evaluate.
+    fn head(&self, name: &str, arguments: &[&str]) -> Command {
+        let address = self.address();
+        evolve(self.0.path(), name, &[arguments, &["--fleet", &address], &LEASE].concat())
+    }
+
+    /// The same search without a fleet.
+    fn alone(&self, arguments: &[&str]) -> Vec<Value> {
+        let outcome = run(&mut evolve(self.0.path(), "alone", arguments));
+        assert_eq!(outcome.code, 0, "{outcome}");
+        trials(self.0.path(), "alone")
+    }
+
+    /// The trials of a run, without the workers that did them.
+    fn results(&self, name: &str) -> Vec<Value> {
+        let mut trials = trials(self.0.path(), name);
+        for trial in &mut trials {
+            let by = trial.as_object_mut().unwrap().remove("done_by");
+            assert!(by.is_some_and(|by| by["worker"].is_string()), "{trial}");
+        }
+        trials
+    }
+
+    /// Starts a worker. Its messages are in `NAME.txt`.
+    fn worker(&self, name: &str) -> Process {
+        let messages = fs::File::create(self.0.path().join(format!("{name}.txt"))).unwrap();
+        let mut command = warpsmith();
+        command.args(["worker", "--device", "virtual:l4", "--fleet", &self.address()]);
+        Process::start(&mut command, messages.into())
+    }
+
+    fn fleet(&self, action: &str) -> Run {
+        run(warpsmith().args(["fleet", action, &self.address()]))
+    }
+
+    /// The folder of the only job.
+    fn job(&self) -> Option<PathBuf> {
+        let mut jobs = fs::read_dir(self.place().join("jobs")).ok()?.flatten().map(|entry| entry.path());
+        jobs.find(|path| path.join("job").is_file())
+    }
+
+    /// The documents below a folder of the only job, by name.
+    fn documents(&self, folder: &str) -> BTreeMap<String, Value> {
+        let entries = self.job().and_then(|job| fs::read_dir(job.join(folder)).ok());
+        let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        let named = paths.filter_map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            Some((name, json(&path)?))
+        });
+        named.collect()
+    }
+
+    /// The numbers of the processes of the workers that say that they live. Their names are `HOST-PROCESS-RANDOM`.
+    fn processes(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.place().join("workers")).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        names.filter_map(|name| name.rsplit('-').nth(1).map(str::to_owned)).collect()
+    }
+}
+
+/// The worker of every trial.
+fn workers(trials: &[Value]) -> BTreeSet<String> {
+    trials.iter().map(|trial| trial["done_by"]["worker"].as_str().unwrap().to_owned()).collect()
+}
+
+/// How many candidates a worker says to have evaluated when it ends.
+fn evaluated(fleet: &Fleet, name: &str) -> usize {
+    let text = fs::read_to_string(fleet.0.path().join(format!("{name}.txt"))).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("candidates evaluated: "));
+    line.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+}
+
+#[test]
+fn the_candidate_of_a_killed_worker_is_evaluated_by_the_other_one() {
+    let fleet = Fleet::new();
+    let search = [&SEARCH[2..], &["--strategy", "exhaustive", "--budget", "200"]].concat();
+    let alone = fleet.alone(&search);
+    let mut head = Process::start(&mut fleet.head("run", &search), Stdio::null());
+    let mut workers_here: BTreeMap<String, Process> = BTreeMap::new();
+    for name in ["a", "b"] {
+        let worker = fleet.worker(name);
+        workers_here.insert(format!("-{}-", worker.0.id()), worker);
+    }
+    // The candidate that hangs takes its worker the whole time limit, so the worker is killed half-way.
+    let (attempt, killed) = until("candidate that hangs", || {
+        let tasks = fleet.documents("tasks");
+        let claims = fleet.documents("claims");
+        claims.into_iter().find_map(|(name, worker)| {
+            let hangs = tasks.get(&name)?["payload"]["knobs"]["FAULT"] == "hangs";
+            hangs.then(|| (name, worker.as_str().unwrap().to_owned()))
+        })
+    });
+    let (_, process) = workers_here.iter_mut().find(|(part, _)| killed.contains(part.as_str())).unwrap();
+    process.kill();
+    assert!(!fleet.documents("answers").contains_key(&attempt));
+    assert!(head.0.wait().unwrap().success());
+    let logged = trials(fleet.0.path(), "run");
+    assert_eq!(workers(&logged).len(), 2, "both workers did something");
+    let number: u64 = attempt.split_once('-').unwrap().0.parse().unwrap();
+    let trial = logged.iter().find(|trial| trial["number"] == number).unwrap();
+    assert_ne!(trial["done_by"]["worker"], killed.as_str());
+    assert_eq!(trial["result"]["failure"], "hang");
+    assert_eq!(fleet.results("run"), alone);
+}
+
+#[test]
+fn workers_do_not_change_the_result_of_a_search() {
+    let fleet = Fleet::new();
+    let alone = fleet.alone(&SEARCH);
+    let outcome = run(fleet.head("run", &SEARCH).args(["--workers", "2"]));
+    assert_eq!(outcome.code, 0, "{outcome}");
+    assert_eq!(fleet.results("run"), alone);
+    let elites = |trials: &[Value]| trials.iter().filter(|it| it["result"]["elite"] == true).count();
+    assert!(elites(&alone) > 1, "the search found nothing");
+    assert_eq!(workers(&trials(fleet.0.path(), "run")).len(), 2);
+    // The workers of the search end with it, and nothing is left of it but its description.
+    assert_eq!(fleet.processes(), Vec::<String>::new());
+    assert!(fleet.documents("tasks").is_empty() && fleet.documents("answers").is_empty());
+}
+
+#[test]
+fn a_killed_head_loses_nothing_and_counts_nothing_twice() {
+    let fleet = Fleet::new();
+    let alone = fleet.alone(&SEARCH);
+    let mut workers_here = [fleet.worker("a"), fleet.worker("b")];
+    let mut head = Process::start(&mut fleet.head("run", &SEARCH), Stdio::null());
+    until("trial", || (trials(fleet.0.path(), "run").len() > 3).then_some(()));
+    head.kill();
+    let before = trials(fleet.0.path(), "run").len();
+    assert!(before <= alone.len());
+    // The workers go on with what the head has submitted.
+    until("answer to every task", || {
+        let answers = fleet.documents("answers");
+        fleet.documents("tasks").keys().all(|name| answers.contains_key(name)).then_some(())
+    });
+    let resumed = run(&mut fleet.head("run", &["--resume"]));
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert_eq!(fleet.results("run"), alone);
+    let stopped = fleet.fleet("stop");
+    assert_eq!(stopped.code, 0, "{stopped}");
+    for worker in &mut workers_here {
+        assert!(worker.0.wait().unwrap().success());
+    }
+    // Every trial was evaluated once.
+    assert_eq!(evaluated(&fleet, "a") + evaluated(&fleet, "b"), alone.len());
+}
+
+#[test]
+fn a_stopped_fleet_ends_its_searches_which_can_be_resumed() {
+    let fleet = Fleet::new();
+    let alone = fleet.alone(&SEARCH);
+    let mut worker = fleet.worker("a");
+    let head = fleet.head("run", &SEARCH).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("trial", || (trials(fleet.0.path(), "run").len() > 1).then_some(()));
+    assert_eq!(fleet.fleet("stop").code, 0);
+    let ended = head.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("the fleet is stopped") && stderr.contains("warpsmith fleet resume"), "{stderr}");
+    assert!(worker.0.wait().unwrap().success());
+    assert!(fleet.fleet("status").stdout.contains("the fleet is stopped"));
+    assert!(trials(fleet.0.path(), "run").len() < alone.len());
+
+    let refused = run(&mut fleet.head("run", &["--resume"]));
+    assert_eq!(refused.code, 3, "{refused}");
+    assert_eq!(fleet.fleet("resume").code, 0);
+    let resumed = run(fleet.head("run", &["--resume"]).args(["--workers", "2"]));
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert_eq!(fleet.results("run"), alone);
+}
+
+#[test]
+fn a_search_whose_workers_were_all_killed_says_so() {
+    let fleet = Fleet::new();
+    let mut command = fleet.head("run", &SEARCH);
+    let head = command.args(["--workers", "2"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("trial", || (!trials(fleet.0.path(), "run").is_empty()).then_some(()));
+    let processes = until("two workers", || Some(fleet.processes()).filter(|it| it.len() == 2));
+    assert!(Command::new("kill").arg("-9").args(processes).status().unwrap().success());
+    let ended = head.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("a worker that was started here ended (signal: 9"), "{stderr}");
+    assert!(stderr.contains("error: no worker is left: all 2 that were started here"), "{stderr}");
+}
+
+#[test]
+fn a_worker_with_another_compiler_refuses() {
+    let fleet = Fleet::new();
+    let mut command = fleet.head("run", &SEARCH);
+    let messages = fleet.0.path().join("head.txt");
+    let mut head = Process::start(&mut command, fs::File::create(&messages).unwrap().into());
+    let job = until("job", || fleet.job().and_then(|job| json(&job.join("job"))));
+    let own = job["common"]["compiler"].as_str().unwrap().to_owned();
+    assert!(own.contains("headers"), "{own}");
+    let mut other = job;
+    other["common"]["compiler"] = "1.2.3 (headers 1)".into();
+    fs::write(fleet.job().unwrap().join("job"), other.to_string()).unwrap();
+    let _worker = fleet.worker("a");
+    let words = format!("the search is for compiler 1.2.3 (headers 1), this worker has {own}");
+    until("refusal in the head's messages", || {
+        fs::read_to_string(&messages).unwrap().contains(&words).then_some(())
+    });
+    let status = fleet.fleet("status");
+    assert!(status.stdout.contains("refuses run-") && status.stdout.contains(&words), "{status}");
+    assert!(trials(fleet.0.path(), "run").is_empty());
+    head.kill();
+}
+
+#[test]
+fn odd_names_stay_inside_the_fleet() {
+    let fleet = Fleet::new();
+    let search = ["--budget", "2", "--seed", "5"];
+    let outcome = run(fleet.head("..my run (1)", &search).args(["--workers", "1"]));
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let job = fleet.job().unwrap();
+    let name = job.file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("my-run--1--"), "{name}");
+    // Anybody with access to the folder can write another name. Nobody works for it.
+    let text = fs::read_to_string(job.join("job")).unwrap();
+    for odd in ["a job", ".job", "jobs/job"] {
+        let folder = fleet.place().join("jobs").join(odd);
+        fs::create_dir_all(folder.join("tasks")).unwrap();
+        fs::write(folder.join("job"), text.replace(name, odd)).unwrap();
+        fs::write(folder.join("tasks/00000000-1"), r#"{"number":0,"payload":null}"#).unwrap();
+    }
+    let status = fleet.fleet("status");
+    assert!(status.stdout.contains("no search"), "{status}");
+    let worker = run(warpsmith().args([
+        "worker",
+        "--device",
+        "virtual:l4",
+        "--idle",
+        "1",
+        "--fleet",
+        &fleet.address(),
+    ]));
+    assert_eq!(worker.code, 0, "{worker}");
+    assert!(worker.stderr.contains("candidates evaluated: 0"), "{worker}");
+}
+
+#[test]
+fn a_result_is_shown_although_the_fleet_cannot_be_cleaned_up() {
+    let fleet = Fleet::new();
+    let mut command = fleet.head("run", &["--budget", "2", "--seed", "5", "--workers", "1", "--json"]);
+    let head = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A folder in place of the document that ends the search.
+    let job = until("job", || fleet.job());
+    fs::create_dir_all(job.join("ended/folder")).unwrap();
+    let ended = head.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{stderr}");
+    let document: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(document["trials"].as_array().unwrap().len(), 3);
+    assert!(stderr.contains("warning: the search is still in the fleet"), "{stderr}");
+    assert!(fs::read_to_string(fleet.0.path().join("run/tuned.toml")).unwrap().contains("modelled_us"));
+}
+
+#[test]
+fn a_lease_that_is_too_short_is_refused() {
+    let fleet = Fleet::new();
+    let outcome = run(&mut evolve(fleet.0.path(), "run", &["--fleet", &fleet.address(), "--lease", "3"]));
+    assert_eq!(outcome.code, 2, "{outcome}");
+    assert!(outcome.stderr.contains("expected at least 6 s"), "{outcome}");
+    assert!(!fleet.0.path().join("run").exists());
+}
