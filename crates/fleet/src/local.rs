@@ -8,6 +8,17 @@ use std::time::Duration;
 
 use subprocess::lifetime;
 
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// What the name of the worker with this process number begins with.
+pub(crate) fn name_prefix(process: u32) -> String {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    format!("{}-{process}-", host_name().replace(|c| !is_allowed(c), "-"))
+}
+
 /// Worker processes. They end when this is dropped or when this process ends.
 #[derive(Debug, Default)]
 pub struct LocalWorkers {
@@ -64,6 +75,12 @@ impl LocalWorkers {
         self.workers.is_empty()
     }
 
+    /// What the names of the workers begin with that have not ended.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let left = self.workers.iter().filter(|worker| !worker.has_ended);
+        left.map(|worker| name_prefix(worker.child.id())).collect()
+    }
+
     /// How the workers ended that have ended since the last call.
     pub(crate) fn newly_ended(&mut self) -> Vec<String> {
         let mut reasons = Vec::new();
@@ -81,11 +98,6 @@ impl LocalWorkers {
             reasons.push(format!("{status}{colon}{last}"));
         }
         reasons
-    }
-
-    /// Whether all of them have ended, as far as [`LocalWorkers::newly_ended`] has seen.
-    pub(crate) fn have_all_ended(&self) -> bool {
-        self.workers.iter().all(|worker| worker.has_ended)
     }
 }
 
@@ -119,7 +131,7 @@ mod tests {
             told = workers.newly_ended();
         }
         assert_eq!(told, ["exit status: 3: error: no disk"]);
-        assert!(workers.newly_ended().is_empty() && !workers.have_all_ended());
+        assert!(workers.newly_ended().is_empty());
         let group = workers.workers[1].child.id();
         drop(workers);
         assert!(!std::path::Path::new(&format!("/proc/{group}")).exists());

@@ -255,11 +255,7 @@ impl Queue {
         match answered {
             Document::Found(Answered { answer, .. }) if is_same_task => match answer.outcome {
                 Outcome::Released => self.try_again(number, attempt),
-                Outcome::Failed(_) => {
-                    // A resumed search must not end with it again.
-                    self.store.remove(&document)?;
-                    self.fail(number, attempt, answer)
-                }
+                Outcome::Failed(_) => self.fail(number, attempt, answer),
                 Outcome::Done(_) | Outcome::Lost(_) => {
                     if (0.0..LONGEST_SECONDS).contains(&answer.seconds) {
                         self.durations.push(answer.seconds);
@@ -272,14 +268,16 @@ impl Queue {
             Document::Missing => Ok(()),
             Document::Unreadable => {
                 let outcome = Outcome::Failed("its answer cannot be read".to_owned());
-                let answer = Answer { outcome, worker: String::new(), host: String::new(), seconds: 0.0 };
-                self.fail(number, attempt, answer)
+                let worker = "unknown".to_owned();
+                self.fail(number, attempt, Answer { outcome, worker, host: String::new(), seconds: 0.0 })
             }
         }
     }
 
     /// Records that a worker could not do a task. Another worker may be able to.
     fn fail(&mut self, number: u32, attempt: u32, answer: Answer) -> Result<(), FleetError> {
+        // A resumed search must not end with it again.
+        self.store.remove(&self.document("answers", number, attempt))?;
         let Some(open) = self.open.get_mut(&number) else { return Ok(()) };
         if let Outcome::Failed(reason) = &answer.outcome {
             self.notes.push(format!("worker {} could not do task {number}: {reason}", answer.worker));
@@ -432,8 +430,20 @@ impl Queue {
             return Err(FleetError::FleetStopped);
         }
         let is_late = self.had_worker.elapsed() > self.options.lease;
-        if !self.local.is_empty() && (is_late || self.local.have_all_ended()) {
-            return Err(FleetError::NoWorker(self.why_none_works()));
+        let left = self.local.names();
+        if let Some(end) = self.ends.last().filter(|_| left.is_empty()) {
+            let count = self.ends.len();
+            let reason = format!("all {count} that were started here have ended; the last: {end}");
+            return Err(FleetError::NoWorker(reason));
+        }
+        // A worker that has not written anything yet may only be slow.
+        let refusal = |name: &String| {
+            let (_, sign) = self.signs.iter().find(|(worker, _)| worker.starts_with(name))?;
+            sign.facts.refuses.get(&self.job)
+        };
+        let refusals: Vec<&String> = left.iter().map_while(refusal).collect();
+        if let Some(reason) = refusals.first().filter(|_| refusals.len() == left.len()) {
+            return Err(FleetError::NoWorker(format!("those that were started here refuse: {reason}")));
         }
         if is_late && !self.told_absence {
             self.told_absence = true;
@@ -441,17 +451,6 @@ impl Queue {
             self.notes.push(format!("no worker for {seconds:.0} s; the search waits until one works for it"));
         }
         Ok(())
-    }
-
-    fn why_none_works(&self) -> String {
-        let refusals = self.signs.values().find_map(|sign| sign.facts.refuses.get(&self.job));
-        match (self.ends.last(), refusals) {
-            (Some(end), _) if self.local.have_all_ended() => {
-                format!("all {} that were started here have ended; the last: {end}", self.ends.len())
-            }
-            (_, Some(reason)) => format!("those that were started here refuse: {reason}"),
-            (..) => "those that were started here give no sign of life".to_owned(),
-        }
     }
 
     /// The living workers that do not refuse the job.
@@ -527,8 +526,9 @@ impl Fleet for Queue {
             }
             let looked = self.look();
             self.notes.drain(..).for_each(|note| tell(&note));
-            looked?;
+            // The answer may be the last one of a fleet that was stopped.
             if !self.answers.contains_key(&number) {
+                looked?;
                 sleep(if self.store.is_remote() { REMOTE_PAUSE } else { PAUSE });
             }
         }
@@ -540,6 +540,14 @@ impl Fleet for Queue {
 
     fn end(&mut self, keep: bool) -> Result<(), FleetError> {
         self.store.put(&of_job(&self.job, "ended"), &())?;
+        // Workers that are killed leave their documents.
+        let local = self.local.names();
+        self.local = LocalWorkers::default();
+        for worker in self.store.list("workers")? {
+            if local.iter().any(|name| worker.starts_with(name)) {
+                self.store.remove(&format!("workers/{worker}"))?;
+            }
+        }
         let folders: &[&str] = if keep { &["tasks"] } else { &["tasks", "claims", "answers"] };
         for folder in folders {
             for name in self.store.list(&of_job(&self.job, folder))? {

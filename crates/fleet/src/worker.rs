@@ -7,6 +7,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use crate::job::{Answer, Job, Outcome, Program, Task, WorkerFacts, is_job_name};
+use crate::local::{host_name, name_prefix};
 use crate::queue::{Answered, Offer, STOPPED, of_job, parse_attempt};
 use crate::store::{Document, Store, StoreError};
 
@@ -266,7 +267,7 @@ struct SignsOfLife {
 impl SignsOfLife {
     fn start(store: &Store, options: &WorkerOptions, stop: &Arc<AtomicBool>) -> Self {
         let host = host_name();
-        let name = worker_name(&host);
+        let name = worker_name();
         let facts = WorkerFacts {
             name: name.clone(),
             host: host.clone(),
@@ -352,18 +353,11 @@ impl Drop for SignsOfLife {
     }
 }
 
-/// The name of this machine.
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 /// A name that no other worker has: processes of containers have equal numbers on machines with equal names.
-fn worker_name(host: &str) -> String {
+fn worker_name() -> String {
     let mut random = [0; 4];
     let _ = getrandom::fill(&mut random);
-    let host: String =
-        host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
-    format!("{host}-{}-{:08x}", std::process::id(), u32::from_le_bytes(random))
+    format!("{}{:08x}", name_prefix(std::process::id()), u32::from_le_bytes(random))
 }
 
 #[cfg(test)]

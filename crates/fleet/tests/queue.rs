@@ -165,7 +165,9 @@ fn a_worker_that_stops_gives_its_task_back() {
         })
         .unwrap()
     });
-    sleep(Duration::from_millis(100));
+    while !folder.has("jobs/a/claims/00000000-1") {
+        sleep(Duration::from_millis(5));
+    }
     stop.store(true, Ordering::Relaxed);
     assert_eq!(leaver.join().unwrap(), 0);
     let done = Arc::default();
@@ -491,6 +493,14 @@ fn answers_that_cannot_be_read_are_failures() {
         folder.text(&format!("jobs/a/answers/00000000-{attempt}"), "{");
     }
     assert!(matches!(wait(&mut head, 0), Outcome::Failed(reason) if reason.contains("cannot be read")));
+    // They do not end a resumed search again.
+    let (done, stop) = (Arc::default(), Arc::default());
+    let worker = folder.worker(&done, Duration::ZERO, &stop);
+    let mut second = folder.head();
+    second.submit(task(0)).unwrap();
+    assert_eq!(wait(&mut second, 0), answer(0));
+    stop.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
 }
 
 #[test]
@@ -563,15 +573,35 @@ fn waiting_ends_when_the_workers_that_were_started_have_ended() {
 fn waiting_ends_when_the_workers_that_were_started_refuse_the_job() {
     let folder = Folder::new();
     let mut head = folder.head();
+    // A worker on another machine that refuses says nothing about the one that was started here.
     let ends = Arc::default();
-    let refuses = folder.idle_worker("w", &[("a", "it has no GPU")], &ends);
-    head.watch(LocalWorkers::start([shell("exec sleep 100")]).unwrap());
+    let far = folder.idle_worker("far-1-x", &[("a", "it has no disk")], &ends);
+    let process = folder.0.path().join("process");
+    let started = shell(&format!("echo $$ > '{}'; exec sleep 100", process.display()));
+    head.watch(LocalWorkers::start([started]).unwrap());
     head.submit(task(0)).unwrap();
+    let name = loop {
+        look(&mut head, 0);
+        let process = std::fs::read_to_string(&process).unwrap_or_default();
+        if process.ends_with('\n') {
+            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+            let host = host.trim().replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "-");
+            break format!("{host}-{}-00000000", process.trim());
+        }
+    };
+    (0..8).for_each(|_| look(&mut head, 0));
+    let here = folder.idle_worker(&name, &[("a", "it has no GPU")], &ends);
     let (error, told) = failed_wait(&mut head, 0);
+    assert!(error.to_string().contains("started here refuse: it has no GPU"), "{error}");
+    let refusal = format!("worker {name} does not work for this search: it has no GPU");
+    assert!(told.contains(&refusal), "{told:?}");
     ends.store(true, Ordering::Relaxed);
-    refuses.join().unwrap();
-    assert!(error.to_string().contains("it has no GPU"), "{error}");
-    assert!(told.iter().any(|it| it.contains("worker w does not work for this search: it has no GPU")));
+    far.join().unwrap();
+    here.join().unwrap();
+    // Nothing is left of the worker after the end, although it was killed.
+    folder.text(&format!("workers/{name}"), "{}");
+    head.end(false).unwrap();
+    assert!(!folder.has(&format!("workers/{name}")));
 }
 
 #[test]

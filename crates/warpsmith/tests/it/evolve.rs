@@ -64,10 +64,16 @@ because = "one setting per fault is enough"
     changed("kernel.toml", "\n[presets.default]", knobs);
 }
 
-/// The command that searches it. The run is in `folder/NAME`.
-pub fn evolve(folder: &Path, name: &str, arguments: &[&str]) -> Command {
+fn evolve(folder: &Path, name: &str, arguments: &[&str]) -> Command {
+    let mut command = search(folder, name, arguments);
+    command.args(["--limit", "4"]);
+    command
+}
+
+/// The command that searches the family without a limit of its own. The run is in `folder/NAME`.
+pub fn search(folder: &Path, name: &str, arguments: &[&str]) -> Command {
     let mut command = warpsmith();
-    command.args(["evolve", "maze", "--device", "virtual:l4", "--problem", PROBLEM, "--limit", "4"]);
+    command.args(["evolve", "maze", "--device", "virtual:l4", "--problem", PROBLEM]);
     command.arg("--kernels").arg(folder).arg("--run-dir").arg(folder.join(name)).args(arguments);
     command.current_dir(folder);
     command
