@@ -301,6 +301,7 @@ pub fn failure(error: EvolveError) -> CommandError {
         EvolveError::NoAnswer { .. } => {
             CommandError::missing(error.to_string()).hint("--resume continues with the next answer")
         }
+        EvolveError::Fleet(error) => super::fleet::failure(&error),
         EvolveError::MissingProgram { program, .. } => CommandError::missing(error.to_string())
             .hint(format!("install {program}, or use another proposer")),
         other => CommandError::missing(other.to_string()),

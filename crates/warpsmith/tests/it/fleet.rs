@@ -84,7 +84,7 @@ impl Fleet {
     fn alone(&self, arguments: &[&str]) -> Vec<Value> {
         let outcome = run(&mut search(self.0.path(), "alone", arguments));
         assert_eq!(outcome.code, 0, "{outcome}");
-        trials(self.0.path(), "alone")
+        without_builds(trials(self.0.path(), "alone"))
     }
 
     /// The trials of a run, without the workers that did them.
@@ -94,7 +94,7 @@ impl Fleet {
             let by = trial.as_object_mut().unwrap().remove("done_by");
             assert!(by.is_some_and(|by| by["worker"].is_string()), "{trial}");
         }
-        trials
+        without_builds(trials)
     }
 
     /// Starts a worker. Its messages are in `NAME.txt`.
@@ -132,6 +132,14 @@ impl Fleet {
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());
         names.filter_map(|name| name.rsplit('-').nth(1).map(str::to_owned)).collect()
     }
+}
+
+/// Trials without the hashes of builds, which have the path of the source. Workers have it in folders of their own.
+fn without_builds(mut trials: Vec<Value>) -> Vec<Value> {
+    for trial in &mut trials {
+        trial["result"].as_object_mut().unwrap().remove("build");
+    }
+    trials
 }
 
 /// The worker of every trial.

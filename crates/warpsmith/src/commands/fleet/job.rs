@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use family::OP_FILE;
+use family::tuned_table::FILE as TUNED_TABLE;
 use fleet::Program;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +38,8 @@ const MOST_BYTES: u64 = 16 << 20;
 /// What belongs to a kernel in a single file, besides the file.
 const NEIGHBOURS: [&str; 6] = ["cuh", "h", "hpp", "inc", "py", "toml"];
 
-/// The texts of the user's kernels by their relative paths, and the name of the file or folder.
+/// The texts of the user's kernels by their relative paths, and the name of the file or folder. Of a folder, those of its
+/// ops: runs and other files beside them change while a search runs, and a resumed search must have the same files.
 pub fn files_of(kernels: &Path) -> Result<(Vec<(String, String)>, String), CommandError> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         CommandError::missing(format!("cannot read {}: {error}", path.display()))
@@ -55,7 +58,12 @@ pub fn files_of(kernels: &Path) -> Result<(Vec<(String, String)>, String), Comma
         }
         paths.push(kernels);
     } else {
-        collect(&kernels, &mut paths).map_err(|error| failed(&kernels, &error))?;
+        for entry in fs::read_dir(&kernels).map_err(|error| failed(&kernels, &error))?.flatten() {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder && !is_hidden(&entry) && is_op(&entry.path()) {
+                collect(&entry.path(), &mut paths).map_err(|error| failed(&entry.path(), &error))?;
+            }
+        }
     }
     paths.sort();
     let mut texts = Vec::new();
@@ -72,6 +80,14 @@ pub fn files_of(kernels: &Path) -> Result<(Vec<(String, String)>, String), Comma
         texts.extend(String::from_utf8(bytes).ok().map(|text| (relative, text)));
     }
     Ok((texts, name))
+}
+
+/// Whether a folder is that of an op: it has the op's declaration, or a family's manifest or tuned table one level below.
+fn is_op(folder: &Path) -> bool {
+    let has_family =
+        |family: &Path| family.join("kernel.toml").is_file() || family.join(TUNED_TABLE).is_file();
+    folder.join(OP_FILE).is_file()
+        || fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(|entry| has_family(&entry.path())))
 }
 
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
@@ -148,17 +164,38 @@ mod tests {
     }
 
     #[test]
+    fn runs_beside_the_kernels_are_not_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a/family/kernel.toml", "a/common/x.cuh", "b/family/tuned.toml", "c/op.toml"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        let before = files_of(folder.path()).unwrap().0;
+        for name in ["run/events.jsonl", "run/sources/x/y/kernel.toml", "fleet/jobs/run/job", "notes.txt"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        assert_eq!(before.len(), 4);
+        assert_eq!(files_of(folder.path()).unwrap().0, before);
+    }
+
+    #[test]
     fn hidden_files_are_not_sent() {
         let folder = tempfile::tempdir().unwrap();
         let kernels = folder.path().join("kernels");
         fs::create_dir_all(kernels.join("op/.git")).unwrap();
-        for name in ["k.cu", ".env", ".secret.toml", "op/.netrc", "op/.git/config", "op/op.toml"] {
+        fs::create_dir_all(kernels.join(".op")).unwrap();
+        for name in
+            ["k.cu", ".env", ".secret.toml", "op/.netrc", "op/.git/config", "op/op.toml", ".op/op.toml"]
+        {
             fs::write(kernels.join(name), "x").unwrap();
         }
         let sent = |path: PathBuf| -> Vec<String> {
             files_of(&path).unwrap().0.into_iter().map(|(name, _)| name).collect()
         };
-        assert_eq!(sent(kernels.clone()), ["kernels/k.cu", "kernels/op/op.toml"]);
+        assert_eq!(sent(kernels.clone()), ["kernels/op/op.toml"]);
         assert_eq!(sent(kernels.join("k.cu")), ["k.cu"]);
     }
 

@@ -60,7 +60,8 @@ fn store_failure(error: StoreError) -> CommandError {
 /// The command error for a fleet that cannot go on.
 pub fn failure(error: &FleetError) -> CommandError {
     match error {
-        FleetError::OtherJob(_) => CommandError::usage(error.to_string()).hint("use another folder"),
+        FleetError::OtherJob(_) => CommandError::usage(error.to_string())
+            .hint("the program, the compiler or the kernels have changed since; start a new run"),
         FleetError::JobName(_) => {
             CommandError::usage(error.to_string()).hint("give the run folder another name")
         }
