@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -33,7 +34,18 @@ impl Drop for Process {
 
 impl Process {
     fn start(command: &mut Command, stderr: Stdio) -> Self {
-        Process(command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap())
+        Process(command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap())
+    }
+
+    /// Waits for its end. It writes little, so that its pipes do not get full.
+    fn finish(mut self) -> Run {
+        let code = self.0.wait().unwrap().code().unwrap_or(-1);
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.0.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        if let Some(mut pipe) = self.0.stderr.take() {
+            pipe.read_to_string(&mut stderr).unwrap();
+        }
+        Run { code, stdout, stderr }
     }
 
     /// Ends it as a crash of its machine does.
@@ -50,7 +62,7 @@ fn until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = find() {
             return found;
         }
-        assert!(started.elapsed() < Duration::from_mins(3), "no {what}");
+        assert!(started.elapsed() < Duration::from_mins(20), "no {what}");
         sleep(Duration::from_millis(5));
     }
 }
@@ -158,7 +170,7 @@ fn evaluated(fleet: &Fleet, name: &str) -> usize {
 fn the_candidate_of_a_killed_worker_is_evaluated_by_the_other_one() {
     let fleet = Fleet::new();
     let alone = fleet.alone(&SEARCH);
-    let mut head = Process::start(fleet.head("run", &SEARCH).args(SHORT_LEASE), Stdio::null());
+    let head = Process::start(fleet.head("run", &SEARCH).args(SHORT_LEASE), Stdio::piped());
     let mut workers_here = [fleet.worker("a"), fleet.worker("b")];
     // A worker that is stopped in the middle of a candidate does not finish it before it is killed.
     let (attempt, killed, worker) = until("worker in the middle of a candidate", || {
@@ -180,7 +192,8 @@ fn the_candidate_of_a_killed_worker_is_evaluated_by_the_other_one() {
         is_open.then_some((attempt, name, worker))
     });
     workers_here[worker].kill();
-    assert!(head.0.wait().unwrap().success());
+    let ended = head.finish();
+    assert_eq!(ended.code, 0, "{ended}");
     let logged = trials(fleet.0.path(), "run");
     let number: u64 = attempt.split_once('-').unwrap().0.parse().unwrap();
     let trial = logged.iter().find(|trial| trial["number"] == number).unwrap();
@@ -235,13 +248,14 @@ fn a_stopped_fleet_ends_its_searches_which_can_be_resumed() {
     let fleet = Fleet::new();
     let alone = fleet.alone(&SEARCH);
     let mut worker = fleet.worker("a");
-    let head = fleet.head("run", &SEARCH).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let head = Process::start(&mut fleet.head("run", &SEARCH), Stdio::piped());
     until("trial", || (trials(fleet.0.path(), "run").len() > 1).then_some(()));
     assert_eq!(fleet.fleet("stop").code, 0);
-    let ended = head.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(3), "{stderr}");
-    assert!(stderr.contains("the fleet is stopped") && stderr.contains("warpsmith fleet resume"), "{stderr}");
+    let ended = head.finish();
+    assert_eq!(ended.code, 3, "{ended}");
+    for words in ["the fleet is stopped", "warpsmith fleet resume"] {
+        assert!(ended.stderr.contains(words), "{ended}");
+    }
     assert!(worker.0.wait().unwrap().success());
     assert!(fleet.fleet("status").stdout.contains("the fleet is stopped"));
     assert!(trials(fleet.0.path(), "run").len() < alone.len());
@@ -259,15 +273,14 @@ fn a_search_whose_workers_were_all_killed_says_so() {
     let fleet = Fleet::new();
     let mut command = fleet.head("run", &SEARCH);
     command.args(["--workers", "2"]).args(SHORT_LEASE);
-    let head = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let head = Process::start(&mut command, Stdio::piped());
     until("trial", || (!trials(fleet.0.path(), "run").is_empty()).then_some(()));
     let processes = until("two workers", || Some(fleet.processes()).filter(|it| it.len() == 2));
     assert!(Command::new("kill").arg("-9").args(processes).status().unwrap().success());
-    let ended = head.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(3), "{stderr}");
-    assert!(stderr.contains("a worker that was started here ended (signal: 9"), "{stderr}");
-    assert!(stderr.contains("error: no worker is left: all 2 that were started here"), "{stderr}");
+    let ended = head.finish();
+    assert_eq!(ended.code, 3, "{ended}");
+    assert!(ended.stderr.contains("a worker that was started here ended (signal: 9"), "{ended}");
+    assert!(ended.stderr.contains("error: no worker is left: all 2 that were started here"), "{ended}");
 }
 
 #[test]
@@ -329,16 +342,15 @@ fn odd_names_stay_inside_the_fleet() {
 fn a_result_is_shown_although_the_fleet_cannot_be_cleaned_up() {
     let fleet = Fleet::new();
     let mut command = fleet.head("run", &["--budget", "2", "--seed", "5", "--workers", "1", "--json"]);
-    let head = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let head = Process::start(&mut command, Stdio::piped());
     // A folder in place of the document that ends the search.
     let job = until("job", || fleet.job());
     fs::create_dir_all(job.join("ended/folder")).unwrap();
-    let ended = head.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(0), "{stderr}");
-    let document: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let ended = head.finish();
+    assert_eq!(ended.code, 0, "{ended}");
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(document["trials"].as_array().unwrap().len(), 3);
-    assert!(stderr.contains("warning: the search is still in the fleet"), "{stderr}");
+    assert!(ended.stderr.contains("warning: the search is still in the fleet"), "{ended}");
     assert!(fs::read_to_string(fleet.0.path().join("run/tuned.toml")).unwrap().contains("modelled_us"));
 }
 
@@ -370,15 +382,15 @@ fn a_ray_cluster_finds_the_same_although_a_worker_is_killed() {
     let alone = fleet.alone(&SEARCH);
     let mut command = search(fleet.0.path(), "run", &SEARCH);
     command.args(["--fleet", "ray", "--workers", "2"]).env("WARPSMITH_PYTHON", python);
-    let head = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let head = Process::start(&mut command, Stdio::piped());
     let names = until("two workers", || {
         Some(workers(&trials(fleet.0.path(), "run"))).filter(|names| names.len() == 2)
     });
     let killed = names.first().unwrap();
     let process = killed.rsplit('-').next().unwrap();
     assert!(Command::new("kill").args(["-9", process]).status().unwrap().success());
-    let ended = head.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let ended = head.finish();
+    assert_eq!(ended.code, 0, "{ended}");
     assert_eq!(fleet.results("run"), alone);
     let names = workers(&trials(fleet.0.path(), "run"));
     assert!(names.len() > 2, "another worker took its place: {names:?}");
