@@ -3,6 +3,8 @@
 //! The worker takes it through all stages. Whether it is the same as an earlier one, and whether it becomes an elite, is
 //! decided by the head, in the order of the search.
 
+use std::path::Path;
+
 use fleet::{Answer, JobTasks, Outcome, Task};
 use indexmap::IndexMap;
 use op::Op;
@@ -71,6 +73,23 @@ impl CandidateTask {
     }
 }
 
+impl CandidateResult {
+    fn rejections(&mut self) -> impl Iterator<Item = &mut Rejection> {
+        let timed = self.problems.as_mut().and_then(|it| it.as_mut().err());
+        let confirmed = self.confirmed.as_mut().and_then(|it| it.as_mut().err());
+        self.compiled.as_mut().err().into_iter().chain(timed).chain(confirmed)
+    }
+
+    /// Makes the paths of reasons relative to the worker's own folder, which means nothing elsewhere.
+    fn with_paths_below(mut self, folder: &Path) -> Self {
+        let start = format!("{}/", folder.display());
+        for rejection in self.rejections() {
+            rejection.reason = rejection.reason.replace(&start, "");
+        }
+        self
+    }
+}
+
 /// A worker's result, and the worker. A candidate with which workers were lost is rejected.
 pub fn result_of(answer: Answer) -> Result<(CandidateResult, FleetWorker), EvolveError> {
     let Answer { outcome, worker, host, seconds } = answer;
@@ -110,6 +129,7 @@ pub fn serve_fleet<O: Op + ?Sized>(
         let name = task.name.clone();
         match task.evaluate(&evaluator, number) {
             Ok(result) => {
+                let result = result.with_paths_below(folder);
                 tell(&format!("trial {number}: {}  {name}", words(&result)));
                 tasks.answer(Outcome::Done(serde_json::to_value(&result).unwrap_or_default()));
             }
@@ -134,4 +154,28 @@ fn words(result: &CandidateResult) -> String {
     let times = result.problems.iter().flatten().flatten();
     let times: Vec<String> = times.map(|it| format!("{:.2} us", it.time.micros())).collect();
     times.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_do_not_name_the_folder_of_the_worker() {
+        let rejection = |reason: &str| Rejection {
+            stage: Stage::Build,
+            failure: FailureKind::Other,
+            reason: reason.to_owned(),
+        };
+        let result = CandidateResult {
+            compiled: Err(rejection("/tmp/.tmpX/kernels/a.cu: error, see /tmp/.tmpX/kernels/a.cuh")),
+            problems: Some(Err(rejection("trap at /tmp/.tmpX/kernels/a.cu:7"))),
+            confirmed: Some(Err(rejection("/usr/include/x.h"))),
+        };
+        let mut result = result.with_paths_below(Path::new("/tmp/.tmpX"));
+        let reasons: Vec<String> = result.rejections().map(|it| it.reason.clone()).collect();
+        let expected =
+            ["kernels/a.cu: error, see kernels/a.cuh", "trap at kernels/a.cu:7", "/usr/include/x.h"];
+        assert_eq!(reasons, expected);
+    }
 }

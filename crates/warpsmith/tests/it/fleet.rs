@@ -96,7 +96,7 @@ impl Fleet {
     fn alone(&self, arguments: &[&str]) -> Vec<Value> {
         let outcome = run(&mut search(self.0.path(), "alone", arguments));
         assert_eq!(outcome.code, 0, "{outcome}");
-        without_builds(trials(self.0.path(), "alone"))
+        without_paths(trials(self.0.path(), "alone"))
     }
 
     /// The trials of a run, without the workers that did them.
@@ -106,7 +106,7 @@ impl Fleet {
             let by = trial.as_object_mut().unwrap().remove("done_by");
             assert!(by.is_some_and(|by| by["worker"].is_string()), "{trial}");
         }
-        without_builds(trials)
+        without_paths(trials)
     }
 
     /// Starts a worker. Its messages are in `NAME.txt`.
@@ -146,10 +146,16 @@ impl Fleet {
     }
 }
 
-/// Trials without the hashes of builds, which have the path of the source. Workers have it in folders of their own.
-fn without_builds(mut trials: Vec<Value>) -> Vec<Value> {
+/// Trials without what depends on the path of the source: the hashes of builds, and the folders in reasons. Workers have the
+/// source in folders of their own.
+fn without_paths(mut trials: Vec<Value>) -> Vec<Value> {
     for trial in &mut trials {
-        trial["result"].as_object_mut().unwrap().remove("build");
+        let result = trial["result"].as_object_mut().unwrap();
+        result.remove("build");
+        if let Some(Value::String(reason)) = result.get_mut("reason") {
+            let words: Vec<&str> = reason.split(' ').map(|word| word.rsplit('/').next().unwrap()).collect();
+            *reason = words.join(" ");
+        }
     }
     trials
 }
