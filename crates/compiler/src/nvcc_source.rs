@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::standard::standard_headers;
-use super::{BuildError, BuildOutcome, Compiler, Diagnostic, Request, Severity, host_code, includes};
+use super::{BuildError, BuildOutcome, Compiler, Diagnostic, Request, Severity, Source, host_code, includes};
 
 /// The header that stands for what nvcc always includes.
 const ALWAYS: (&str, &str) = ("warpsmith_nvcc.h", include_str!("shims/nvcc.h"));
@@ -44,6 +44,8 @@ pub struct NvccOutcome {
     pub host_functions: Vec<String>,
     /// The headers that do not exist and were left out.
     pub missing_headers: Vec<String>,
+    /// The declarations that do not compile and were left out, without their bodies.
+    pub left_out: Vec<String>,
     /// Whether an older standard of C++ was asked for than what the standard headers need.
     pub has_newer_standard: bool,
 }
@@ -67,7 +69,7 @@ pub fn prepare_nvcc_source(request: &mut Request) {
     for (name, text) in standard_headers() {
         add(&mut source.headers, &name, &text);
     }
-    let device_words = host_code::device_words(&std::iter::once(source.text.as_str()));
+    let device_words = words_of(source, &[]);
     let without = host_code::without_host_code(&source.text, &device_words);
     if without.functions.iter().any(|name| name == "main") {
         // A name without an ending, such as `vector`, is one of the standard library.
@@ -79,6 +81,19 @@ pub fn prepare_nvcc_source(request: &mut Request) {
         add(&mut source.headers, HOST.0, HOST.1);
         request.options.push(format!("--pre-include={}", HOST.0));
     }
+}
+
+/// The words of device code in a source and in what it includes, also from these folders.
+fn words_of(source: &Source, folders: &[PathBuf]) -> BTreeSet<String> {
+    let own = Path::new(&source.name).parent().map(Path::to_owned);
+    let folders: Vec<PathBuf> =
+        own.into_iter().chain(source.include_dirs.iter().cloned()).chain(folders.iter().cloned()).collect();
+    // A header in memory may include one on disk.
+    let in_memory = source.headers.iter().map(|(_, text)| text.as_str());
+    let own_texts: Vec<&str> = in_memory.chain([source.text.as_str(), TORCH]).collect();
+    let found: Vec<_> = own_texts.iter().map(|text| includes::on_disk(text, &folders)).collect();
+    let on_disk = found.iter().flat_map(|files| files.values().map(String::as_str));
+    host_code::device_words(&own_texts.iter().copied().chain(on_disk))
 }
 
 impl Compiler {
@@ -104,12 +119,14 @@ impl Compiler {
                     outcome,
                     host_functions: vec![],
                     missing_headers: vec![],
+                    left_out: vec![],
                     has_newer_standard: false,
                 });
             }
         }
         let has_newer_standard = use_library_standard(&mut request);
-        let mut attempt = Attempt::new(request);
+        let device_words = words_of(&request.source, self.header_folders());
+        let mut attempt = Attempt::new(request, device_words);
         attempt.fill_missing(|request, name| self.has_header(request, name));
         for _ in 0..MOST_ATTEMPTS {
             match self.build(&attempt.request) {
@@ -138,6 +155,7 @@ struct Attempt {
     request: Request,
     device_words: BTreeSet<String>,
     kernel_words: BTreeSet<String>,
+    ambiguous: host_code::Ambiguous,
     host_functions: Vec<String>,
     missing_headers: Vec<String>,
     /// The declarations that were left out because they fail, each with the errors of the compiler at that time.
@@ -145,12 +163,14 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn new(mut request: Request) -> Attempt {
+    fn new(mut request: Request, device_words: BTreeSet<String>) -> Attempt {
         let source = &mut request.source;
         let own_folder = Path::new(&source.name).parent();
         let found = includes::resolved(&source.text, own_folder, &source.include_dirs);
-        let texts = found.headers.values().chain([&found.source]).map(String::as_str);
-        let (device_words, kernel_words) = (host_code::device_words(&texts), host_code::kernel_words(&texts));
+        let in_memory: Vec<String> = source.headers.iter().map(|(_, text)| text.clone()).collect();
+        let texts = found.headers.values().chain([&found.source]).chain(&in_memory).map(String::as_str);
+        let kernel_words = host_code::kernel_words(&texts);
+        let ambiguous = host_code::Ambiguous::find(texts);
         let without = host_code::without_host_code(&found.source, &device_words);
         // Every header is given from memory, so that parts of it can be removed later.
         for (name, text) in &found.headers {
@@ -165,6 +185,7 @@ impl Attempt {
             request,
             device_words,
             kernel_words,
+            ambiguous,
             host_functions: without.functions,
             missing_headers: found.elsewhere,
             left_out: Vec::new(),
@@ -172,8 +193,9 @@ impl Attempt {
     }
 
     fn finished(self, outcome: BuildOutcome, has_newer_standard: bool) -> NvccOutcome {
-        let Attempt { host_functions, missing_headers, .. } = self;
-        NvccOutcome { outcome, host_functions, missing_headers, has_newer_standard }
+        let Attempt { host_functions, missing_headers, left_out, .. } = self;
+        let left_out = left_out.iter().flat_map(|(texts, _)| texts).map(|text| head(text)).collect();
+        NvccOutcome { outcome, host_functions, missing_headers, left_out, has_newer_standard }
     }
 
     /// Gives contents to the headers that do not exist.
@@ -200,14 +222,17 @@ impl Attempt {
     }
 
     /// Removes declarations that the compiler refuses. Returns whether there are some. `device`: also those of device
-    /// code that are not kernels.
+    /// code, but no kernel and nothing in whose place the code may silently use something else.
     fn remove_failing(&mut self, diagnostics: &[Diagnostic], device: bool) -> bool {
         let lines = |file: &str| -> Vec<u32> {
             let errors = diagnostics.iter().filter(|it| it.severity == Severity::Error);
             let places = errors.filter_map(|diagnostic| diagnostic.place.as_ref());
             places.filter(|place| place.file == file).map(|place| place.line).collect()
         };
-        let kept = if device { &self.kernel_words } else { &self.device_words };
+        let kept = match device {
+            true => host_code::Kept { words: &self.kernel_words, ambiguous: Some(&self.ambiguous) },
+            false => host_code::Kept { words: &self.device_words, ambiguous: None },
+        };
         let source = &mut self.request.source;
         let mut all_removed = Vec::new();
         let texts = source.headers.iter_mut().map(|(name, text)| (name.clone(), text));
@@ -269,6 +294,12 @@ impl Attempt {
         );
         vec![Diagnostic { severity: Severity::Note, message, place: None }]
     }
+}
+
+/// A declaration without its body, on one line.
+fn head(text: &str) -> String {
+    let end = text.find(['{', ';']).unwrap_or(text.len());
+    text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Replaces C++11 and C++14 by C++17, which libcu++ needs: it stands for the standard library of the host. Returns whether

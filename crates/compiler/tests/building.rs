@@ -252,3 +252,45 @@ fn a_compiler_that_crashes_is_an_error_and_the_next_build_has_a_new_process() {
     assert!(matches!(error, BuildError::Process { .. }));
     assert!(compiler.build(&request).is_ok());
 }
+
+#[test]
+fn a_specialisation_that_fails_is_an_error_and_other_functions_that_fail_are_reported() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let text = |helper: &str| {
+        format!(
+            "template <class T> __device__ float weight(T x) {{ return 1; }}\n{helper}\n\
+             __global__ void fill(float* x) {{ x[0] = weight(2.0); }}\nint main() {{ fill<<<1, 1>>>(nullptr); }}\n"
+        )
+    };
+    let specialised = text("template <> __device__ float weight<double>(double x) { return unknown; }");
+    let overloaded = text("__device__ float weight(double x) { return unknown; }");
+    for text in [specialised, overloaded] {
+        let error = compiler.build_nvcc_source(&request(&text, "-DFACTOR=2")).unwrap_err();
+        let BuildError::Source { diagnostics, .. } = error else { panic!("{error}") };
+        assert!(diagnostics.iter().any(|it| it.message.contains("unknown")), "{diagnostics:?}");
+    }
+    let unused = text("__device__ float unused(\n    double x)\n{ return unknown; }");
+    let built = compiler.build_nvcc_source(&request(&unused, "-DFACTOR=2")).unwrap();
+    assert_eq!(built.left_out, ["__device__ float unused( double x)"]);
+}
+
+#[test]
+fn words_of_device_code_come_from_headers_too() {
+    let cache = tempfile::tempdir().unwrap();
+    let compiler = compiler(cache.path());
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("words.h"), "#define ON_DISK __device__\n").unwrap();
+    let mut request = request(
+        "#include \"words.h\"\n#include \"memory.h\"\nON_DISK float one() { return 1; }\n\
+         IN_MEMORY float two() { return 2; }\n__global__ void fill(float* x) { x[0] = one() + two(); }\n\
+         int main() { fill<<<1, 1>>>(nullptr); }\n",
+        "-DFACTOR=2",
+    );
+    request.source.include_dirs.push(folder.path().to_owned());
+    request.source.headers.push(("memory.h".to_owned(), "#define IN_MEMORY __device__\n".to_owned()));
+    let built = compiler.build_nvcc_source(&request).unwrap();
+    assert_eq!(built.host_functions, ["main"]);
+    warpsmith_compiler::prepare_nvcc_source(&mut request);
+    assert!(compiler.build(&request).is_ok());
+}

@@ -20,6 +20,8 @@ pub struct Code {
     pub host_functions: Vec<String>,
     /// The headers that were not found and were left out.
     pub missing_headers: Vec<String>,
+    /// The declarations that do not compile and were left out.
+    pub left_out: Vec<String>,
     /// Whether the file was compiled with a newer standard of C++ than the wanted one.
     pub has_newer_standard: bool,
 }
@@ -46,6 +48,7 @@ pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeEr
         kernels: kernels.collect::<Result<_, _>>()?,
         host_functions: Vec::new(),
         missing_headers: Vec::new(),
+        left_out: Vec::new(),
         has_newer_standard: false,
     })
 }
@@ -115,6 +118,7 @@ pub fn from_cuda(
         kernels,
         host_functions: built.host_functions,
         missing_headers: built.missing_headers,
+        left_out: built.left_out,
         has_newer_standard: built.has_newer_standard,
     })
 }
@@ -157,6 +161,10 @@ impl Code {
         }
         if !self.missing_headers.is_empty() {
             notes.push(format!("ignored headers that were not found: {}", self.missing_headers.join(", ")));
+        }
+        if !self.left_out.is_empty() {
+            let all: Vec<String> = self.left_out.iter().map(|head| format!("`{head}`")).collect();
+            notes.push(format!("left out what does not compile: {}", all.join(", ")));
         }
         if self.has_newer_standard {
             notes.push("compiled as C++17, which the standard headers of the compiler need".to_owned());

@@ -10,26 +10,34 @@ use vgpu::{Finding, Kind, LaunchReport, Place, Severity, SourceFrame};
 /// Maps a file name of the line table to the text of the file.
 pub type Texts<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Whether two findings probably have one cause: they have one severity and a source line in common (a missing barrier
-/// makes one store race with many loads), or they access one allocation out of bounds in one function. A read of what
-/// nothing has written may be the consequence of a race.
+/// Whether two findings probably have one cause: they have one severity and a place in common (a missing barrier makes
+/// one store race with many loads), or they access one allocation out of bounds in one function. A place is a line with
+/// the calls that led to it: two calls of one helper function have two causes. A read of what nothing has written may be
+/// the consequence of a race.
 fn have_one_cause(one: &Finding, other: &Finding) -> bool {
-    fn lines(finding: &Finding) -> impl Iterator<Item = (&str, u32)> {
-        let places = std::iter::once(&finding.place).chain(finding.related.iter().map(|it| &it.place));
-        places.filter_map(|place| place.frames.first().map(|frame| (frame.file.as_str(), frame.line)))
+    fn lines(frames: &[SourceFrame]) -> impl Iterator<Item = (&str, u32)> {
+        frames.iter().map(|frame| (frame.file.as_str(), frame.line))
     }
-    let function = |finding: &Finding| finding.place.frames.first().map(|frame| frame.function.clone());
-    let shares_line = || lines(one).any(|line| lines(other).any(|it| it == line));
+    fn places(finding: &Finding) -> impl Iterator<Item = &[SourceFrame]> {
+        let places = std::iter::once(&finding.place).chain(finding.related.iter().map(|it| &it.place));
+        places.map(|place| place.frames.as_slice()).filter(|frames| !frames.is_empty())
+    }
+    let shares_place = || places(one).any(|place| places(other).any(|it| lines(place).eq(lines(it))));
+    let in_one_function = || match (one.place.frames.split_first(), other.place.frames.split_first()) {
+        (Some((inner, calls)), Some((other_inner, other_calls))) => {
+            inner.function == other_inner.function && lines(calls).eq(lines(other_calls))
+        }
+        (None, None) => true,
+        _ => false,
+    };
     let kinds = [one.kind, other.kind];
     one.severity == other.severity
         && match kinds {
             [Kind::OutOfBounds, Kind::OutOfBounds] => {
-                one.allocation.is_some()
-                    && one.allocation == other.allocation
-                    && function(one) == function(other)
+                one.allocation.is_some() && one.allocation == other.allocation && in_one_function()
             }
-            [Kind::Race, Kind::Uninitialised] | [Kind::Uninitialised, Kind::Race] => shares_line(),
-            [a, b] => a == b && shares_line(),
+            [Kind::Race, Kind::Uninitialised] | [Kind::Uninitialised, Kind::Race] => shares_place(),
+            [a, b] => a == b && shares_place(),
         }
 }
 
@@ -289,6 +297,42 @@ fn lanes(mask: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A finding at a line of a helper function that a kernel calls at another line.
+    fn in_helper(kind: Kind, line: u32, call: u32) -> Finding {
+        let frame = |line, function: &str| SourceFrame {
+            file: "a.cu".to_owned(),
+            line,
+            column: 1,
+            function: function.to_owned(),
+        };
+        let place = Place { frames: vec![frame(line, "load"), frame(call, "kernel")], ..Place::default() };
+        Finding {
+            kind,
+            severity: Severity::Error,
+            message: String::new(),
+            kernel: "kernel".to_owned(),
+            block: None,
+            warp: None,
+            lanes: 1,
+            address: None,
+            space: None,
+            allocation: Some("x".to_owned()),
+            place,
+            related: vec![],
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn two_calls_of_one_helper_function_have_two_causes() {
+        for kind in [Kind::OutOfBounds, Kind::Race, Kind::Uninitialised] {
+            let findings = [in_helper(kind, 3, 10), in_helper(kind, 3, 20), in_helper(kind, 3, 10)];
+            assert_eq!(causes(&findings), [vec![0, 2], vec![1]], "{kind:?}");
+        }
+        let lines_of_one_call = [in_helper(Kind::OutOfBounds, 3, 10), in_helper(Kind::OutOfBounds, 4, 10)];
+        assert_eq!(causes(&lines_of_one_call).len(), 1);
+    }
 
     #[test]
     fn names_of_variables_in_functions_are_demangled() {

@@ -13,11 +13,21 @@ pub struct Token<'a> {
 /// Signs of more than one character that matter here. Brackets stay single.
 const SIGNS: [&str; 4] = ["<<<", ">>>", "::", "=="];
 
-/// The tokens without comments and without lines of the preprocessor. If the alternatives of a condition do not close
-/// the brackets that they open, only the first alternative has tokens.
-pub fn tokens(text: &str) -> Vec<Token<'_>> {
+/// The tokens of a file without comments and without lines of the preprocessor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens<'a> {
+    /// The tokens that form declarations. If the alternatives of a condition do not close the brackets that they open,
+    /// only those of the first alternative are here.
+    pub used: Vec<Token<'a>>,
+    /// The tokens of the other alternatives of such conditions. They lie between tokens that are used.
+    pub skipped: Vec<Token<'a>>,
+}
+
+/// The tokens of a file.
+pub fn tokens(text: &str) -> Tokens<'_> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
+    let mut skipped = Vec::new();
     let mut conditions: Vec<Vec<usize>> = Vec::new();
     let mut at = 0;
     let mut line_start = true;
@@ -36,7 +46,7 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
             } else if name.starts_with("endif")
                 && let Some(starts) = conditions.pop()
             {
-                end_condition(&mut tokens, &starts);
+                skipped.extend(end_condition(&mut tokens, &starts));
             }
             directive(rest)
         } else if let Some(length) = literal(rest) {
@@ -61,12 +71,12 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
         }
         at += length;
     }
-    tokens
+    Tokens { used: tokens, skipped }
 }
 
-/// Removes the tokens of all alternatives but the first, if one of them leaves a bracket open or closes one. `starts`: the
-/// first token of each alternative.
-fn end_condition(tokens: &mut Vec<Token<'_>>, starts: &[usize]) {
+/// Removes the tokens of all alternatives but the first, if one of them leaves a bracket open or closes one, and returns
+/// them. `starts`: the first token of each alternative.
+fn end_condition<'a>(tokens: &mut Vec<Token<'a>>, starts: &[usize]) -> Vec<Token<'a>> {
     let is_balanced = |part: &[Token<'_>]| {
         let mut depth = 0_i32;
         for token in part {
@@ -83,8 +93,9 @@ fn end_condition(tokens: &mut Vec<Token<'_>>, starts: &[usize]) {
     };
     let ends = starts.iter().skip(1).copied().chain([tokens.len()]);
     let all_balanced = starts.iter().zip(ends).all(|(start, end)| is_balanced(&tokens[*start..end]));
-    if let (false, Some(second)) = (all_balanced, starts.get(1)) {
-        tokens.truncate(*second);
+    match starts.get(1) {
+        Some(second) if !all_balanced => tokens.split_off(*second),
+        _ => Vec::new(),
     }
 }
 
