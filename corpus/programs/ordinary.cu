@@ -249,6 +249,28 @@ static bool thrust_algorithms() {
     return thrust::reduce(data.begin(), data.end(), 0LL) == -want;
 }
 
+__managed__ int managed_count = 5;
+__device__ __managed__ float managed_table[64] = {1, 2, 3};
+
+__global__ void count_and_double() {
+    atomicAdd(&managed_count, 1);
+    managed_table[threadIdx.x] *= 2;
+}
+
+static bool managed_variables() {
+    bool right = managed_count == 5 && managed_table[2] == 3;
+    managed_table[2] = 8;
+    count_and_double<<<1, 64>>>();
+    CHECK(cudaDeviceSynchronize());
+    right = right && managed_count == 69 && managed_table[0] == 2 && managed_table[2] == 16;
+    int copied = 0, *address;
+    CHECK(cudaMemcpyFromSymbol(&copied, managed_count, sizeof copied));
+    CHECK(cudaGetSymbolAddress((void**)&address, managed_count));
+    cudaPointerAttributes attributes;
+    CHECK(cudaPointerGetAttributes(&attributes, address));
+    return right && copied == 69 && *address == 69 && attributes.type == cudaMemoryTypeManaged;
+}
+
 static bool errors_and_queries() {
     cudaDeviceProp properties;
     CHECK(cudaGetDeviceProperties(&properties, 0));
@@ -285,6 +307,7 @@ static const Program PROGRAMS[] = {
     PROGRAM(constants_and_symbols), PROGRAM(managed_product),    PROGRAM(streams_events_and_callbacks),
     PROGRAM(graphs_of_two_streams), PROGRAM(cooperative_launch), PROGRAM(pitched_copies),
     PROGRAM(thrust_algorithms),     PROGRAM(errors_and_queries),
+    PROGRAM(managed_variables),
 };
 
 int main(int count, char** words) {

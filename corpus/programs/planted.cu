@@ -5,6 +5,8 @@
 #include <cstring>
 #include <cuda_runtime.h>
 
+#include <thread>
+
 static const int N = 1024;
 
 __global__ void twice(float* data, int n) {
@@ -216,6 +218,67 @@ static void symbol_of_another_module(bool fixed) {
     cudaLibraryUnload(two);
 }
 
+static cudaStream_t stream_of_its_own() {
+    cudaStream_t stream;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    return stream;
+}
+
+static void destroyed_stream(bool fixed) {
+    float* data = filled(N);
+    cudaStream_t stream = stream_of_its_own();
+    cudaDeviceSynchronize();
+    if (!fixed) cudaStreamDestroy(stream);
+    cudaMemsetAsync(data, 0, N, stream);  // finding: api-error
+    cudaDeviceSynchronize();
+    if (fixed) cudaStreamDestroy(stream);
+    cudaFree(data);
+}
+
+static void event_recorded_early(bool fixed) {
+    float *data = filled(N), *copy = filled(N);
+    cudaStream_t compute = stream_of_its_own(), other = stream_of_its_own();
+    cudaDeviceSynchronize();
+    cudaEvent_t done;
+    cudaEventCreate(&done);
+    if (!fixed) cudaEventRecord(done, compute);
+    twice<<<4, 256, 0, compute>>>(data, N);
+    if (fixed) cudaEventRecord(done, compute);
+    cudaStreamWaitEvent(other, done, 0);
+    cudaMemcpyAsync(copy, data, N * sizeof(float), cudaMemcpyDeviceToDevice, other);  // finding: stream-race
+    cudaDeviceSynchronize();
+    cudaEventDestroy(done);
+    cudaStreamDestroy(compute);
+    cudaStreamDestroy(other);
+    cudaFree(data);
+    cudaFree(copy);
+}
+
+static void other_thread_does_not_wait(bool fixed) {
+    float *data = filled(N), *copy = filled(N);
+    cudaStream_t compute = stream_of_its_own(), other = stream_of_its_own();
+    cudaDeviceSynchronize();
+    std::thread worker([&] {
+        twice<<<4, 256, 0, compute>>>(data, N);
+        if (fixed) cudaStreamSynchronize(compute);
+    });
+    worker.join();
+    cudaMemcpyAsync(copy, data, N * sizeof(float), cudaMemcpyDeviceToDevice, other);  // finding: stream-race
+    cudaDeviceSynchronize();
+    cudaStreamDestroy(compute);
+    cudaStreamDestroy(other);
+    cudaFree(data);
+    cudaFree(copy);
+}
+
+static void empty_grid(bool fixed) {
+    float* data = filled(N);
+    int n = fixed ? N : 100;
+    twice<<<n / 256, 256>>>(data, n);  // finding: invalid-launch
+    cudaDeviceSynchronize();
+    cudaFree(data);
+}
+
 struct Program {
     const char* name;
     void (*run)(bool);
@@ -228,7 +291,8 @@ static const Program PROGRAMS[] = {
     PROGRAM(free_too_early),     PROGRAM(unchecked_launch),    PROGRAM(too_much_shared),
     PROGRAM(leak),               PROGRAM(wrong_argument),      PROGRAM(host_reads_early),
     PROGRAM(source_changed_early), PROGRAM(managed_read_early), PROGRAM(host_touches_device),
-    PROGRAM(stale_graph),        PROGRAM(symbol_of_another_module),
+    PROGRAM(stale_graph),        PROGRAM(symbol_of_another_module), PROGRAM(destroyed_stream),
+    PROGRAM(event_recorded_early), PROGRAM(other_thread_does_not_wait), PROGRAM(empty_grid),
 };
 
 int main(int count, char** words) {

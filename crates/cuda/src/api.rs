@@ -4,12 +4,17 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use execlog::HostKind;
+
 use crate::errors::{Outcome, Status};
+use crate::state;
 
 thread_local! {
     static CALL: Cell<&'static str> = const { Cell::new("") };
     /// The function of the runtime library that made the call, or what else findings should name.
     static CALLER: Cell<&'static str> = const { Cell::new("") };
+    /// The kind of object that the call named and that does not exist.
+    static MISSED: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
 /// What the program has called on this thread: a function of the runtime library or of this one.
@@ -25,10 +30,27 @@ pub fn set_caller(name: &'static str) -> &'static str {
     CALLER.replace(name)
 }
 
+/// Notes that the call names an object that does not exist.
+pub fn missed(kind: &'static str) {
+    MISSED.set(Some(kind));
+}
+
+/// Reports an object that does not exist. The lock of the state must be free.
+fn report_missed(kind: &str) {
+    if let Ok(mut state) = state() {
+        let message = format!("the {kind} does not exist: it was destroyed, or never made");
+        state.report(HostKind::ApiError, message);
+    }
+}
+
 /// Runs the body of an exported function.
 pub fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> u32 {
     let outer = CALL.replace(name);
+    MISSED.set(None);
     let outcome = catch_unwind(AssertUnwindSafe(body));
+    if let (Ok(Err(Status::INVALID_HANDLE)), Some(kind)) = (&outcome, MISSED.take()) {
+        report_missed(kind);
+    }
     CALL.set(outer);
     match outcome {
         Ok(Ok(())) => 0,

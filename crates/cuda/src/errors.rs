@@ -80,9 +80,4 @@ impl Status {
     pub fn row(self) -> Option<&'static (u32, &'static str, &'static str)> {
         TABLE.iter().find(|row| row.0 == self.0)
     }
-
-    /// The name, such as `CUDA_ERROR_INVALID_VALUE`.
-    pub fn name(self) -> &'static str {
-        self.row().map_or("CUDA_ERROR", |row| row.1.trim_end_matches('\0'))
-    }
 }

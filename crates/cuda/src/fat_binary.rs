@@ -30,8 +30,10 @@ const MOST_TEXT: usize = 1 << 29;
 pub enum ImageError {
     /// The memory cannot be read, or it is no image.
     Invalid(String),
-    /// Only machine code, or PTX for newer devices.
+    /// Only machine code.
     NoPtx(String),
+    /// Only PTX for newer devices.
+    NewerPtx(String),
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -184,7 +186,7 @@ fn select(contents: &Contents, device: ComputeCapability) -> Result<String, Imag
         return Err(ImageError::NoPtx(format!("the fat binary has machine code only ({targets})")));
     }
     let targets = list(&mut contents.texts.iter().map(|text| text.target));
-    Err(ImageError::NoPtx(format!(
+    Err(ImageError::NewerPtx(format!(
         "the fat binary has PTX for {targets} only, and the device is an sm_{own}"
     )))
 }
@@ -238,6 +240,14 @@ mod tests {
         let bytes = entry(2, 90, 0, b"\x7fELF", 0);
         let error = select(&contents(&bytes).unwrap(), DEVICE).unwrap_err();
         assert_eq!(error, ImageError::NoPtx("the fat binary has machine code only (sm_90)".to_owned()));
+    }
+
+    #[test]
+    fn ptx_for_a_newer_device_is_refused_as_such() {
+        let bytes = entry(PTX, 100, 0, b".version 9.0\n", 0);
+        let error = select(&contents(&bytes).unwrap(), DEVICE).unwrap_err();
+        let reason = "the fat binary has PTX for sm_100 only, and the device is an sm_90";
+        assert_eq!(error, ImageError::NewerPtx(reason.to_owned()));
     }
 
     #[test]

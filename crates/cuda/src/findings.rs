@@ -9,6 +9,7 @@ use vgpu::Severity;
 
 use crate::api::{current_call, set_caller};
 use crate::call_site::Site;
+use crate::launches::readable;
 use crate::{State, state};
 
 /// The findings of the process.
@@ -182,22 +183,34 @@ pub extern "C" fn warpsmithForgetSite(site: u64) {
 
 /// The runtime library reports a launch whose error the program never asked for. `site` is one of [`warpsmithSite`].
 #[unsafe(no_mangle)]
-pub extern "C" fn warpsmithUncheckedLaunch(kernel: *const libc::c_char, bytes: usize, error: u32, site: u64) {
+pub extern "C" fn warpsmithUncheckedLaunch(
+    kernel: *const libc::c_char,
+    bytes: usize,
+    error: *const libc::c_char,
+    error_bytes: usize,
+    site: u64,
+) {
     let Ok(mut state) = state() else { return };
     if !state.is_checked() || site == 0 {
         return;
     }
     // SAFETY: only the runtime library calls this; `site` is a box that `warpsmithSite` made and that is given back once.
-    let (name, site) =
-        unsafe { (std::slice::from_raw_parts(kernel.cast::<u8>(), bytes), Box::from_raw(site as *mut Site)) };
-    let name = String::from_utf8_lossy(name);
-    let error = crate::errors::Status(error);
+    let (name, error, site) = unsafe {
+        (
+            std::slice::from_raw_parts(kernel.cast::<u8>(), bytes),
+            std::slice::from_raw_parts(error.cast::<u8>(), error_bytes),
+            Box::from_raw(site as *mut Site),
+        )
+    };
+    let (name, error) = (String::from_utf8_lossy(name), String::from_utf8_lossy(error));
     let message = format!(
-        "the launch of `{name}` failed with {}, and the program did not ask for the error; call cudaGetLastError after the \
+        "the launch of `{}` failed with {error}, and the program did not ask for the error; call cudaGetLastError after the \
          launch",
-        error.name()
+        readable(&name)
     );
+    let caller = set_caller("kernel launch");
     state.findings.host(HostKind::UncheckedLaunch, Severity::Error, message, &site);
+    set_caller(caller);
 }
 
 /// The place of the current call, for [`warpsmithUncheckedLaunch`].

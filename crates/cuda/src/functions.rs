@@ -13,6 +13,8 @@ pub struct Module {
     pub code: vgpu::Module,
     /// Handles of its functions by name.
     pub functions: Mutex<HashMap<String, u64>>,
+    /// Addresses of its variables in managed memory.
+    pub managed: Vec<u64>,
 }
 
 /// A kernel of a module.

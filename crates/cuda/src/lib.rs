@@ -83,12 +83,20 @@ pub(crate) struct Table<T> {
     objects: HashMap<u64, T>,
     kind: u64,
     made: u64,
+    /// What the objects are, if a program that names one that does not exist has a mistake. Some programs ask whether an
+    /// address is a function.
+    name: Option<&'static str>,
 }
 
 impl<T> Table<T> {
     /// `kind` distinguishes the handles of tables.
     pub fn new(kind: u64) -> Table<T> {
-        Table { objects: HashMap::new(), kind, made: 0 }
+        Table { objects: HashMap::new(), kind, made: 0, name: None }
+    }
+
+    /// A table of objects that programs only name while they exist.
+    pub fn named(kind: u64, name: &'static str) -> Table<T> {
+        Table { name: Some(name), ..Table::new(kind) }
     }
 
     /// Adds an object and returns its handle. Handles look like addresses, but nothing is there.
@@ -100,15 +108,25 @@ impl<T> Table<T> {
     }
 
     pub fn get(&self, handle: u64) -> Result<&T, Status> {
-        self.objects.get(&handle).ok_or(Status::INVALID_HANDLE)
+        self.objects.get(&handle).ok_or_else(|| self.missed())
     }
 
     pub fn get_mut(&mut self, handle: u64) -> Result<&mut T, Status> {
+        if !self.objects.contains_key(&handle) {
+            return Err(self.missed());
+        }
         self.objects.get_mut(&handle).ok_or(Status::INVALID_HANDLE)
     }
 
     pub fn remove(&mut self, handle: u64) -> Result<T, Status> {
-        self.objects.remove(&handle).ok_or(Status::INVALID_HANDLE)
+        self.objects.remove(&handle).ok_or_else(|| self.missed())
+    }
+
+    fn missed(&self) -> Status {
+        if let Some(name) = self.name {
+            api::missed(name);
+        }
+        Status::INVALID_HANDLE
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
@@ -244,9 +262,9 @@ impl State {
             links: Table::new(5),
             arrays: Table::new(9),
             streams: Streams::default(),
-            events: Table::new(6),
-            graphs: Table::new(7),
-            executables: Table::new(8),
+            events: Table::named(6, "event"),
+            graphs: Table::named(7, "graph"),
+            executables: Table::named(8, "executable graph"),
             nodes: HashMap::new(),
             nodes_made: 0,
             fault: None,

@@ -36,6 +36,8 @@ pub struct Allocation {
     pub kind: Kind,
     /// Its number among all allocations, from 1.
     pub number: u64,
+    /// The name, if it is a variable of a module. The program does not free it.
+    pub variable: Option<String>,
     /// The function that allocated it, and where it was called.
     pub call: &'static str,
     pub site: Site,
@@ -69,7 +71,10 @@ const PITCH: u64 = 512;
 impl Allocation {
     /// The name in findings.
     pub fn label(&self) -> String {
-        format!("allocation #{}", self.number)
+        match &self.variable {
+            Some(name) => format!("variable `{name}`"),
+            None => format!("allocation #{}", self.number),
+        }
     }
 
     pub fn size_text(&self) -> String {
@@ -78,7 +83,8 @@ impl Allocation {
 
     /// Whether the program should have freed it.
     pub fn is_leak(&self) -> bool {
-        matches!(self.kind, Kind::Device | Kind::Pool(_) | Kind::Managed(_) | Kind::Pinned(..))
+        self.variable.is_none()
+            && matches!(self.kind, Kind::Device | Kind::Pool(_) | Kind::Managed(_) | Kind::Pinned(..))
     }
 
     /// Whether host code can access it.
@@ -123,7 +129,8 @@ impl State {
     fn remember(&mut self, address: u64, bytes: u64, kind: Kind) {
         let (number, call, site) = (self.allocated, current_call(), Site::here());
         self.freed.remove(&address);
-        self.allocations.insert(address, Allocation { address, bytes, kind, number, call, site });
+        let allocation = Allocation { address, bytes, kind, number, variable: None, call, site };
+        self.allocations.insert(address, allocation);
     }
 
     /// Allocates memory of the device, or of a pool.
@@ -161,6 +168,15 @@ impl State {
         Ok(address)
     }
 
+    /// Allocates a variable in managed memory.
+    pub fn allocate_variable(&mut self, name: &str, bytes: u64) -> Result<u64, Status> {
+        let address = self.allocate_shared(bytes.max(1), Kind::Managed)?;
+        if let Some(allocation) = self.allocations.get_mut(&address) {
+            allocation.variable = Some(name.to_owned());
+        }
+        Ok(address)
+    }
+
     /// Frees the allocation that starts at an address.
     pub fn release(&mut self, address: u64) -> Outcome {
         let allocation = self.allocations.remove(&address).ok_or(Status::INVALID_VALUE)?;
@@ -173,8 +189,14 @@ impl State {
 
     /// Checks that an address is the start of an allocation, and reports it if not.
     pub fn require_start(&mut self, address: u64) -> Outcome {
-        if self.allocations.contains_key(&address) {
-            return Ok(());
+        match self.allocations.get(&address).map(|it| &it.variable) {
+            Some(None) => return Ok(()),
+            Some(Some(name)) => {
+                let message = format!("`{name}` is a variable, not an allocation");
+                self.report(HostKind::InvalidFree, message);
+                return Err(Status::INVALID_VALUE);
+            }
+            None => {}
         }
         match self.spot(address) {
             Spot::Freed(start, freed) if start == address => {
@@ -209,7 +231,8 @@ impl State {
 
     /// Forgets everything, as a reset of the device does.
     pub fn reset(&mut self) {
-        let addresses: Vec<u64> = self.allocations.keys().copied().collect();
+        let allocations = self.allocations.values().filter(|it| it.variable.is_none());
+        let addresses: Vec<u64> = allocations.map(|it| it.address).collect();
         for address in addresses {
             let _ = self.release(address);
         }

@@ -26,6 +26,9 @@ const NO_KERNEL: &str = "\n.visible .entry warpsmith_no_kernel()\n{\n\tret;\n}\n
 const ADD_PTX: &str =
     "add PTX: `nvcc -gencode arch=compute_90,code=compute_90`, or -DCMAKE_CUDA_ARCHITECTURES=90-virtual";
 
+/// What runs PTX for newer devices.
+const NEWER_DEVICE: &str = "run it on a newer device, such as `warpsmith exec --device virtual:h200`";
+
 /// Links PTX texts into one: directives of the file once, and no declarations of what another text defines.
 pub fn linked(texts: &[String]) -> String {
     let Some((first, rest)) = texts.split_first() else { return String::new() };
@@ -60,13 +63,18 @@ impl State {
                 Status::INVALID_IMAGE
             }
             ImageError::NoPtx(reason) => {
-                let message = format!("cannot load a module: {reason}; the virtual GPU runs PTX");
-                eprintln!("warpsmith: {message}\nwarpsmith: {ADD_PTX}");
-                self.report(HostKind::Unsupported, format!("{message}; {ADD_PTX}"));
-                Status::NO_BINARY_FOR_GPU
+                self.refuse_image(&format!("{reason}; the virtual GPU runs PTX"), ADD_PTX)
             }
+            ImageError::NewerPtx(reason) => self.refuse_image(&reason, NEWER_DEVICE),
         })?;
         self.load_text(&linked(&texts))
+    }
+
+    fn refuse_image(&mut self, reason: &str, advice: &str) -> Status {
+        let message = format!("cannot load a module: {reason}");
+        eprintln!("warpsmith: {message}\nwarpsmith: {advice}");
+        self.report(HostKind::Unsupported, format!("{message}; {advice}"));
+        Status::NO_BINARY_FOR_GPU
     }
 
     /// Loads PTX.
@@ -76,7 +84,16 @@ impl State {
             self.report(HostKind::Unsupported, format!("the virtual GPU cannot run this code: {error}"));
             Status::INVALID_PTX
         })?;
-        Ok(Arc::new(Module { code, functions: Mutex::default() }))
+        let mut managed = Vec::new();
+        for (name, bytes) in vgpu::Device::managed(&code) {
+            let address = self.allocate_variable(&name, bytes)?;
+            managed.push((name, vgpu::Buffer(address)));
+        }
+        if !managed.is_empty() {
+            self.memory.place_in(&code, &managed).map_err(|_| Status::OUT_OF_MEMORY)?;
+        }
+        let managed = managed.into_iter().map(|(_, at)| at.0).collect();
+        Ok(Arc::new(Module { code, functions: Mutex::default(), managed }))
     }
 
     /// The handle of a function of a module.
@@ -98,6 +115,9 @@ impl State {
         let functions = module.functions.lock().unwrap_or_else(PoisonError::into_inner);
         for handle in functions.values() {
             let _ = self.functions.remove(*handle);
+        }
+        for address in &module.managed {
+            let _ = self.release(*address);
         }
     }
 

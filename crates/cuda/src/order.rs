@@ -1,20 +1,19 @@
 //! What happens before what. Operations run when they are enqueued, one after another; what could run in another order on
-//! a GPU is found here, with a vector clock per stream and per host thread.
+//! a GPU is found here, with a vector clock per stream and one for the host.
 //!
-//! An operation knows all that its host thread knew when it enqueued it, all earlier operations of its stream, and what
-//! the stream has waited for. The legacy default stream waits for all blocking streams, and they wait for it. A host
-//! thread learns what a stream, an event or the device has done when it waits for it. Two accesses to the same bytes, one
+//! An operation knows all that the host knew when it enqueued it, all earlier operations of its stream, and what
+//! the stream has waited for. The legacy default stream waits for all blocking streams, and they wait for it. The host
+//! learns what a stream, an event or the device has done when one of its threads waits for it. Two accesses to the same bytes, one
 //! of them a write, are a finding if the later operation does not know the earlier one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread::ThreadId;
 
 use crate::call_site::Site;
 use crate::streams::{Key, LEGACY};
 
-/// The last operation of every actor that is known: actors are streams and host threads.
+/// The last operation of every actor that is known: actors are streams and the host.
 pub type Clock = Vec<u32>;
 
 fn join(into: &mut Clock, other: &Clock) {
@@ -72,7 +71,9 @@ const MOST: usize = 512;
 pub struct Order {
     clocks: Vec<Clock>,
     streams: HashMap<Key, usize>,
-    hosts: HashMap<ThreadId, usize>,
+    /// All host threads. Whether they wait for each other is not known here, but a wait that one of them has made is over
+    /// for all.
+    host: Option<usize>,
     /// Streams that the legacy stream waits for, and that wait for it.
     blocking: Vec<usize>,
     /// By the start of the allocation.
@@ -95,8 +96,7 @@ impl Order {
     }
 
     pub fn host(&mut self) -> usize {
-        let thread = std::thread::current().id();
-        *self.hosts.entry(thread).or_insert_with(|| Order::actor(&mut self.clocks))
+        *self.host.get_or_insert_with(|| Order::actor(&mut self.clocks))
     }
 
     fn stream(&mut self, stream: Key) -> usize {
@@ -180,10 +180,8 @@ impl Order {
         for actor in self.streams.values().copied().collect::<Vec<_>>() {
             self.learn_from(host, actor);
         }
-        if self.hosts.len() == 1 {
-            // Everything that follows knows everything that was.
-            self.accesses.clear();
-        }
+        // Everything that follows knows everything that was.
+        self.accesses.clear();
     }
 
     /// Whether an actor knows an access.

@@ -73,7 +73,10 @@ impl State {
             0 | LEGACY_HANDLE => Ok(LEGACY),
             PER_THREAD => Ok(Key::Thread(std::thread::current().id())),
             other => {
-                let stream = self.streams.streams.get(&other).ok_or(Status::INVALID_HANDLE)?;
+                let stream = self.streams.streams.get(&other).ok_or_else(|| {
+                    crate::api::missed("stream");
+                    Status::INVALID_HANDLE
+                })?;
                 Ok(Key::Other(other, stream.flags & NON_BLOCKING == 0))
             }
         }

@@ -183,6 +183,16 @@ functions! {
     cuGraphKernelNodeSetParams_v2(node: u64, parameters: u64);
     cuGraphExecKernelNodeSetParams_v2(executable: u64, node: u64, parameters: u64);
     cuGraphExecMemcpyNodeSetParams(executable: u64, node: u64, copy: u64, context: u64);
+    cuGraphMemcpyNodeSetParams(node: u64, copy: u64);
+    cuGraphMemsetNodeSetParams(node: u64, parameters: u64);
+    cuGraphExecMemsetNodeSetParams(executable: u64, node: u64, parameters: u64, context: u64);
+    cuGraphHostNodeSetParams(node: u64, parameters: u64);
+    cuGraphExecHostNodeSetParams(executable: u64, node: u64, parameters: u64);
+    cuGraphNodeGetEnabled(executable: u64, node: u64, enabled: *mut u32);
+    cuGraphNodeFindInClone(place: *mut u64, original: u64, clone: u64);
+    cuGraphNodeGetDependencies(node: u64, nodes: u64, count: u64);
+    cuGraphInstantiateWithParams(place: *mut u64, graph: u64, parameters: u64);
+    cuGraphExecGetFlags(executable: u64, flags: *mut u64);
     cuGraphInstantiateWithFlags(place: *mut u64, graph: u64, flags: u64);
     cuGraphUpload(executable: u64, stream: u64);
     cuGraphLaunch(executable: u64, stream: u64);
@@ -246,12 +256,13 @@ pub fn forget_site(site: u64) {
 }
 
 /// Reports a launch whose error the program never asked for.
-pub fn report_unchecked(kernel: &str, error: u32, site: u64) {
+pub fn report_unchecked(kernel: &str, error: &str, site: u64) {
     static AT: OnceLock<usize> = OnceLock::new();
     if let Some(at) = optional(c"warpsmithUncheckedLaunch", &AT) {
         // SAFETY: as above.
-        let function: extern "C" fn(*const u8, usize, u32, u64) = unsafe { std::mem::transmute(at) };
-        function(kernel.as_ptr(), kernel.len(), error, site);
+        let function: extern "C" fn(*const u8, usize, *const u8, usize, u64) =
+            unsafe { std::mem::transmute(at) };
+        function(kernel.as_ptr(), kernel.len(), error.as_ptr(), error.len(), site);
     }
 }
 

@@ -81,6 +81,11 @@ fn row(error: u32) -> Option<&'static (u32, &'static str, &'static str)> {
     NAMES.iter().find(|row| row.0 == error)
 }
 
+/// The name of an error, for messages.
+pub fn name(error: u32) -> &'static str {
+    row(error).map_or("an unknown error", |row| row.1.trim_end_matches('\0'))
+}
+
 /// `cudaGetErrorName` of the runtime API.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGetErrorName(error: u32) -> *const u8 {

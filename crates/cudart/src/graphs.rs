@@ -54,6 +54,67 @@ runtime! {
         let copy = node(to, from, bytes, kind)?;
         check(driver::cuGraphExecMemcpyNodeSetParams(executable, at, copy.as_ptr() as u64, 0))
     }
+    fn cudaGraphExecMemcpyNodeSetParams(executable: u64, at: u64, parameters: u64) {
+        let copy = driver_copy_3d(&structure(parameters)?)?;
+        check(driver::cuGraphExecMemcpyNodeSetParams(executable, at, copy.as_ptr() as u64, 0))
+    }
+    fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
+        executable: u64, at: u64, symbol: u64, from: u64, bytes: u64, offset: u64, kind: u32,
+    ) {
+        let copy = node(part_of_symbol(symbol, offset, bytes)?, from, bytes, kind)?;
+        check(driver::cuGraphExecMemcpyNodeSetParams(executable, at, copy.as_ptr() as u64, 0))
+    }
+    fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
+        executable: u64, at: u64, to: u64, symbol: u64, bytes: u64, offset: u64, kind: u32,
+    ) {
+        let copy = node(to, part_of_symbol(symbol, offset, bytes)?, bytes, kind)?;
+        check(driver::cuGraphExecMemcpyNodeSetParams(executable, at, copy.as_ptr() as u64, 0))
+    }
+    fn cudaGraphMemcpyNodeSetParams(at: u64, parameters: u64) {
+        let copy = driver_copy_3d(&structure(parameters)?)?;
+        check(driver::cuGraphMemcpyNodeSetParams(at, copy.as_ptr() as u64))
+    }
+    fn cudaGraphMemcpyNodeSetParams1D(at: u64, to: u64, from: u64, bytes: u64, kind: u32) {
+        let copy = node(to, from, bytes, kind)?;
+        check(driver::cuGraphMemcpyNodeSetParams(at, copy.as_ptr() as u64))
+    }
+    fn cudaGraphMemcpyNodeSetParamsToSymbol(at: u64, symbol: u64, from: u64, bytes: u64, offset: u64, kind: u32) {
+        let copy = node(part_of_symbol(symbol, offset, bytes)?, from, bytes, kind)?;
+        check(driver::cuGraphMemcpyNodeSetParams(at, copy.as_ptr() as u64))
+    }
+    fn cudaGraphMemcpyNodeSetParamsFromSymbol(at: u64, to: u64, symbol: u64, bytes: u64, offset: u64, kind: u32) {
+        let copy = node(to, part_of_symbol(symbol, offset, bytes)?, bytes, kind)?;
+        check(driver::cuGraphMemcpyNodeSetParams(at, copy.as_ptr() as u64))
+    }
+    fn cudaGraphMemsetNodeSetParams(node: u64, parameters: u64) {
+        check(driver::cuGraphMemsetNodeSetParams(node, parameters))
+    }
+    fn cudaGraphExecMemsetNodeSetParams(executable: u64, node: u64, parameters: u64) {
+        check(driver::cuGraphExecMemsetNodeSetParams(executable, node, parameters, 0))
+    }
+    fn cudaGraphHostNodeSetParams(node: u64, parameters: u64) {
+        check(driver::cuGraphHostNodeSetParams(node, parameters))
+    }
+    fn cudaGraphExecHostNodeSetParams(executable: u64, node: u64, parameters: u64) {
+        check(driver::cuGraphExecHostNodeSetParams(executable, node, parameters))
+    }
+    fn cudaGraphNodeGetEnabled(executable: u64, node: u64, enabled: *mut u32) {
+        check(driver::cuGraphNodeGetEnabled(executable, node, enabled))
+    }
+    fn cudaGraphNodeFindInClone(place: *mut u64, original: u64, clone: u64) {
+        check(driver::cuGraphNodeFindInClone(place, original, clone))
+    }
+    fn cudaGraphNodeGetDependencies(node: u64, nodes: u64, data: u64, count: u64) {
+        // CUDA 12 has no data of edges: its third parameter is the count.
+        let count = if crate::devices::api_version() >= 13 { count } else { data };
+        check(driver::cuGraphNodeGetDependencies(node, nodes, count))
+    }
+    fn cudaGraphInstantiateWithParams(place: *mut u64, graph: u64, parameters: u64) {
+        check(driver::cuGraphInstantiateWithParams(place, graph, parameters))
+    }
+    fn cudaGraphExecGetFlags(executable: u64, flags: *mut u64) {
+        check(driver::cuGraphExecGetFlags(executable, flags))
+    }
     fn cudaGraphAddMemsetNode(place: *mut u64, graph: u64, after: u64, count: u64, parameters: u64) {
         check(driver::cuGraphAddMemsetNode(place, graph, after, count, parameters, 0))
     }

@@ -9,6 +9,7 @@ use crate::api::{
 };
 use crate::driver;
 use crate::driver::PER_THREAD;
+use crate::errors;
 use crate::registration::{self, kernel};
 
 /// `dim3`.
@@ -57,7 +58,7 @@ pub fn errors_are_asked_for() {
 extern "C" fn at_exit() {
     let unchecked = std::mem::take(&mut *UNCHECKED.lock().unwrap_or_else(PoisonError::into_inner));
     for Failed(_, name, error, site) in unchecked {
-        driver::report_unchecked(&name, error, site);
+        driver::report_unchecked(&name, errors::name(error), site);
     }
 }
 
@@ -149,15 +150,10 @@ pub extern "C" fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared: u
 without_device! {
     fn __cudaPopCallConfiguration(grid: *mut Dim3, block: *mut Dim3, shared: *mut u64, stream: *mut u64) {
         let last = CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(MISSING_CONFIGURATION)?;
-        // nvcc's code passes variables of its own.
-        // SAFETY: as above.
-        unsafe {
-            grid.write(last.grid);
-            block.write(last.block);
-            shared.write(last.shared);
-            stream.write(last.stream);
-        }
-        Ok(())
+        write(grid, last.grid)?;
+        write(block, last.block)?;
+        write(shared, last.shared)?;
+        write(stream, last.stream)
     }
 }
 

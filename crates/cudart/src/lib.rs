@@ -21,6 +21,7 @@ mod launches;
 mod memory;
 mod missing;
 mod outcome;
+mod per_thread;
 mod registration;
 mod streams;
 mod texels;

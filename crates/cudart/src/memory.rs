@@ -49,6 +49,9 @@ fn fill_3d(
     extent: Extent,
     fill: impl Fn(u64, u64, u8, u64, u64) -> u32,
 ) -> Outcome {
+    if extent.width == 0 || extent.height == 0 {
+        return Ok(());
+    }
     let slice = target.pitch.checked_mul(target.height).ok_or(INVALID_VALUE)?;
     for z in 0..extent.depth {
         let at = z.checked_mul(slice).and_then(|it| it.checked_add(target.address)).ok_or(INVALID_VALUE)?;
@@ -259,10 +262,9 @@ per_thread! {
 
 /// Checks that a part of a symbol exists, and returns its address.
 pub fn part_of_symbol(symbol: u64, offset: u64, bytes: u64) -> Result<u64, u32> {
-    let (address, size) = variable(symbol)?;
+    let (address, _) = variable(symbol)?;
     // The driver reports a copy that is too large, so only overflows are refused here.
-    let end = offset.checked_add(bytes).ok_or(INVALID_VALUE)?;
-    let _ = (end, size);
+    address.checked_add(offset).and_then(|start| start.checked_add(bytes)).ok_or(INVALID_VALUE)?;
     Ok(address + offset)
 }
 

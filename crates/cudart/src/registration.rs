@@ -2,11 +2,12 @@
 //! something of it is first used.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::api::{INVALID_FUNCTION, INVALID_SYMBOL, Outcome, check};
 use crate::driver;
+use crate::missing::say_once;
 
 /// A registered fat binary.
 #[derive(Debug)]
@@ -62,12 +63,25 @@ fn registry() -> Locked {
     Locked(guard)
 }
 
+/// A name of a kernel or a variable. What is no text of the program is no name.
 fn text(name: *const c_char) -> String {
-    if name.is_null() {
-        return String::new();
+    const MOST: usize = 1 << 16;
+    const PAGE: usize = 4096;
+    let mut bytes = Vec::new();
+    while bytes.len() < MOST {
+        let from = (name as usize).wrapping_add(bytes.len());
+        // Up to the end of the page: the next one need not exist.
+        let mut piece = vec![0u8; PAGE - from % PAGE];
+        if driver::read_guest(from as u64, piece.as_mut_ptr() as u64, piece.len() as u64) != 0 {
+            break;
+        }
+        let end = piece.iter().position(|byte| *byte == 0);
+        bytes.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+        if end.is_some() {
+            return String::from_utf8_lossy(&bytes).into_owned();
+        }
     }
-    // SAFETY: nvcc's code passes strings.
-    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    String::new()
 }
 
 impl Registry {
@@ -209,13 +223,13 @@ pub extern "C" fn __cudaRegisterManagedVar(
 /// `__cudaRegisterTexture`: texture references exist no more since CUDA 12.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterTexture() {
-    eprintln!("warpsmith: the program has texture references, which CUDA 12 removed; use texture objects");
+    say_once("texture", "the program has texture references, which CUDA 12 removed; use texture objects");
 }
 
 /// `__cudaRegisterSurface`: surface references exist no more since CUDA 12.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterSurface() {
-    eprintln!("warpsmith: the program has surface references, which CUDA 12 removed; use surface objects");
+    say_once("surface", "the program has surface references, which CUDA 12 removed; use surface objects");
 }
 
 /// `__cudaInitModule`: called before the first use of a managed variable.

@@ -527,15 +527,35 @@ impl Device {
         Ok(all.map(|(variable, at)| (variable.name.clone(), Buffer(at), variable.bytes)).collect())
     }
 
+    /// Returns the names and sizes of the variables of a module that are in managed memory.
+    pub fn managed(module: &Module) -> Vec<(String, u64)> {
+        let managed = module.variables.iter().filter(|variable| variable.managed);
+        managed.map(|variable| (variable.name.clone(), variable.bytes)).collect()
+    }
+
+    /// Places the variables of a module, some of them in allocations that exist. They get their initial values. A module
+    /// that is placed already stays where it is.
+    pub fn place_in(&mut self, module: &Module, given: &[(String, Buffer)]) -> Result<(), MemoryError> {
+        self.place_with(module, given).map(|_| ())
+    }
+
     /// Allocates the variables of the module and sets their initial values, once per device.
     pub(crate) fn place(&mut self, module: &Module) -> Result<Vec<u64>, MemoryError> {
+        self.place_with(module, &[])
+    }
+
+    fn place_with(&mut self, module: &Module, given: &[(String, Buffer)]) -> Result<Vec<u64>, MemoryError> {
         if let Some(addresses) = self.modules.get(&module.id) {
             return Ok(addresses.clone());
         }
         let mut addresses = Vec::with_capacity(module.variables.len());
         for v in &*module.variables {
-            let buffer =
-                self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant, GUARD_OF_VARIABLES)?;
+            let buffer = match given.iter().find(|(name, _)| *name == v.name) {
+                Some((_, buffer)) => *buffer,
+                None => {
+                    self.allocate(v.bytes, &v.name, u64::from(v.align), v.constant, GUARD_OF_VARIABLES)?
+                }
+            };
             addresses.push(buffer.0);
         }
         self.initialise(module, &addresses)?;

@@ -205,6 +205,7 @@ impl<'m, 'a> Loader<'m, 'a> {
                 init: Vec::new(),
                 relocations: Vec::new(),
                 constant: v.space == Space::Const,
+                managed: v.managed,
             });
         }
         for v in &self.ast.variables {

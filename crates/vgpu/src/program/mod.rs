@@ -156,6 +156,8 @@ pub struct ModuleVariable {
     /// Eight-byte words of `init` that hold the address of another variable: offset, variable, addend.
     pub relocations: Vec<(u64, u32, i64)>,
     pub constant: bool,
+    /// Whether host code accesses the variable at the address that kernels use.
+    pub managed: bool,
 }
 
 /// A kernel parameter.

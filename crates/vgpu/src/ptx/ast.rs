@@ -40,6 +40,8 @@ pub struct Variable<'a> {
     pub external: bool,
     /// True for a parameter that is declared as a pointer: `.ptr`.
     pub pointer: bool,
+    /// True for a variable in managed memory: `.attribute(.managed)`.
+    pub managed: bool,
     /// `%r<32>`: the number of registers that the name stands for.
     pub range: Option<u32>,
     pub pos: Pos,

@@ -304,16 +304,22 @@ impl<'a> Parser<'a> {
     }
 
     fn skip_parens(&mut self) -> Result<()> {
-        let mut depth = 0usize;
+        self.attributes().map(|_| ())
+    }
+
+    /// Skips a list in parentheses, and returns whether it contains `.managed`.
+    fn attributes(&mut self) -> Result<bool> {
+        let (mut depth, mut managed) = (0usize, false);
         loop {
             match self.advance()? {
                 Token::Punct(b'(') => depth += 1,
                 Token::Punct(b')') => depth = depth.saturating_sub(1),
+                Token::Word(".managed") => managed = true,
                 Token::End => return self.fail("unbalanced `(`"),
                 _ => {}
             }
             if depth == 0 {
-                return Ok(());
+                return Ok(managed);
             }
         }
     }
@@ -356,6 +362,7 @@ impl<'a> Parser<'a> {
             init: Vec::new(),
             external,
             pointer: false,
+            managed: false,
             range: None,
             pos,
         };
@@ -396,7 +403,7 @@ impl<'a> Parser<'a> {
                     self.int()?;
                 }
             }
-            "attribute" => self.skip_parens()?,
+            "attribute" => variable.managed |= self.attributes()?,
             _ => variable.ty = part,
         }
         Ok(())

@@ -126,7 +126,7 @@ fn ordinary_programs_get_the_right_answers_without_a_finding() {
     let output = exec(&["--strict"], &program, &[]);
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
-    assert_eq!(stdout.lines().filter(|line| line.ends_with(": right")).count(), 8, "{stdout}");
+    assert_eq!(stdout.lines().filter(|line| line.ends_with(": right")).count(), 9, "{stdout}");
     assert!(stderr.contains("on virtual:") && stderr.contains("clean"), "{stderr}");
     // No warning of the dynamic linker about versions.
     assert!(!stderr.contains("version information"), "{stderr}");

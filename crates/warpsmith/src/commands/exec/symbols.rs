@@ -34,6 +34,9 @@ impl Symbols {
     }
 
     fn frames(&self, address: &CodeAddress) -> Vec<SourceFrame> {
+        if is_interpreter(&address.module) {
+            return Vec::new();
+        }
         let mut files = self.files.borrow_mut();
         let loader = files.entry(address.module.clone()).or_insert_with(|| Loader::new(&address.module).ok());
         let Some(loader) = loader else { return Vec::new() };
@@ -53,6 +56,12 @@ impl Symbols {
         }
         found
     }
+}
+
+/// Whether a file is the interpreter of Python. Its own lines say nothing about the program that it runs.
+fn is_interpreter(module: &str) -> bool {
+    let name = module.rsplit('/').next().unwrap_or(module);
+    name.starts_with("libpython") || name.starts_with("python")
 }
 
 /// The name of a function as the source has it, without its parameters.
@@ -78,4 +87,15 @@ fn shown_path(file: &str) -> String {
     let here = std::env::current_dir().ok();
     let inner = here.as_deref().and_then(|here| Path::new(file).strip_prefix(here).ok());
     inner.map_or_else(|| file.to_owned(), |inner| inner.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_interpreter_are_not_shown() {
+        assert!(is_interpreter("/usr/bin/python3.11") && is_interpreter("/usr/lib/libpython3.11.so.1.0"));
+        assert!(!is_interpreter("/home/python/build/program"));
+    }
 }
