@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_void};
 
+use crate::call_site::Site;
 use crate::errors::{Outcome, Status};
 use crate::guest;
 
@@ -26,6 +27,8 @@ const VERSIONS: &[(&str, i32, &str)] = &[
     ("cuMemAdvise", 12020, "cuMemAdvise_v2"),
     ("cuGraphGetEdges", 10000, "cuGraphGetEdges"),
     ("cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"),
+    ("cuGraphNodeGetDependentNodes", 10000, "cuGraphNodeGetDependentNodes"),
+    ("cuGraphNodeGetDependentNodes", 12030, "cuGraphNodeGetDependentNodes_v2"),
     ("cuGraphNodeGetDependencies", 10000, "cuGraphNodeGetDependencies"),
     ("cuGraphNodeGetDependencies", 12030, "cuGraphNodeGetDependencies_v2"),
     ("cuGraphAddDependencies", 10000, "cuGraphAddDependencies"),
@@ -102,9 +105,13 @@ api! {
 
     fn cuGetExportTable(table: *mut u64, _id: *const [u8; 16]) {
         guest::write(table, 0)?;
-        if crate::missing::say_once("cuGetExportTable") {
+        let caller = Site::here().stack().into_iter().next().map_or(String::new(), |it| it.module);
+        let name = caller.rsplit('/').next().unwrap_or(&caller);
+        // These ask for it, and work without it.
+        let needs_none = ["libnvrtc", "libnvJitLink", "libnvvm"].iter().any(|it| name.starts_with(it));
+        if !needs_none && crate::missing::say_once("cuGetExportTable") {
             eprintln!(
-                "warpsmith: the program has CUDA's runtime library linked into it, which needs private functions of NVIDIA's \
+                "warpsmith: {name} has CUDA's runtime library linked into it, which needs private functions of NVIDIA's \
                  driver; link it with `nvcc -cudart shared` (CMake: -DCMAKE_CUDA_RUNTIME_LIBRARY=Shared)"
             );
         }

@@ -108,6 +108,13 @@ impl State {
         self.graphs.get(*self.nodes.get(&handle).ok_or(Status::INVALID_VALUE)?)?.node(handle)
     }
 
+    /// The nodes that depend on a node.
+    fn dependents(&self, handle: u64) -> Result<Vec<u64>, Status> {
+        let graph = self.graphs.get(*self.nodes.get(&handle).ok_or(Status::INVALID_VALUE)?)?;
+        let dependents = graph.nodes.iter().filter(|(_, node)| node.after.contains(&handle));
+        Ok(dependents.map(|(it, _)| *it).collect())
+    }
+
     fn node_mut(&mut self, handle: u64) -> Result<&mut Node, Status> {
         let graph = *self.nodes.get(&handle).ok_or(Status::INVALID_VALUE)?;
         self.graphs.get_mut(graph)?.node_mut(handle)
@@ -361,6 +368,16 @@ api! {
         change_in(executable, node, |state| state.kernel_work(&parameters))
     }
 
+    fn cuGraphKernelNodeSetParams(node: u64, parameters: *const [u64; 7]) {
+        let parameters = guest::read(parameters.cast::<KernelNode>())?;
+        change_of(node, |state| state.kernel_work(&parameters))
+    }
+
+    fn cuGraphExecKernelNodeSetParams(executable: u64, node: u64, parameters: *const [u64; 7]) {
+        let parameters = guest::read(parameters.cast::<KernelNode>())?;
+        change_in(executable, node, |state| state.kernel_work(&parameters))
+    }
+
     fn cuGraphMemcpyNodeSetParams(node: u64, copy: *const Copy3D) {
         let copy = Copy::from_3d(&guest::read(copy)?)?;
         change_of(node, |_| Ok(Work::Copy(copy)))
@@ -461,6 +478,16 @@ api! {
         tell(&state.node(node)?.after, nodes, count)
     }
 
+    fn cuGraphNodeGetDependentNodes(node: u64, nodes: *mut u64, count: *mut u64) {
+        let state = usable()?;
+        tell(&state.dependents(node)?, nodes, count)
+    }
+
+    fn cuGraphNodeGetDependentNodes_v2(node: u64, nodes: *mut u64, _data: u64, count: *mut u64) {
+        let state = usable()?;
+        tell(&state.dependents(node)?, nodes, count)
+    }
+
     fn cuGraphAddDependencies(graph: u64, from: *const u64, to: *const u64, count: u64) {
         connect(graph, from, to, count, false)
     }
@@ -490,6 +517,14 @@ api! {
 
     fn cuGraphInstantiateWithFlags(place: *mut u64, graph: u64, flags: u64) {
         instantiate(place, graph, flags)
+    }
+
+    fn cuGraphInstantiate(place: *mut u64, graph: u64, node: *mut u64, log: *mut u8, bytes: u64) {
+        guest::write_optional(node, 0)?;
+        if bytes > 0 {
+            guest::write_optional(log, 0)?;
+        }
+        instantiate(place, graph, 0)
     }
 
     fn cuGraphInstantiate_v2(place: *mut u64, graph: u64, node: *mut u64, log: *mut u8, bytes: u64) {

@@ -191,6 +191,7 @@ functions! {
     cuGraphNodeGetEnabled(executable: u64, node: u64, enabled: *mut u32);
     cuGraphNodeFindInClone(place: *mut u64, original: u64, clone: u64);
     cuGraphNodeGetDependencies(node: u64, nodes: u64, count: u64);
+    cuGraphNodeGetDependentNodes(node: u64, nodes: u64, count: u64);
     cuGraphInstantiateWithParams(place: *mut u64, graph: u64, parameters: u64);
     cuGraphExecGetFlags(executable: u64, flags: *mut u64);
     cuGraphInstantiateWithFlags(place: *mut u64, graph: u64, flags: u64);

@@ -109,6 +109,10 @@ runtime! {
         let count = if crate::devices::api_version() >= 13 { count } else { data };
         check(driver::cuGraphNodeGetDependencies(node, nodes, count))
     }
+    fn cudaGraphNodeGetDependentNodes(node: u64, nodes: u64, data: u64, count: u64) {
+        let count = if crate::devices::api_version() >= 13 { count } else { data };
+        check(driver::cuGraphNodeGetDependentNodes(node, nodes, count))
+    }
     fn cudaGraphInstantiateWithParams(place: *mut u64, graph: u64, parameters: u64) {
         check(driver::cuGraphInstantiateWithParams(place, graph, parameters))
     }

@@ -70,7 +70,7 @@ missing! {
     cudaGraphKernelNodeCopyAttributes cudaGraphKernelNodeGetAttribute cudaGraphKernelNodeGetParams
     cudaGraphKernelNodeSetAttribute cudaGraphMemAllocNodeGetParams cudaGraphMemFreeNodeGetParams
     cudaGraphMemcpyNodeGetParams cudaGraphMemsetNodeGetParams cudaGraphNodeGetContainingGraph
-    cudaGraphNodeGetDependentNodes cudaGraphNodeGetLocalId cudaGraphNodeGetParams cudaGraphNodeGetToolsId
+    cudaGraphNodeGetLocalId cudaGraphNodeGetParams cudaGraphNodeGetToolsId
     cudaGraphNodeSetParams cudaGraphReleaseUserObject cudaGraphRetainUserObject cudaGraphicsEGLRegisterImage
     cudaGraphicsGLRegisterBuffer cudaGraphicsGLRegisterImage cudaGraphicsMapResources
     cudaGraphicsResourceGetMappedEglFrame cudaGraphicsResourceGetMappedMipmappedArray

@@ -27,7 +27,7 @@ impl Symbols {
         let is_own = |frame: &&SourceFrame| !is_generated(frame);
         let mut frames: Vec<SourceFrame> = all.iter().filter(is_own).cloned().collect();
         // What follows `main` is the start of every program.
-        if let Some(end) = frames.iter().position(|frame| frame.function == "main") {
+        if let Some(end) = frames.iter().position(|frame| is_main(&frame.function)) {
             frames.truncate(end + 1);
         }
         Place { ptx_line: 0, frames }
@@ -64,9 +64,20 @@ fn is_interpreter(module: &str) -> bool {
     name.starts_with("libpython") || name.starts_with("python")
 }
 
-/// The name of a function as the source has it, without its parameters.
+/// The name of a function as the source has it, without its parameters and without the hash of Rust.
 fn plain(name: &str) -> String {
-    ::sanitize::readable(name)
+    let name = ::sanitize::readable(name);
+    match name.rsplit_once("::h") {
+        Some((rest, hash)) if hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()) => {
+            rest.to_owned()
+        }
+        _ => name,
+    }
+}
+
+/// Whether a function is that of the program: `main`, in Rust in the root of a crate.
+fn is_main(function: &str) -> bool {
+    function == "main" || function.strip_suffix("::main").is_some_and(|name| !name.contains("::"))
 }
 
 /// Whether the compiler made the code: stubs of kernels, and headers of CUDA and of the system.
@@ -78,6 +89,8 @@ fn is_generated(frame: &SourceFrame) -> bool {
         || file.ends_with("/cuda_runtime.h")
         || file.contains("/include/crt/")
         || file.starts_with("/usr/include/")
+        // The standard library of Rust.
+        || file.starts_with("/rustc/")
         || file.contains("/cccl/")
         || frame.line == 0
 }
@@ -92,6 +105,12 @@ fn shown_path(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_rust_lose_their_hash() {
+        assert_eq!(plain("_ZN2rs4main17had7a22a139eccab7E"), "rs::main");
+        assert!(is_main("rs::main") && is_main("main") && !is_main("rs::other::main") && !is_main("domain"));
+    }
 
     #[test]
     fn lines_of_the_interpreter_are_not_shown() {
