@@ -7,6 +7,7 @@
 #include <thrust/reduce.h>
 #include <thrust/transform.h>
 
+#include <cassert>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -249,6 +250,36 @@ static bool thrust_algorithms() {
     return thrust::reduce(data.begin(), data.end(), 0LL) == -want;
 }
 
+__global__ void assert_small(const int* values, int most) { assert(values[threadIdx.x] <= most); }
+
+// Not among the others: after a failed assertion the device cannot be used.
+static bool failed_assertions() {
+    int host[32] = {}, *values;
+    CHECK(cudaMalloc(&values, sizeof host));
+    CHECK(cudaMemcpy(values, host, sizeof host, cudaMemcpyHostToDevice));
+    assert_small<<<1, 32>>>(values, 0);
+    CHECK(cudaDeviceSynchronize());
+    assert_small<<<1, 32>>>(values, -1);
+    return cudaDeviceSynchronize() == cudaErrorAssert && cudaGetLastError() == cudaErrorAssert;
+}
+
+static bool copies_to_pinned_memory() {
+    float *pinned, *managed, *device;
+    CHECK(cudaMallocHost(&pinned, 1 << 16));
+    CHECK(cudaMallocManaged(&managed, 1 << 16));
+    CHECK(cudaMalloc(&device, 1 << 16));
+    for (int i = 0; i < 1 << 14; i++) pinned[i] = float(i);
+    CHECK(cudaMemcpy(device, pinned, 1 << 16, cudaMemcpyHostToDevice));
+    pinned[5] = 0;
+    CHECK(cudaMemcpy(pinned, device, 1 << 16, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(managed, pinned, 1 << 16, cudaMemcpyDefault));
+    bool right = pinned[5] == 5 && managed[16383] == 16383;
+    CHECK(cudaFreeHost(pinned));
+    CHECK(cudaFree(managed));
+    CHECK(cudaFree(device));
+    return right;
+}
+
 __managed__ int managed_count = 5;
 __device__ __managed__ float managed_table[64] = {1, 2, 3};
 
@@ -307,7 +338,7 @@ static const Program PROGRAMS[] = {
     PROGRAM(constants_and_symbols), PROGRAM(managed_product),    PROGRAM(streams_events_and_callbacks),
     PROGRAM(graphs_of_two_streams), PROGRAM(cooperative_launch), PROGRAM(pitched_copies),
     PROGRAM(thrust_algorithms),     PROGRAM(errors_and_queries),
-    PROGRAM(managed_variables),
+    PROGRAM(managed_variables),     PROGRAM(copies_to_pinned_memory),
 };
 
 int main(int count, char** words) {
@@ -317,6 +348,10 @@ int main(int count, char** words) {
         bool right = program.run();
         printf("%s: %s\n", program.name, right ? "right" : "WRONG");
         failed += !right;
+    }
+    if (count > 1 && !strcmp(words[1], "failed_assertions")) {
+        failed = !failed_assertions();
+        printf("failed_assertions: %s\n", failed ? "WRONG" : "right");
     }
     return failed;
 }

@@ -426,10 +426,12 @@ impl<'a> Scan<'a> {
                 next
             }
             End::Block(open, close) => {
-                if has_parameters && !self.is_device(start..open) && self.remove(start, close) {
-                    if let Some(name) = self.function_name(start, open) {
-                        self.functions.push(name.to_owned());
-                    }
+                let is_host = has_parameters && !self.is_device(start..open);
+                if is_host
+                    && self.remove(start, close)
+                    && let Some(name) = self.function_name(start, open)
+                {
+                    self.functions.push(name.to_owned());
                 }
                 close
             }
@@ -550,7 +552,6 @@ impl<'a> Scan<'a> {
             match self.word(at) {
                 "template" if self.word(at + 1) == "<" => {
                     at = self.after_angle(at + 1, end).unwrap_or(at + 2);
-                    continue;
                 }
                 "class" | "struct" | "union" | "enum" => return Some(at),
                 "(" => at = self.after_bracket(at, end),

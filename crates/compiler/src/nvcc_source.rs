@@ -229,9 +229,10 @@ impl Attempt {
             let places = errors.filter_map(|diagnostic| diagnostic.place.as_ref());
             places.filter(|place| place.file == file).map(|place| place.line).collect()
         };
-        let kept = match device {
-            true => host_code::Kept { words: &self.kernel_words, ambiguous: Some(&self.ambiguous) },
-            false => host_code::Kept { words: &self.device_words, ambiguous: None },
+        let kept = if device {
+            host_code::Kept { words: &self.kernel_words, ambiguous: Some(&self.ambiguous) }
+        } else {
+            host_code::Kept { words: &self.device_words, ambiguous: None }
         };
         let source = &mut self.request.source;
         let mut all_removed = Vec::new();

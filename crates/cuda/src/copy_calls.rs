@@ -6,7 +6,7 @@ use crate::copies::Side::{Device, Host, Unified};
 use crate::copies::{Copy, Copy2D, Copy3D, End, Fill};
 use crate::errors::{Outcome, Status};
 use crate::guest;
-use crate::memory::Spot;
+use crate::memory::{Allocation, Spot};
 use crate::streams::{LEGACY_HANDLE, PER_THREAD};
 use crate::usable;
 use crate::work::{Work, perform};
@@ -18,8 +18,11 @@ fn copy_now(copy: Copy, stream: u64) -> Outcome {
     crate::streams::refuse_while_capturing(&state)?;
     let key = state.stream(stream)?;
     state.copy(key, &copy)?;
-    // The host does not wait for copies within the device.
-    let is_within = |end: &End| matches!(state.spot(end.address), Spot::Device(..));
+    // The host does not wait for copies within the device. Pinned and managed memory are memory of the host too.
+    let is_within = |end: &End| {
+        let is_visible = state.allocation(end.address).is_some_and(Allocation::is_host_visible);
+        matches!(state.spot(end.address), Spot::Device(..)) && !is_visible
+    };
     if !(is_within(&copy.to) && is_within(&copy.from)) {
         state.synchronise_stream(key);
     }

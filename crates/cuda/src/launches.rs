@@ -113,11 +113,12 @@ pub fn arguments(kernel: &vgpu::Kernel, parameters: u64, extra: u64) -> Result<V
 /// The error of a kernel that was stopped.
 fn fault_of(report: &LaunchReport) -> Status {
     let first = report.findings.iter().find(|finding| finding.severity == Severity::Error);
+    let is_assertion = first.is_some_and(|finding| finding.message.starts_with("assertion "));
     match first.map(|finding| finding.kind) {
         Some(Problem::OutOfBounds) => Status::ILLEGAL_ADDRESS,
         Some(Problem::Misaligned) => Status::MISALIGNED_ADDRESS,
         Some(Problem::Runaway | Problem::Deadlock | Problem::NotResident) => Status::LAUNCH_TIMEOUT,
-        Some(Problem::Trap) if report.printed.contains("Assertion `") => Status::ASSERT,
+        Some(Problem::Trap) if is_assertion => Status::ASSERT,
         _ => Status::LAUNCH_FAILED,
     }
 }

@@ -126,10 +126,22 @@ fn ordinary_programs_get_the_right_answers_without_a_finding() {
     let output = exec(&["--strict"], &program, &[]);
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
-    assert_eq!(stdout.lines().filter(|line| line.ends_with(": right")).count(), 9, "{stdout}");
+    assert_eq!(stdout.lines().filter(|line| line.ends_with(": right")).count(), 10, "{stdout}");
     assert!(stderr.contains("on virtual:") && stderr.contains("clean"), "{stderr}");
     // No warning of the dynamic linker about versions.
     assert!(!stderr.contains("version information"), "{stderr}");
+}
+
+#[test]
+fn a_failed_assertion_is_a_finding_and_the_error_of_cuda() {
+    let Some(program) = program("ordinary").filter(|_| libraries_exist()) else { return };
+    let output = exec(&["--json"], &program, &["failed_assertions"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("failed_assertions: right"), "{stderr}");
+    let found = document(&output);
+    assert_eq!(found["code"], 0);
+    assert_eq!(found["findings"][0]["kind"], "trap", "{found:#}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
