@@ -132,6 +132,40 @@ fn ordinary_programs_get_the_right_answers_without_a_finding() {
     assert!(!stderr.contains("version information"), "{stderr}");
 }
 
+/// The lines of a block of a page of the book, after a mark.
+fn block<'a>(page: &'a str, mark: &str) -> Vec<&'a str> {
+    let after = page.split_once(mark).unwrap().1;
+    after
+        .lines()
+        .skip_while(|line| !line.starts_with("```"))
+        .skip(1)
+        .take_while(|line| *line != "```")
+        .collect()
+}
+
+#[test]
+fn the_ci_job_of_the_book_runs_as_printed() {
+    let Some(_) = program("planted").filter(|_| libraries_exist()) else { return };
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/how-to/whole-programs.md");
+    let page = fs::read_to_string(page).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("sum.cu"), block(&page, "<!-- file: sum.cu -->").join("\n")).unwrap();
+    let job = block(&page, "## A CI job");
+    let step = job.iter().find_map(|line| line.trim().strip_prefix("- run: warpsmith ")).unwrap();
+    let toolkit = nvcc::install(&target_tmp().join("shared-toolchain"), &mut |_| ()).unwrap();
+    let mut command = warpsmith();
+    command.env("WARPSMITH_CUDA", toolkit.program.parent().unwrap().parent().unwrap());
+    let output = command.current_dir(folder.path()).args(step.split(' ')).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("::error file=sum.cu,line=21"), "{text}");
+    let sarif: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("findings.sarif")).unwrap()).unwrap();
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let rules: Vec<&str> = results.iter().map(|it| it["ruleId"].as_str().unwrap()).collect();
+    assert!(rules.contains(&"use-after-free") && rules.contains(&"leak"), "{rules:?}");
+}
+
 #[test]
 fn a_failed_assertion_is_a_finding_and_the_error_of_cuda() {
     let Some(program) = program("ordinary").filter(|_| libraries_exist()) else { return };
