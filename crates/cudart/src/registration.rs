@@ -253,7 +253,10 @@ fn place_managed(binary: u64) -> Outcome {
         let (mut address, mut bytes) = (0u64, 0u64);
         check(driver::cuLibraryGetManaged(&raw mut address, &raw mut bytes, library, name.as_ptr()))?;
         crate::api::write(pointer as *mut u64, address)?;
-        registry.variables.insert(pointer, Symbol { binary, name: text(name.as_ptr().cast()), kernel: None });
+        let symbol = Symbol { binary, name: text(name.as_ptr().cast()), kernel: None };
+        // Host code that names the variable means the memory, not the pointer to it.
+        registry.variables.insert(address, symbol.clone());
+        registry.variables.insert(pointer, symbol);
     }
     Ok(())
 }
