@@ -1522,7 +1522,7 @@ mod tests {
             assert!(super::lease(short).unwrap_err().contains("every 2 s"), "{short}");
         }
         let line = ["warpsmith", "evolve", "--fleet", "dir:x", "--lease", "2"];
-        assert!(parse(&line).unwrap_err().to_string().contains("at least 6 s"));
+        assert!(parse(line).unwrap_err().to_string().contains("at least 6 s"));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn run<O: Op + ?Sized>(
     fs::create_dir_all(&folder).map_err(|error| EvolveError::Io { path: folder.clone(), error })?;
     let evaluator =
         Evaluator { op, plan, compiler, start, folder: &folder, answers: AnswerCache::enabled(), stop };
-    let outcome = SearchDriver::new(&evaluator, (&space, fleet), run, (progress, tell))?.run();
+    let outcome = SearchDriver::new(&evaluator, (&space, fleet), run, progress, tell)?.run();
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
@@ -138,7 +138,8 @@ impl<'a, 'f, O: Op + ?Sized> SearchDriver<'a, 'f, O> {
         evaluator: &'a Evaluator<'a, O>,
         (space, fleet): (&'a Space, Option<&'f mut dyn Fleet>),
         run: &'a Run,
-        (progress, tell): (&'a dyn Fn(&Progress, Option<&Trial>), &'a dyn Fn(&str)),
+        progress: &'a dyn Fn(&Progress, Option<&Trial>),
+        tell: &'a dyn Fn(&str),
     ) -> Result<Self, EvolveError> {
         let plan = evaluator.plan;
         let (proposer, strategy) = match &plan.proposer {
