@@ -12,8 +12,9 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// Frames that are kept: those of the library itself, of the runtime library, and some of the program.
-const MOST: usize = 28;
+/// Frames that are kept: those of the library itself, which are many without optimisation, of the runtime library, and some
+/// of the program.
+const MOST: usize = if cfg!(debug_assertions) { 64 } else { 28 };
 
 /// The calls that led to a place, as return addresses, innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
