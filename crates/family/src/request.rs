@@ -1,7 +1,7 @@
 //! The compile request of a candidate.
 
 use chips::Target;
-use compiler::{Request, Source, prepare_nvcc_source, standard_headers};
+use compiler::{Request, Source, included_names, prepare_nvcc_source, standard_headers};
 
 use crate::candidate::{Candidate, SettingError};
 use crate::catalog::FILE_FAMILY;
@@ -15,11 +15,8 @@ impl Family {
         let generated = header::generate(self, candidate, &self.layout(candidate)?);
         let mut headers = self.headers.clone();
         // NVRTC has no standard headers. Only those that are named are given, so that other builds keep their hash.
-        let is_named = |name: &str| {
-            let texts = self.headers.iter().map(|(_, text)| text).chain([&self.source.1]);
-            let [angled, quoted] = [format!("<{name}>"), format!("\"{name}\"")];
-            texts.into_iter().any(|text| text.contains(&angled) || text.contains(&quoted))
-        };
+        let texts = || self.headers.iter().map(|(_, text)| text).chain([&self.source.1]);
+        let is_named = |name: &str| texts().any(|text| included_names(text).any(|it| it == name));
         let is_own = |name: &str| self.headers.iter().any(|(known, _)| known == name);
         headers.extend(standard_headers().into_iter().filter(|(name, _)| is_named(name) && !is_own(name)));
         headers.push((header::NAME.to_owned(), generated));
