@@ -90,14 +90,14 @@ macro_rules! aliases {
     };
 }
 
-/// Exports variants whose stream 0 is the calling thread's default stream.
+/// Exports variants whose stream 0 is the calling thread's default stream, `PER_THREAD`, which the caller imports.
 macro_rules! per_thread {
     ($($alias:ident = $name:path: ($($arg:ident: $type:ty),*; $stream:ident);)*) => {
         $(
             #[doc = concat!("`", stringify!($alias), "` of the driver API.")]
             #[unsafe(no_mangle)]
             pub extern "C" fn $alias($($arg: $type,)* $stream: u64) -> u32 {
-                $name($($arg,)* if $stream == 0 { $crate::streams::PER_THREAD } else { $stream })
+                $name($($arg,)* if $stream == 0 { PER_THREAD } else { $stream })
             }
         )*
     };

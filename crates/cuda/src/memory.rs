@@ -10,7 +10,7 @@ use crate::errors::{Outcome, Status};
 use crate::guest;
 use crate::host_memory::Shared;
 use crate::order::Use;
-use crate::streams;
+use crate::streams::{self, PER_THREAD};
 use crate::{RESERVED, State, usable};
 
 /// What an allocation is.
