@@ -17,6 +17,7 @@ mod devices;
 mod driver;
 mod errors;
 mod graphs;
+mod last_error;
 mod launches;
 mod memory;
 mod missing;
