@@ -14,7 +14,7 @@
 //!
 //! An integer that exact numbers decide, such as the result of a comparison of inputs, has one right value: `x >= 1` is a
 //! wrong answer for `x > 1`. So for integers the results of inexact operations move, and the inputs stay (`Moved` in
-//! `reference.py`). Only if the reference converts its inputs, so that its operations cannot be seen, the inputs move.
+//! `reference.py`). The inputs move only if the operations cannot be seen, because the reference converts its inputs.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -154,11 +154,11 @@ class Moved(Inexact):
         | {"positive", "rint", "sign", "trunc"}
     )
     share = 0.0
-    # Whether any operation was seen: a function that converts its arguments gets plain numbers.
+    # Whether any operation on elements was seen: a function that converts its arguments, or takes their elements one by
+    # one, computes with plain numbers.
     is_seen = False
 
     def same(self, result):
-        Moved.is_seen = True
         return self.moved(result, is_rounded(result)) if type(result) is numpy.ndarray else result
 
     def changed(self, result, ufunc, operands, _kwargs, is_elementwise):

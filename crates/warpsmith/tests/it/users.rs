@@ -719,10 +719,15 @@ fn a_comparison_of_inputs_has_one_right_result() {
     for value in ["(int)rintf(x / 0.3f)", "(int)rintf(x * (1.0f / 0.3f))", "(int)rintf(x / 3 * 10)"] {
         assert_eq!(check(value, "    return np.rint(x / 0.3)"), 0, "{value}");
     }
-    // The operations of a reference that converts its inputs are not seen.
+    // The operations of a reference that converts its inputs, or that takes them one by one, are not seen.
     let converts = "    return np.array([np.rint(float(each) / 0.3) for each in x.tolist()])";
-    assert_eq!(check("(int)rintf(x * (1.0f / 0.3f))", converts), 0);
-    assert_eq!(check("(int)rintf(x * (1.0f / 0.3f)) + (i == 7)", converts), 1);
+    let one_by_one = "    y = np.zeros_like(x)
+    for i in range(len(x)): y[i] = np.rint(x[i] / 0.3)
+    return y";
+    for reference in [converts, one_by_one] {
+        assert_eq!(check("(int)rintf(x * (1.0f / 0.3f))", reference), 0, "{reference}");
+        assert_eq!(check("(int)rintf(x * (1.0f / 0.3f)) + (i == 7)", reference), 1, "{reference}");
+    }
 }
 
 #[test]
