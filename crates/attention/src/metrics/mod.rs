@@ -56,6 +56,10 @@
 //! dominant key gets no allowance for its output. For inputs of unit size the allowance is about 1e-5, so it hides
 //! nothing.
 //!
+//! Tensor cores cut their sums towards zero. If the products of all scores have one sign, all scores are too small by up to
+//! `head_dim / 8 * 2^-23` of their size. The output does not change, but a log-sum-exp near 0 does: -8.49 for each of 5279
+//! keys gave 0.0859407 on an H200 where 0.0859334 is exact. The log-sum-exp is allowed this part of the average size of the scores.
+//!
 //! # The sums of FP8 tensor cores
 //!
 //! Hopper's `wgmma` adds FP8 products with 13 fraction bits, not with the 23 of fp32: it cuts every product and every

@@ -66,8 +66,18 @@ pub struct Rounding {
 
 /// Largest error of an fp32 sum of products, as a fraction of the product of the two vectors' norms. Sums over random
 /// signs had errors of up to 2^-24 of it, on the virtual GPU and in an fp32 loop; the rest is a margin for rare rows. Sums
-/// without cancellation have larger errors, but are large themselves, and the relative tolerance covers them.
+/// without cancellation have larger errors ([`cut_of_score`]), which change the log-sum-exp only: they have one sign.
 const SCORE_ROUNDING: f64 = 1.0 / (1 << 21) as f64;
+
+/// Largest part of a score that tensor cores cut off if all products have one sign. They add 8 products (sm_80) or more at a
+/// time to an fp32 sum and cut the result towards zero, which costs up to one unit in the last place each time. All scores
+/// of a row may lose such a part, and nothing averages out.
+fn cut_of_score(head_dim: usize) -> f64 {
+    head_dim.div_ceil(8) as f64 * f64::from(f32::EPSILON)
+}
+
+/// From this part of a log-sum-exp on, what the cuts of its scores can change is computed. Less is within its tolerance.
+const LARGE_CUT: f64 = 1e-6;
 
 /// Largest error of a score that FP8 tensor cores have summed in any order, divided by the square root of the number of
 /// products and by the sum of the score's magnitude and the norm of its products. The tensor cores of an H200 cut every
@@ -354,8 +364,8 @@ fn compute(problem: &Problem, inputs: &Inputs, job: Job<'_>, scratch: &mut Scrat
         let seen = visible(&rows[index]);
         let (keys, norms) = (&scratch.key_norms[seen.clone()], &scratch.value_norms[seen.clone()]);
         let (weights, values) = (&weights[seen.clone()], values.from(seen.start));
-        *rounding = row_rounding(weights, norm(query), (keys, norms), &output[index * width..][..width]);
         let row = (weights, lse[index]);
+        *rounding = row_rounding(row, query, (keys, norms), &output[index * width..][..width]);
         add_weight_rounding(rounding, problem.dtype, row, (&values, norms), &mut scratch.tile[..width]);
         if sink.is_some() {
             rounding.output += lost_beside_a_sink(weights, norms);
@@ -447,15 +457,29 @@ fn norm(vector: &[f64]) -> f64 {
 
 /// What the rounding of a row's scores can change. The query is already scaled. Errors `d_j` of the scores change the
 /// log-sum-exp by the average of `d` over the weights, and the output by the covariance of `d` and `v`, which is at
-/// most the product of their standard deviations.
-fn row_rounding(weights: &[f64], query: f64, (keys, values): (&[f64], &[f64]), output: &[f64]) -> Rounding {
+/// most the product of their standard deviations. What tensor cores cut from scores changes the log-sum-exp by up to the
+/// average of their sizes; this counts if the scores and the logarithm of the sum cancel.
+fn row_rounding(
+    (weights, lse): (&[f64], f64),
+    query: &[f64],
+    (keys, values): (&[f64], &[f64]),
+    output: &[f64],
+) -> Rounding {
+    let (cut, query) = (cut_of_score(query.len()), norm(query));
     let average = |norms: &[f64], power: i32| {
         weights.iter().zip(norms).map(|(weight, norm)| weight * norm.powi(power)).sum::<f64>()
     };
     let deviation = |keys: f64| SCORE_ROUNDING * query * keys;
     let variance = average(values, 2) - output.iter().map(|x| x * x).sum::<f64>();
+    let norms = average(keys, 1);
+    let mut cut_of_lse = 0.0;
+    if cut * query * norms > LARGE_CUT * lse.abs() {
+        let sizes =
+            weights.iter().filter(|weight| **weight > 0.0).map(|weight| weight * (weight.ln() + lse).abs());
+        cut_of_lse = cut * sizes.sum::<f64>();
+    }
     Rounding {
-        lse: deviation(average(keys, 1)),
+        lse: deviation(norms) + cut_of_lse,
         output: deviation(average(keys, 2).sqrt()) * variance.max(0.0).sqrt(),
         ..Rounding::default()
     }
