@@ -276,7 +276,7 @@ fewer keys.
 
 On a GPU, kernels run in up to four separate processes, so a fault or a hang affects only the \
 kernel that caused it. The test that every input affects the output runs on the largest \
-problems only if they are named.
+problems only if they are named, and with one class of inputs.
 
 Examples:
   warpsmith check

@@ -53,7 +53,11 @@ impl<O: Op + ?Sized> Bench<'_, O> {
                 WorkerReply::Verified { launches, repeats } => {
                     let steps: Vec<TrialStep> = launches
                         .iter()
-                        .map(|it: &LaunchReply| TrialStep { inputs: it.inputs, ..TrialStep::FIRST })
+                        .map(|it: &LaunchReply| TrialStep {
+                            inputs: it.inputs,
+                            moved: true,
+                            ..TrialStep::FIRST
+                        })
                         .collect();
                     let launches = trial_launches(launches);
                     let judged = trial::judge(

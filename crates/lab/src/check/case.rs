@@ -1,6 +1,7 @@
 //! Checks one case on one kernel.
 
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use chips::Target;
@@ -325,7 +326,7 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
 
     /// Returns the inputs of every step with their references.
     fn case_inputs(&self) -> Result<Vec<CaseInputs<O>>, Refusal> {
-        let CaseTrial { op, case, .. } = self;
+        let CaseTrial { op, case, environment, .. } = self;
         let own = op.inputs(&case.problem, &case.class, case.seed)?;
         // A case with ordinary inputs gets a hard class for its second set of inputs, each problem another one.
         let hard = op.hard_classes();
@@ -346,6 +347,10 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         }
         sets.insert(0, (None, own));
         let case_inputs = |(index, (redrawn, inputs)): (usize, (Option<String>, O::Inputs))| {
+            // The references of a large problem take many seconds.
+            if environment.stop.load(Ordering::Relaxed) {
+                return Err(Refusal::new("the check was stopped"));
+            }
             // If only some rows are compared, each reference samples different rows.
             let sample = derive_seed(case.seed, ROWS + index as u64);
             let reference = op.reference(&case.problem, &inputs, sample)?;

@@ -226,7 +226,9 @@ pub fn run<O: Op + ?Sized>(
             {
                 failed.1.insert(label);
             }
-            if let Some(refusal) = trial.refusal() {
+            if !environment.stop.load(Ordering::Relaxed)
+                && let Some(refusal) = trial.refusal()
+            {
                 refused.get_or_init(|| refusal.clone());
             }
             if stopped() && matches!(result.outcome, CaseOutcome::Broken { .. }) {

@@ -57,7 +57,7 @@ const SMALL_FLOPS: f64 = 1.3e6;
 const SEARCH_FLOPS: f64 = SMALL_FLOPS;
 /// The largest problem that a sweep checks at full depth; the headline suite is below it. For larger problems the
 /// references of the redrawn inputs would take longer than everything else, so they are checked at full depth only if
-/// they are named.
+/// they are named, and with one class.
 const SWEEP_FLOPS: f64 = 5e10;
 /// With more results than this, the table has one line per kernel instead of one per result.
 const MAX_LINES: usize = 40;
@@ -388,13 +388,13 @@ impl Selection {
                     some if some.iter().any(|name| name == "all") => all.clone(),
                     some => some.iter().map(String::as_str).collect(),
                 };
-                let depth = match () {
-                    () if small => Depth::Full,
-                    () if limit.is_finite() => Depth::Usual,
-                    () if self.is_sweep && flops > SWEEP_FLOPS => Depth::Usual,
-                    () => Depth::Full,
-                };
-                for class in classes {
+                for (index, class) in classes.into_iter().enumerate() {
+                    let depth = match () {
+                        () if small => Depth::Full,
+                        () if limit.is_finite() => Depth::Usual,
+                        () if flops > SWEEP_FLOPS && (self.is_sweep || index > 0) => Depth::Usual,
+                        () => Depth::Full,
+                    };
                     for offset in 0..options.seeds {
                         let seed = global.secret_seed().wrapping_add(offset);
                         let cut_from = cut_from.clone();
