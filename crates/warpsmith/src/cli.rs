@@ -274,7 +274,7 @@ on edge-case shapes; with --kernels, every family in that folder. Failures with 
 finding at a line, or the same complaint) are shown once. On the virtual GPU large problems are reduced: fewer heads, then fewer queries, never \
 fewer keys.
 
-On a GPU, kernels run in up to four separate processes, so a fault or a hang affects only the \
+On a GPU, kernels run in up to twelve separate processes, so a fault or a hang affects only the \
 kernel that caused it. The test that every input affects the output runs on the largest \
 problems only if they are named, and with one class of inputs.
 
@@ -909,7 +909,7 @@ pub struct CheckOptions {
     /// Write an SVG map of the errors of every wrong output into this folder
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Seconds until a launch counts as hung (default: 120 on a GPU, which up to four kernels share; 600 on the virtual
+    /// Seconds until a launch counts as hung (default: 120 on a GPU, which up to twelve kernels share; 600 on the virtual
     /// GPU)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub limit: Option<f64>,

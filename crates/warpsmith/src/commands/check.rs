@@ -389,11 +389,11 @@ impl Selection {
                     some => some.iter().map(String::as_str).collect(),
                 };
                 for (index, class) in classes.into_iter().enumerate() {
-                    let depth = match () {
-                        () if small => Depth::Full,
-                        () if limit.is_finite() => Depth::Usual,
-                        () if flops > SWEEP_FLOPS && (self.is_sweep || index > 0) => Depth::Usual,
-                        () => Depth::Full,
+                    let is_chosen = !self.is_sweep && index == 0;
+                    let depth = if small || !limit.is_finite() && (is_chosen || flops <= SWEEP_FLOPS) {
+                        Depth::Full
+                    } else {
+                        Depth::Usual
                     };
                     for offset in 0..options.seeds {
                         let seed = global.secret_seed().wrapping_add(offset);
@@ -1031,4 +1031,26 @@ fn save_pictures(folder: &Path, verdicts: &[CaseResult], printer: &Printer) -> R
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{self, Command};
+
+    #[test]
+    fn every_input_of_a_large_problem_is_redrawn_with_its_first_class_only() {
+        let words = "warpsmith check --problem fa_d64_s1024 --problem mission --class sink --class drift";
+        let (global, Command::Check(options)) = cli::parse(words.split(' ')).unwrap().into_parts() else {
+            panic!("another command");
+        };
+        let catalog = Catalog::load(None).unwrap();
+        let op = ops::named("attention", &catalog).unwrap();
+        let selection = Selection::new(&*op, &options, &global).unwrap();
+        let cases = selection.cases(&*op, &options, &global, f64::INFINITY);
+        let depths: Vec<_> = cases.iter().map(|case| (case.class.as_str(), case.depth)).collect();
+        let large = [("sink", Depth::Full), ("drift", Depth::Usual)];
+        let small = [("sink", Depth::Full), ("drift", Depth::Full)];
+        assert_eq!(depths, [large, small].concat());
+    }
 }

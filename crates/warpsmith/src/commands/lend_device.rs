@@ -18,9 +18,10 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::sandboxed;
 
-/// The maximum number of processes: while one copies, another launches. The CUDA context of each takes 0.5 GiB of GPU
-/// memory.
-const MAX_PROCESSES: usize = 4;
+/// The maximum number of processes. Inputs and outputs are copied while a process is lent, so there may be one for each
+/// core. The CUDA context of each takes 0.5 GiB of GPU memory; where there is no room for another one, the pool lends one
+/// process at a time.
+const MAX_PROCESSES: usize = 12;
 
 /// Serves the GPU to the parent until the parent closes the channel.
 pub fn run(global: &Global) -> Result<Exit, CommandError> {
