@@ -20,6 +20,8 @@ pub struct WorkerOptions {
     pub device: String,
     /// The worker ends when it has had nothing to do for this long.
     pub idle: Option<Duration>,
+    /// The worker ends when the store has not worked for this long.
+    pub patience: Duration,
     /// How often it gives a sign of life.
     pub beat: Duration,
 }
@@ -32,73 +34,135 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Works until `stop` is set, the fleet is stopped, or the worker was idle for long enough. `work` does the tasks of one
 /// job; it returns when [`JobTasks::next_task`] has no more, or with the reason why it cannot do the job's tasks.
+///
+/// After an error of the store, which `fails` tells, the worker tries again. It ends with the error if the store has not
+/// worked for [`WorkerOptions::patience`].
 pub fn serve(
     store: &Store,
     options: &WorkerOptions,
     stop: &Arc<AtomicBool>,
+    fails: &dyn Fn(&StoreError),
     mut work: impl FnMut(&Job, &mut dyn JobTasks) -> Result<(), String>,
 ) -> Result<u32, StoreError> {
-    let signs = SignsOfLife::start(store, options, stop);
-    let mut refused: BTreeMap<String, String> = BTreeMap::new();
-    let mut failed: HashMap<String, HashSet<u32>> = HashMap::new();
+    let mut service = Service {
+        store,
+        program: &options.program,
+        stop,
+        signs: SignsOfLife::start(store, options, stop),
+        refused: BTreeMap::new(),
+        failed: HashMap::new(),
+        done: 0,
+    };
     let mut idle_since = Instant::now();
+    let mut fails_since = None;
     let mut pause = FIRST_PAUSE;
-    let mut done = 0;
-    loop {
-        if stop.load(Ordering::Relaxed) || store.has(STOPPED)? {
-            return Ok(done);
-        }
-        let mut found = None;
-        let names = job_names(store)?;
-        refused.retain(|name, _| names.contains(name));
-        failed.retain(|name, _| names.contains(name));
-        for name in names {
-            let failed = failed.entry(name.clone()).or_default();
-            if refused.contains_key(&name) || claimable(store, &name, &signs.name, failed)?.is_empty() {
+    while !stop.load(Ordering::Relaxed) {
+        match service.look(&mut work) {
+            Ok(Found::Stop) => break,
+            Ok(Found::Job) => {
+                (idle_since, fails_since, pause) = (Instant::now(), None, FIRST_PAUSE);
                 continue;
             }
-            let Some(job) = store.get::<Job>(&of_job(&name, "job"))? else { continue };
+            Ok(Found::Nothing) if options.idle.is_some_and(|most| idle_since.elapsed() >= most) => break,
+            Ok(Found::Nothing) => fails_since = None,
+            Err(error) => {
+                let since = *fails_since.get_or_insert_with(|| {
+                    fails(&error);
+                    Instant::now()
+                });
+                if since.elapsed() >= options.patience {
+                    return Err(error);
+                }
+            }
+        }
+        sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Ok(service.done)
+}
+
+/// What a worker found in the store.
+enum Found {
+    /// The fleet is stopped.
+    Stop,
+    /// A job, of which it did tasks.
+    Job,
+    Nothing,
+}
+
+/// What a worker knows between two looks at the store.
+struct Service<'w> {
+    store: &'w Store,
+    program: &'w Program,
+    stop: &'w AtomicBool,
+    signs: SignsOfLife,
+    /// The jobs that it cannot do, with the reasons.
+    refused: BTreeMap<String, String>,
+    /// The tasks of each job that it could not do.
+    failed: HashMap<String, HashSet<u32>>,
+    done: u32,
+}
+
+impl Service<'_> {
+    /// Looks for a job with a task and does its tasks.
+    fn look(
+        &mut self,
+        work: &mut impl FnMut(&Job, &mut dyn JobTasks) -> Result<(), String>,
+    ) -> Result<Found, StoreError> {
+        if self.store.has(STOPPED)? {
+            return Ok(Found::Stop);
+        }
+        let Some(job) = self.next_job()? else { return Ok(Found::Nothing) };
+        let mut tasks = QueueTasks {
+            store: self.store,
+            job: job.name.clone(),
+            signs: &self.signs,
+            stop: self.stop,
+            failed: self.failed.entry(job.name.clone()).or_default(),
+            current: None,
+            done: 0,
+            error: None,
+        };
+        self.signs.cancelled.store(false, Ordering::Relaxed);
+        let outcome = work(&job, &mut tasks);
+        let released = tasks.release();
+        self.done += tasks.done;
+        if let Some(error) = tasks.error.take() {
+            return Err(error);
+        }
+        released?;
+        if let Err(reason) = outcome {
+            self.refused.insert(job.name, reason);
+        }
+        Ok(Found::Job)
+    }
+
+    /// The first job that this worker can do and that has a task for it.
+    fn next_job(&mut self) -> Result<Option<Job>, StoreError> {
+        let mut found = None;
+        let names = job_names(self.store)?;
+        self.refused.retain(|name, _| names.contains(name));
+        self.failed.retain(|name, _| names.contains(name));
+        for name in names {
+            let failed = self.failed.entry(name.clone()).or_default();
+            if self.refused.contains_key(&name)
+                || claimable(self.store, &name, &self.signs.name, failed)?.is_empty()
+            {
+                continue;
+            }
+            let Some(job) = self.store.get::<Job>(&of_job(&name, "job"))? else { continue };
             let reason = if job.name != name {
                 format!("its description is that of job {}", job.name)
-            } else if !job.program.agrees_with(&options.program) {
+            } else if !job.program.agrees_with(self.program) {
                 "it needs another build of the program".to_owned()
             } else {
                 found = Some(job);
                 break;
             };
-            refused.insert(name, reason);
+            self.refused.insert(name, reason);
         }
-        signs.change(|facts| facts.refuses.clone_from(&refused));
-        let Some(job) = found else {
-            if options.idle.is_some_and(|most| idle_since.elapsed() >= most) {
-                return Ok(done);
-            }
-            sleep(pause);
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            continue;
-        };
-        let mut tasks = QueueTasks {
-            store,
-            job: job.name.clone(),
-            signs: &signs,
-            stop,
-            failed: failed.entry(job.name.clone()).or_default(),
-            current: None,
-            done: 0,
-            error: None,
-        };
-        signs.cancelled.store(false, Ordering::Relaxed);
-        let outcome = work(&job, &mut tasks);
-        tasks.release()?;
-        let (finished, error) = (tasks.done, tasks.error.take());
-        if let Some(error) = error {
-            return Err(error);
-        }
-        done += finished;
-        if let Err(reason) = outcome {
-            refused.insert(job.name, reason);
-        }
-        (idle_since, pause) = (Instant::now(), FIRST_PAUSE);
+        self.signs.change(|facts| facts.refuses.clone_from(&self.refused));
+        Ok(found)
     }
 }
 
@@ -225,6 +289,8 @@ impl QueueTasks<'_> {
 
     fn write(&mut self, outcome: Outcome) -> Result<(), StoreError> {
         let Some((task, name, since)) = self.current.take() else { return Ok(()) };
+        // Whether or not the answer is written, the worker does not do the task any more.
+        self.signs.change(|facts| facts.now = None);
         let answer = Answer {
             outcome,
             worker: self.signs.name.clone(),
@@ -238,10 +304,7 @@ impl QueueTasks<'_> {
         self.store.put(&of_job(&self.job, &format!("answers/{name}")), &answered)?;
         let is_done = u32::from(matches!(answered.answer.outcome, Outcome::Done(_)));
         self.done += is_done;
-        self.signs.change(|facts| {
-            facts.now = None;
-            facts.done += is_done;
-        });
+        self.signs.change(|facts| facts.done += is_done);
         Ok(())
     }
 
@@ -371,7 +434,8 @@ mod tests {
         let store = Store::open(folder.path().to_str().unwrap()).unwrap();
         let program = Program { version: "1".to_owned(), architecture: "x".to_owned(), hash: "h".to_owned() };
         let beat = Duration::from_millis(20);
-        let options = WorkerOptions { program, device: "none".to_owned(), idle: None, beat };
+        let options =
+            WorkerOptions { program, device: "none".to_owned(), idle: None, patience: Duration::ZERO, beat };
         let stop = Arc::default();
         let signs = SignsOfLife::start(&store, &options, &stop);
         let mut failed = HashSet::new();

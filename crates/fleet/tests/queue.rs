@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use warpsmith_fleet::{
-    Answer, Fleet, FleetError, Job, LocalWorkers, Outcome, Program, Queue, QueueOptions, Store, Task,
-    WorkerFacts, WorkerOptions, serve, status, stop,
+    Answer, Fleet, FleetError, Job, LocalWorkers, Outcome, Program, Queue, QueueOptions, Store, StoreError,
+    Task, WorkerFacts, WorkerOptions, serve, status, stop,
 };
 
 const BEAT: Duration = Duration::from_millis(20);
@@ -50,7 +50,7 @@ impl Folder {
             (self.0.path().to_str().unwrap().to_owned(), Arc::clone(done), Arc::clone(stop));
         let options = worker_options();
         std::thread::spawn(move || {
-            serve(&Store::open(&place).unwrap(), &options, &stop, |job, tasks| {
+            serve(&Store::open(&place).unwrap(), &options, &stop, &|_| (), |job, tasks| {
                 while let Some(task) = tasks.next_task() {
                     sleep(pause);
                     done.lock().unwrap().push(task.number);
@@ -64,7 +64,13 @@ impl Folder {
 }
 
 fn worker_options() -> WorkerOptions {
-    WorkerOptions { program: program("h"), device: "none".to_owned(), idle: None, beat: BEAT }
+    WorkerOptions {
+        program: program("h"),
+        device: "none".to_owned(),
+        idle: None,
+        patience: Duration::ZERO,
+        beat: BEAT,
+    }
 }
 
 fn sum(common: &Value, payload: &Value) -> Value {
@@ -155,7 +161,7 @@ fn a_worker_that_stops_gives_its_task_back() {
     head.submit(task(0)).unwrap();
     let stopped = Arc::clone(&stop);
     let leaver = std::thread::spawn(move || {
-        serve(&Store::open(&place).unwrap(), &worker_options(), &stopped, |_, tasks| {
+        serve(&Store::open(&place).unwrap(), &worker_options(), &stopped, &|_| (), |_, tasks| {
             assert!(tasks.next_task().is_some());
             let stop = tasks.stop();
             while !stop.load(Ordering::Relaxed) {
@@ -214,7 +220,7 @@ fn a_task_that_takes_too_long_is_also_given_to_a_free_worker() {
         .map(|_| {
             let (place, stop, started) = (place.clone(), Arc::clone(&stop), Arc::clone(&started));
             std::thread::spawn(move || {
-                serve(&Store::open(&place).unwrap(), &worker_options(), &stop, |job, tasks| {
+                serve(&Store::open(&place).unwrap(), &worker_options(), &stop, &|_| (), |job, tasks| {
                     while let Some(task) = tasks.next_task() {
                         // The first attempt at number 9 hangs until the job has ended.
                         if task.number == 9 && started.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -243,6 +249,37 @@ fn a_task_that_takes_too_long_is_also_given_to_a_free_worker() {
     }
 }
 
+/// A store that cannot be written: the worker tells it, tries again, and does the task when it is offered again.
+#[test]
+fn a_worker_goes_on_when_the_store_works_again() {
+    let folder = Folder::new();
+    let mut head = folder.head();
+    head.submit(task(0)).unwrap();
+    let answers = folder.0.path().join("jobs/a/answers");
+    std::fs::write(&answers, "not a folder").unwrap();
+    let (told, stop) = (AtomicU32::new(0), Arc::default());
+    let options = WorkerOptions { patience: Duration::from_secs(60), ..worker_options() };
+    let fails = |_: &StoreError| {
+        if told.fetch_add(1, Ordering::Relaxed) == 0 {
+            std::fs::remove_file(&answers).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            serve(&folder.store(), &options, &stop, &fails, |job, tasks| {
+                while let Some(task) = tasks.next_task() {
+                    tasks.answer(Outcome::Done(sum(&job.common, &task.payload)));
+                }
+                Ok(())
+            })
+        });
+        assert_eq!(wait(&mut head, 0), answer(0));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(worker.join().unwrap().unwrap(), 1);
+    });
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+}
+
 #[test]
 fn jobs_and_workers_that_do_not_fit_are_told() {
     let folder = Folder::new();
@@ -259,8 +296,9 @@ fn jobs_and_workers_that_do_not_fit_are_told() {
     };
     let store = folder.store();
     let seen = std::thread::scope(|scope| {
-        let worker =
-            scope.spawn(|| serve(&folder.store(), &options, &Arc::default(), |_, _| panic!("another build")));
+        let worker = scope.spawn(|| {
+            serve(&folder.store(), &options, &Arc::default(), &|_| (), |_, _| panic!("another build"))
+        });
         sleep(Duration::from_millis(150));
         let seen = status(&store, || sleep(Duration::from_millis(60))).unwrap();
         assert_eq!(worker.join().unwrap().unwrap(), 0);
@@ -270,7 +308,7 @@ fn jobs_and_workers_that_do_not_fit_are_told() {
     assert!(seen.workers[0].facts.refuses["a"].contains("another build"));
     assert_eq!((seen.jobs[0].waiting, seen.jobs[0].under_way), (1, 0));
     stop(&store, true).unwrap();
-    let refused = serve(&store, &worker_options(), &Arc::default(), |_, _| panic!("stopped"));
+    let refused = serve(&store, &worker_options(), &Arc::default(), &|_| (), |_, _| panic!("stopped"));
     assert_eq!(refused.unwrap(), 0);
 }
 
@@ -281,7 +319,7 @@ fn a_job_that_a_worker_cannot_do_is_left_to_others() {
     let mut head = folder.head();
     head.submit(task(0)).unwrap();
     let options = WorkerOptions { idle: Some(Duration::from_millis(100)), ..worker_options() };
-    let refused = serve(&folder.store(), &options, &Arc::default(), |_, _| Err("no GPU".to_owned()));
+    let refused = serve(&folder.store(), &options, &Arc::default(), &|_| (), |_, _| Err("no GPU".to_owned()));
     assert_eq!(refused.unwrap(), 0);
     let worker = folder.worker(&done, Duration::ZERO, &stop);
     assert_eq!(wait(&mut head, 0), answer(0));
@@ -397,7 +435,7 @@ fn an_answer_that_comes_after_a_later_attempt_leads_to_a_new_one() {
 fn broken_worker(folder: &Folder, given: &Arc<Mutex<Vec<u32>>>, stop: &Arc<AtomicBool>) -> JoinHandle<u32> {
     let (store, given, stop) = (folder.store(), Arc::clone(given), Arc::clone(stop));
     std::thread::spawn(move || {
-        serve(&store, &worker_options(), &stop, |_, tasks| {
+        serve(&store, &worker_options(), &stop, &|_| (), |_, tasks| {
             while let Some(task) = tasks.next_task() {
                 given.lock().unwrap().push(task.number);
                 tasks.answer(Outcome::Failed("no disk".to_owned()));
@@ -536,7 +574,7 @@ fn a_stopped_fleet_takes_no_more_tasks_and_no_search() {
     let store = folder.store();
     let mut head = folder.head();
     (0..3).for_each(|number| head.submit(task(number)).unwrap());
-    let served = serve(&store, &worker_options(), &Arc::default(), |job, tasks| {
+    let served = serve(&store, &worker_options(), &Arc::default(), &|_| (), |job, tasks| {
         let task = tasks.next_task().unwrap();
         stop(&store, true).unwrap();
         tasks.answer(Outcome::Done(sum(&job.common, &task.payload)));
@@ -635,7 +673,7 @@ fn names_of_jobs_stay_inside_their_folder() {
         folder.text(&format!("jobs/{name}/tasks/00000000-1"), &serde_json::to_string(&task(0)).unwrap());
     }
     let options = WorkerOptions { idle: Some(Duration::from_millis(100)), ..worker_options() };
-    let served = serve(&folder.store(), &options, &Arc::default(), |job, _| panic!("{}", job.name));
+    let served = serve(&folder.store(), &options, &Arc::default(), &|_| (), |job, _| panic!("{}", job.name));
     assert_eq!(served.unwrap(), 0);
 }
 
@@ -648,8 +686,8 @@ fn a_job_with_the_description_of_another_is_refused() {
     let options = WorkerOptions { idle: Some(Duration::from_millis(300)), ..worker_options() };
     let (store, watched) = (folder.store(), folder.store());
     let seen = std::thread::scope(|scope| {
-        let worker =
-            scope.spawn(|| serve(&store, &options, &Arc::default(), |job, _| panic!("{}", job.name)));
+        let worker = scope
+            .spawn(|| serve(&store, &options, &Arc::default(), &|_| (), |job, _| panic!("{}", job.name)));
         let mut seen = status(&watched, || ()).unwrap();
         while !seen.workers.iter().any(|it| it.facts.refuses.contains_key("a")) && !worker.is_finished() {
             seen = status(&watched, || ()).unwrap();

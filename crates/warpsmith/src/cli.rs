@@ -471,7 +471,8 @@ Examples:
     #[command(after_help = "\
 A worker has no state of its own: it can be started, stopped and killed at any time. It works for every search whose \
 `--fleet` names the same folder, as long as the program is the same build and the device the same kind of GPU. \
-It ends when `warpsmith fleet stop` says so, or with --idle. Ctrl-C gives the present candidate back.
+It ends when `warpsmith fleet stop` says so, or with --idle. Ctrl-C or SIGTERM gives the \
+present candidate back.
 
 Examples:
   warpsmith worker --fleet dir:/shared/fleet

@@ -36,6 +36,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::compiler::Compiler;
 use gpu::device::{Device, DeviceError, Selector, SelectorError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::cli::Global;
 use crate::error::CommandError;
@@ -64,17 +66,21 @@ pub fn compiler(global: &Global, printer: &Printer) -> Result<Compiler, CommandE
 }
 
 /// A flag that the first Ctrl-C sets, so that the command stops early and shows its results so far. A second Ctrl-C
-/// ends the program.
+/// ends the program. So does SIGTERM, with which clusters end a job before they take its machine.
 pub fn stop_on_interrupt() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
-    // If no handler can be installed, the default one stays: Ctrl-C ends the program.
-    let _ = ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            progress::stopped();
-            std::process::exit(Exit::Incomplete as i32);
-        }
-        progress::stopping();
-    });
+    // If no handler can be installed, the default one stays: the signal ends the program.
+    if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
+        std::thread::spawn(move || {
+            for _ in signals.forever() {
+                if flag.swap(true, Ordering::Relaxed) {
+                    progress::stopped();
+                    std::process::exit(Exit::Incomplete as i32);
+                }
+                progress::stopping();
+            }
+        });
+    }
     stop
 }

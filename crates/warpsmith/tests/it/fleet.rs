@@ -213,6 +213,19 @@ fn the_candidate_of_a_killed_worker_is_evaluated_by_the_other_one() {
     assert_eq!(fleet.results("run"), alone);
 }
 
+/// A cluster sends SIGTERM before it takes a machine.
+#[test]
+fn a_worker_that_is_terminated_leaves_the_fleet() {
+    let fleet = Fleet::new();
+    let worker = fleet.worker("a");
+    until("sign of life", || fleet.processes().into_iter().next());
+    let process = worker.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+    let ended = worker.finish();
+    assert_eq!(ended.code, 0, "{ended}");
+    assert_eq!(fleet.processes(), Vec::<String>::new());
+}
+
 #[test]
 fn workers_do_not_change_the_result_of_a_search() {
     let fleet = Fleet::new();

@@ -11,6 +11,7 @@ mod symbols;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use execlog::variables;
 use gpu::device::{Device, Selector, SelectorError};
@@ -107,7 +108,7 @@ fn environment(options: &ExecOptions, chip: &str, installed: &Installed) -> Vec<
 
 /// Runs the program to its end. Ctrl-C goes to the program, which decides what it does.
 fn status(command: &mut Command, program: &std::ffi::OsStr) -> Result<ExitStatus, CommandError> {
-    let _ = ctrlc::set_handler(|| {});
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
     let mut child = command.spawn().map_err(|error| {
         let name = Path::new(program).display().to_string();
         CommandError::usage(format!("cannot start {name}: {error}"))

@@ -17,6 +17,9 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, one_line, styled};
 
+/// How long a worker tries again when the store does not work: a restart of a file server or a network that is away.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Works until the fleet or the user stops it.
 pub fn run(
     address: &Address,
@@ -34,11 +37,15 @@ pub fn run(
                 program,
                 device: format!("{} {}", device_name(&device), gpu_name(&device)),
                 idle: idle.map(Duration::from_secs_f64),
+                patience: PATIENCE,
                 beat: BEAT,
             };
             let store = open(place)?;
             printer.message(&format!("waiting for candidates in {}", one_line(store.place())));
-            let done = fleet::serve(&store, &options, &stop, work).map_err(store_failure)?;
+            let fails = |error: &fleet::StoreError| {
+                printer.message(&format!("{}; trying again", one_line(&error.to_string())));
+            };
+            let done = fleet::serve(&store, &options, &stop, &fails, work).map_err(store_failure)?;
             printer.message(&format!("candidates evaluated: {done}"));
             Ok(Exit::Success)
         }
