@@ -48,7 +48,8 @@ pub struct Gradient {
 /// What rounding changes in a row of a gradient, as L2 norms of the error of the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GradientRounding {
-    /// Root mean square of the error of an implementation in 16 bits, which rounds P, dP and dS.
+    /// Root mean square of the error of an implementation that rounds P, and twice dS, to 16 bits. One that also rounds dP, as
+    /// an unfused one does, can be far worse where dP and delta cancel.
     pub spread: f64,
     /// What weights and dS lose that the type rounds to zero.
     pub lost: f64,
@@ -213,7 +214,7 @@ impl Rest<'_> {
             p,
             ds,
             p_square: self.format.square(p),
-            ds_square: 2.0 * self.format.square(ds) + (p * self.format.unit * dp).powi(2) / 3.0,
+            ds_square: 2.0 * self.format.square(ds),
             p_fp32: p * relative,
             ds_fp32: ds.abs() * relative + p * products,
         }
