@@ -1,0 +1,143 @@
+// The gradients of attention on Hopper. common/backward.cuh has the formulas.
+//
+//   1. attention_backward_prepare   LSE in base 2 and delta = rowsum(dO * O) of all rows, and zeros for dQ, to the workspace
+//   2. attention_backward_hopper    a block has 128 keys of a key/value head and loops over the queries that see them
+//   3. attention_backward_convert   dQ from fp32 to the type
+//
+// In launch 2 a producer warp copies Q and dO by tensor copies, two consumer warpgroups compute (`consumer.cuh`), and two
+// warps let the copy engine add the consumers' parts of dQ to the workspace, in fp32. dK and dV are sums in registers, also
+// over the query heads of a group. The order in which blocks add to dQ differs between launches, and so may its last bits.
+//
+// Rows that do not exist: tensor copies load zeros; a query has an LSE of +inf, so its weights are 0; a key's weights
+// are set to 0 by the mask.
+//
+// Shared memory (the manifest is the only formula), fp16, head_dim 128: K and V 64 KB, two tiles each of Q and dO 64 KB, two
+// of dS 32 KB, dQ 32 KB.
+
+#include "hopper-backward/consumer.cuh"
+
+namespace backward {
+
+__device__ __forceinline__ void init_barriers() {
+    if (threadIdx.x == 0) {
+        ptx::mbarrier_init(kv_full(), 1);
+        QueryRing::init();
+        GradientRing::init();
+        for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
+            ptx::mbarrier_init(dq_full(consumer), 4);  // one arrival per warp
+            ptx::mbarrier_init(dq_free(consumer), 1);
+        }
+        tma::fence_barrier_init();
+    }
+    __syncthreads();
+}
+
+// One thread copies all tiles.
+__device__ __forceinline__ void produce(const BackwardArguments& args, const Work& work, const TensorMap& q_map,
+                                        const TensorMap& k_map, const TensorMap& v_map, const TensorMap& d_o_map) {
+    RingPosition q, d_o;
+    tma::expect(kv_full(), 2 * KeyTile::BYTES);
+    KeyTile::load(in_shared(smem::k_tile::offset), k_map, work.first_key, work.kv_head, work.batch, kv_full());
+    KeyTile::load(in_shared(smem::v_tile::offset), v_map, work.first_key, work.kv_head, work.batch, kv_full());
+    ptx::mbarrier_arrive(kv_full());
+#pragma unroll 1
+    for (int head = work.first_head; head < work.first_head + work.heads; ++head) {
+        const Workspace rows(args.forward, work.batch, head);
+#pragma unroll 1
+        for (int tile = work.first_tile; tile < work.tiles; ++tile) {
+            jitter(tile);
+            const int query = tile * BLOCK_M;
+            QueryRing::copy(q, q_map, rows.lse + query, query, head, work.batch);
+            GradientRing::copy(d_o, d_o_map, rows.deltas + query, query, head, work.batch);
+        }
+    }
+}
+
+// One thread lets the copy engine add a consumer's parts of dQ.
+__device__ __forceinline__ void add_dq(const BackwardArguments& args, const Work& work, int consumer) {
+    RingPosition at;
+#pragma unroll 1
+    for (int head = work.first_head; head < work.first_head + work.heads; ++head) {
+        const Workspace rows(args.forward, work.batch, head);
+#pragma unroll 1
+        for (int tile = work.first_tile; tile < work.tiles; ++tile) {
+            ptx::mbarrier_wait(dq_full(consumer), at.parity);
+            tma::add_floats(rows.dq_tile(tile, consumer), dq_tile(consumer), DQ_FLOATS * sizeof(float));
+            tma::stores_read();
+            ptx::mbarrier_arrive(dq_free(consumer));
+            at.advance<1>();
+        }
+    }
+}
+
+}  // namespace backward
+
+extern "C" __global__ void __launch_bounds__(256)
+attention_backward_prepare(const __grid_constant__ attention::BackwardArguments args, const __grid_constant__ tma::TensorMap,
+                           const __grid_constant__ tma::TensorMap, const __grid_constant__ tma::TensorMap,
+                           const __grid_constant__ tma::TensorMap) {
+    using namespace backward;
+    const int head = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * 128;
+    const Workspace rows(args.forward, batch, head);
+    for (int query = first + threadIdx.x / 32; query < first + 128; query += 8) {
+        const bool exists = query < args.forward.seq_q;
+        const float delta = exists ? attention::delta_of<Element, HEAD_DIM>(args, batch, head, query) : 0.0f;
+        if (lane() != 0) continue;
+        rows.deltas[query] = delta;
+        rows.lse[query] = exists ? attention::exponent_of_lse(
+                                       args.forward.lse[attention::row_index(args.forward, batch, head, query)])
+                                 : -negative_infinity();
+    }
+    float4* dq = reinterpret_cast<float4*>(rows.dq + static_cast<long long>(first) * PADDED_DIM);
+    for (int i = threadIdx.x; i < 128 * PADDED_DIM / 4; i += 256) dq[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+extern "C" __global__ void __launch_bounds__(backward::THREADS, 1)
+attention_backward_hopper(const __grid_constant__ attention::BackwardArguments args,
+                          const __grid_constant__ tma::TensorMap q_map, const __grid_constant__ tma::TensorMap k_map,
+                          const __grid_constant__ tma::TensorMap v_map, const __grid_constant__ tma::TensorMap d_o_map) {
+    using namespace backward;
+    if (threadIdx.x == 0) {
+        tma::prefetch(q_map);
+        tma::prefetch(k_map);
+        tma::prefetch(v_map);
+        tma::prefetch(d_o_map);
+    }
+    init_barriers();
+    const Work work(args.forward);
+    const int group = ptx::same_in_warp(threadIdx.x / 128);
+    if (group == CONSUMERS) {
+        wgmma::lower_registers<PRODUCER_REGISTERS>();
+        const int warp = ptx::same_in_warp(warp_of_group());
+        if (warp == 0 && lane() == 0) produce(args, work, q_map, k_map, v_map, d_o_map);
+        if (warp > 0 && warp <= CONSUMERS && lane() == 0) add_dq(args, work, warp - 1);
+    } else {
+        wgmma::raise_registers<CONSUMER_REGISTERS>();
+        Consumer(args, work, group).run();
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+attention_backward_convert(const __grid_constant__ attention::BackwardArguments args, const __grid_constant__ tma::TensorMap,
+                           const __grid_constant__ tma::TensorMap, const __grid_constant__ tma::TensorMap,
+                           const __grid_constant__ tma::TensorMap) {
+    using namespace backward;
+    const int tile = blockIdx.x, head = blockIdx.y, batch = blockIdx.z;
+    const int consumer = threadIdx.x / 128, thread = threadIdx.x % 128;
+    const float4* from =
+        reinterpret_cast<const float4*>(Workspace(args.forward, batch, head).dq_tile(tile, consumer)) + thread;
+    const int row = tile * BLOCK_M + (OWN_QUERIES ? consumer * 64 : 0) + warp_of_group() * 16 + lane() / 4;
+    const int column = (OWN_QUERIES ? 0 : consumer * DQ_COLUMNS) + lane() % 4 * 2;
+    const float scale = args.forward.softmax_scale;
+    Element* upper = attention::row_of(static_cast<Element*>(args.dq), args.dq_strides, batch, head, row);
+    Element* lower = upper + 8ull * args.dq_strides.sequence;
+#pragma unroll
+    for (int block = 0; block < DQ_COLUMNS / 8; ++block) {
+        const float4 x = from[block * 128];
+        if (column + block * 8 >= HEAD_DIM) break;
+        if (row < args.forward.seq_q)
+            *reinterpret_cast<unsigned*>(upper + column + block * 8) = pack(scale * x.x, scale * x.y, upper);
+        if (row + 8 < args.forward.seq_q)
+            *reinterpret_cast<unsigned*>(lower + column + block * 8) = pack(scale * x.z, scale * x.w, upper);
+    }
+}
