@@ -89,14 +89,13 @@ struct Ring {
         }
     }
     // Copies rows of one head, and their statistics.
-    __device__ static void copy(RingPosition& at, const TensorMap& map, const float* statistics_of_tile, int row, int head,
-                                int batch) {
+    __device__ static void copy(const RingPosition& at, const TensorMap& map, const float* statistics_of_tile, int row,
+                                int head, int batch) {
         ptx::mbarrier_wait(free(at.stage), at.parity ^ 1);
         tma::arrive_and_expect(full(at.stage), BYTES);
         QueryTile::load(tile(at.stage), map, row, head, batch, full(at.stage));
         tma::load_bytes(ptx::shared_address(statistics(at.stage)), statistics_of_tile, BLOCK_M * sizeof(float),
                         full(at.stage));
-        at.advance<STAGES>();
     }
     __device__ __forceinline__ static void wait_full(const RingPosition& at) {
         ptx::mbarrier_wait(full(at.stage), at.parity);
@@ -129,11 +128,12 @@ struct Workspace {
 
     // Of one head.
     __device__ Workspace(const Arguments& args, int batch, int head) {
-        const long long padded = padded_rows(args), all = padded * args.batch * args.heads;
-        const long long first = padded * (batch * args.heads + head);
+        const int padded = padded_rows(args);
+        const long long all = static_cast<long long>(padded) * args.batch * args.heads;
+        const long long first = static_cast<long long>(padded) * (batch * args.heads + head);
         float* const start = static_cast<float*>(args.workspace);
-        lse = start + first;
-        deltas = start + all + first;
+        lse = start + 2 * first;
+        deltas = lse + padded;
         dq = start + 2 * all + first * PADDED_DIM;
     }
     __device__ float* dq_tile(int tile, int consumer) const {
@@ -149,8 +149,12 @@ struct Work {
     int first_head, heads;
     int first_tile, masked_end, tiles;  // tiles from masked_end on need no mask
 
-    __device__ explicit Work(const Arguments& args)
-        : first_key(blockIdx.x * BLOCK_N), kv_head(blockIdx.y), batch(blockIdx.z), heads(args.heads / args.kv_heads) {
+    // Each role computes it after it has its own number of registers.
+    __device__ explicit Work(const Arguments& args) : heads(args.heads / args.kv_heads) {
+        const int3 block = ptx::block_index_again();
+        first_key = block.x * BLOCK_N;
+        kv_head = block.y;
+        batch = block.z;
         first_head = kv_head * heads;
         tiles = (args.seq_q + BLOCK_M - 1) / BLOCK_M;
         const int first_query = attention::first_query_of(args, first_key);

@@ -35,20 +35,28 @@ __device__ __forceinline__ void init_barriers() {
 // One thread copies all tiles.
 __device__ __forceinline__ void produce(const BackwardArguments& args, const Work& work, const TensorMap& q_map,
                                         const TensorMap& k_map, const TensorMap& v_map, const TensorMap& d_o_map) {
-    RingPosition q, d_o;
     tma::expect(kv_full(), 2 * KeyTile::BYTES);
     KeyTile::load(in_shared(smem::k_tile::offset), k_map, work.first_key, work.kv_head, work.batch, kv_full());
     KeyTile::load(in_shared(smem::v_tile::offset), v_map, work.first_key, work.kv_head, work.batch, kv_full());
     ptx::mbarrier_arrive(kv_full());
+    RingPosition q, d_o;
+    const int end = work.first_head + work.heads, padded = padded_rows(args.forward);
 #pragma unroll 1
-    for (int head = work.first_head; head < work.first_head + work.heads; ++head) {
-        const Workspace rows(args.forward, work.batch, head);
+    for (int head = work.first_head; head < end; ++head) {
+        const float* lse = Workspace(args.forward, work.batch, head).lse + work.first_tile * BLOCK_M;
 #pragma unroll 1
-        for (int tile = work.first_tile; tile < work.tiles; ++tile) {
-            jitter(tile);
-            const int query = tile * BLOCK_M;
-            QueryRing::copy(q, q_map, rows.lse + query, query, head, work.batch);
-            GradientRing::copy(d_o, d_o_map, rows.deltas + query, query, head, work.batch);
+        for (int query = work.first_tile * BLOCK_M; query < args.forward.seq_q; query += BLOCK_M) {
+            jitter(query);
+            QueryRing::copy(q, q_map, lse, query, head, work.batch);
+            // With equal numbers of stages one position is enough; this thread has few registers.
+            if constexpr (Q_STAGES == DO_STAGES) {
+                GradientRing::copy(q, d_o_map, lse + padded, query, head, work.batch);
+            } else {
+                GradientRing::copy(d_o, d_o_map, lse + padded, query, head, work.batch);
+                d_o.advance<DO_STAGES>();
+            }
+            q.advance<Q_STAGES>();
+            lse += BLOCK_M;
         }
     }
 }
@@ -104,16 +112,15 @@ attention_backward_hopper(const __grid_constant__ attention::BackwardArguments a
         tma::prefetch(d_o_map);
     }
     init_barriers();
-    const Work work(args.forward);
     const int group = ptx::same_in_warp(threadIdx.x / 128);
     if (group == CONSUMERS) {
         wgmma::lower_registers<PRODUCER_REGISTERS>();
         const int warp = ptx::same_in_warp(warp_of_group());
-        if (warp == 0 && lane() == 0) produce(args, work, q_map, k_map, v_map, d_o_map);
-        if (warp > 0 && warp <= CONSUMERS && lane() == 0) add_dq(args, work, warp - 1);
+        if (warp == 0 && lane() == 0) produce(args, Work(args.forward), q_map, k_map, v_map, d_o_map);
+        if (warp > 0 && warp <= CONSUMERS && lane() == 0) add_dq(args, Work(args.forward), warp - 1);
     } else {
         wgmma::raise_registers<CONSUMER_REGISTERS>();
-        Consumer(args, work, group).run();
+        Consumer(args, Work(args.forward), group).run();
     }
 }
 
