@@ -31,9 +31,10 @@ using tma::TensorMap;
 using Element = axis::Element<e4m3::Code>;
 
 constexpr int HEAD_DIM = axis::head_dim;
-constexpr int BLOCK_M = knob::BLOCK_M;  // queries of a step
-constexpr int BLOCK_N = 128;            // keys of a block
-constexpr int CONSUMERS = 2;            // warpgroups, each with 64 of the keys
+constexpr bool WIDE = HEAD_DIM > 128;
+constexpr int BLOCK_M = knob::BLOCK_M;      // queries of a step
+constexpr int BLOCK_N = WIDE ? 64 : 128;    // keys of a block
+constexpr int CONSUMERS = 2;                // warpgroups
 constexpr int THREADS = CONSUMERS * 128 + 128;
 constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int DO_STAGES = knob::DO_STAGES;
@@ -46,7 +47,12 @@ using KeyTile = tma::CopiedTile<Element, HEAD_DIM, BLOCK_N>;
 using QueryTile = tma::CopiedTile<Element, HEAD_DIM, BLOCK_M>;
 constexpr int PADDED_DIM = QueryTile::BOXES * 64;
 
-// dS: a row for each key, in boxes of 64 queries, swizzled like the boxes of a copy.
+// A consumer has 64 keys and computes whole rows of dK and dV. Heads above 128 are too wide for its registers: then both
+// consumers have the same 64 keys, and each computes the scores of half of the queries and half of the columns of all results.
+constexpr int SCORE_QUERIES = WIDE ? BLOCK_M / 2 : BLOCK_M;
+constexpr int RESULT_COLUMNS = WIDE ? HEAD_DIM / 2 : HEAD_DIM;
+
+// P (wide heads only) and dS: a row for each key, in boxes of 64 queries, swizzled like the boxes of a copy.
 using ScoreTile = tma::CopiedTile<Element, BLOCK_M, BLOCK_N>;
 
 // dQ of a step is BLOCK_M x PADDED_DIM. A consumer computes 64 rows of it: all columns of its own 64 queries, or half of the
@@ -54,7 +60,7 @@ using ScoreTile = tma::CopiedTile<Element, BLOCK_M, BLOCK_N>;
 constexpr bool OWN_QUERIES = BLOCK_M == 128;
 constexpr int DQ_COLUMNS = OWN_QUERIES ? PADDED_DIM : PADDED_DIM / 2;
 constexpr int DQ_FLOATS = 64 * DQ_COLUMNS;  // of a consumer
-static_assert(DQ_COLUMNS <= 64, "within a box");
+static_assert(DQ_COLUMNS <= 64 || DQ_COLUMNS % 64 == 0, "within a box, or whole boxes");
 
 __device__ inline int lane() { return threadIdx.x % 32; }
 __device__ inline int warp_of_group() { return threadIdx.x / 32 % 4; }
@@ -113,6 +119,7 @@ static_assert(smem::k_tile::bytes == KeyTile::BYTES && smem::v_tile::bytes == Ke
                   smem::q_tile::bytes == Q_STAGES * QueryTile::BYTES &&
                   smem::do_tile::bytes == DO_STAGES * QueryTile::BYTES &&
                   smem::ds_tile::bytes == DS_STAGES * ScoreTile::BYTES &&
+                  smem::p_tile::bytes == (WIDE ? DS_STAGES * ScoreTile::BYTES : 0) &&
                   smem::dq_tile::bytes == CONSUMERS * DQ_FLOATS * 4,
               "as the manifest lays it out");
 

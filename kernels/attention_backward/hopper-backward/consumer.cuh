@@ -1,4 +1,4 @@
-// A consumer: a warpgroup with 64 of the block's keys. One step, with the keys as rows and the queries as columns:
+// A consumer: a warpgroup with 64 keys. One step, with the keys as rows and the queries as columns:
 //
 //   S^T  = K Q^T        dP^T = V dO^T         64 x BLOCK_M, from shared memory
 //   P^T  = 2^(S - LSE)  dS^T = P (dP - delta)
@@ -7,6 +7,8 @@
 //   dQ   = dS K                               64 x 32 or 64 x 64, its part of the sum over the block's keys
 //   dK  += dS^T Q                             64 x head_dim, dS^T from registers
 //   dQ to shared memory, from where the copy engine adds it to the workspace
+//
+// Heads above 128: 64 x 32 of S^T and dP^T, P^T and dS^T both to shared memory, and from there 64 x 128 of dV, dQ and dK.
 //
 // The accumulators of S^T and dP^T, rounded in pairs, are the left factors of dV and dK: neither leaves its lane. dP is on the
 // tensor cores while P is computed, and dQ while dV ends.
@@ -17,8 +19,8 @@
 namespace backward {
 
 struct Consumer {
-    static constexpr int SCORES = BLOCK_M / 2;   // of a thread
-    static constexpr int RESULTS = HEAD_DIM / 2;
+    static constexpr int SCORES = SCORE_QUERIES / 2;  // of a thread
+    static constexpr int RESULTS = RESULT_COLUMNS / 2;
     static constexpr int DQ_RESULTS = DQ_COLUMNS / 2;
 
     const BackwardArguments& args;
@@ -35,26 +37,40 @@ struct Consumer {
         for (int i = 0; i < RESULTS; ++i) dk[i] = dv[i] = 0.0f;
     }
 
-    __device__ int own_row() const { return group * 64 + warp_of_group() * 16 + lane() / 4; }
+    // The consumer's first key, first query and first column of the results, within the tiles.
+    __device__ int own_keys() const { return WIDE ? 0 : group * 64; }
+    __device__ int own_queries() const { return WIDE ? group * SCORE_QUERIES : 0; }
+    __device__ int own_columns() const { return WIDE ? group * RESULT_COLUMNS : 0; }
+    __device__ int own_row() const { return own_keys() + warp_of_group() * 16 + lane() / 4; }
 
-    // d = own keys (or values) * queries^T
+    // d = own keys (or values) * own queries^T
     __device__ __forceinline__ void products_with(float (&d)[SCORES], unsigned own, unsigned others) const {
-        const unsigned long long left = wgmma::rows_along_depth<tma::ROW_BYTES>(own + group * 64 * tma::ROW_BYTES);
-        const unsigned long long right = wgmma::rows_along_depth<tma::ROW_BYTES>(others);
+        const unsigned long long left = wgmma::rows_along_depth<tma::ROW_BYTES>(own + own_keys() * tma::ROW_BYTES);
+        const unsigned long long right =
+            wgmma::rows_along_depth<tma::ROW_BYTES>(others + own_queries() * tma::ROW_BYTES);
 #pragma unroll
         for (int step = 0; step < HEAD_DIM / 16; ++step)
-            wgmma::Products<Element, BLOCK_M>::from_shared(d, KeyTile::depth_step(left, step),
+            wgmma::Products<Element, SCORE_QUERIES>::from_shared(d, KeyTile::depth_step(left, step),
                                                            QueryTile::depth_step(right, step), step > 0);
         wgmma::group_end();
     }
 
-    // d += factors * others
-    __device__ __forceinline__ void add(float (&d)[RESULTS], const unsigned (&factors)[SCORES / 2], unsigned others) const {
+    // d += factors * others, with factors in registers, or of wide heads in a tile.
+    __device__ __forceinline__ void add(float (&d)[RESULTS], const unsigned (&factors)[SCORES / 2], unsigned tile,
+                                        unsigned others) const {
+        const unsigned right = others + own_columns() / 64 * QueryTile::BOX_BYTES;
 #pragma unroll
-        for (int step = 0; step < BLOCK_M / 16; ++step)
-            wgmma::Products<Element, HEAD_DIM>::from_registers(d, factors[4 * step], factors[4 * step + 1],
-                                                               factors[4 * step + 2], factors[4 * step + 3],
-                                                               QueryTile::rows_step(others, step), 1);
+        for (int step = 0; step < BLOCK_M / 16; ++step) {
+            using Products = wgmma::Products<Element, RESULT_COLUMNS>;
+            if constexpr (WIDE) {
+                const unsigned long long left = wgmma::rows_along_depth<tma::ROW_BYTES>(tile);
+                Products::from_shared_along_columns(d, ScoreTile::depth_step(left, step), QueryTile::rows_step(right, step),
+                                                    1);
+            } else {
+                Products::from_registers(d, factors[4 * step], factors[4 * step + 1], factors[4 * step + 2],
+                                         factors[4 * step + 3], QueryTile::rows_step(right, step), 1);
+            }
+        }
         wgmma::group_end();
     }
 
@@ -76,8 +92,8 @@ struct Consumer {
         const float scale = args.forward.softmax_scale * LOG2_E;
         const bool causal = args.forward.mask == attention::Mask::causal;
 #pragma unroll
-        for (int block = 0; block < BLOCK_M / 8; ++block) {
-            const int column = block * 8 + lane() % 4 * 2;
+        for (int block = 0; block < SCORE_QUERIES / 8; ++block) {
+            const int column = own_queries() + block * 8 + lane() % 4 * 2;
             const float2 exponents = *reinterpret_cast<const float2*>(lse + column);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -94,8 +110,8 @@ struct Consumer {
     // dS from the weights and dP, in place of dP.
     __device__ __forceinline__ void subtract_delta(const float (&p)[SCORES], float (&dp)[SCORES], const float* deltas) const {
 #pragma unroll
-        for (int block = 0; block < BLOCK_M / 8; ++block) {
-            const float2 delta = *reinterpret_cast<const float2*>(deltas + block * 8 + lane() % 4 * 2);
+        for (int block = 0; block < SCORE_QUERIES / 8; ++block) {
+            const float2 delta = *reinterpret_cast<const float2*>(deltas + own_queries() + block * 8 + lane() % 4 * 2);
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 dp[block * 4 + i] = p[block * 4 + i] * (dp[block * 4 + i] - (i % 2 == 0 ? delta.x : delta.y));
@@ -107,13 +123,13 @@ struct Consumer {
         for (int i = 0; i < SCORES / 2; ++i) to[i] = pack(x[2 * i], x[2 * i + 1], static_cast<const Element*>(nullptr));
     }
 
-    // Stores the own rows of dS.
-    __device__ __forceinline__ void store_ds(unsigned tile, const unsigned (&ds)[SCORES / 2]) const {
-        const int row = group * 64 + warp_of_group() * 16 + lane() % 16;
+    // Stores the own part of P or dS.
+    __device__ __forceinline__ void store_scores(unsigned tile, const unsigned (&factors)[SCORES / 2]) const {
+        const int row = own_keys() + warp_of_group() * 16 + lane() % 16;
 #pragma unroll
-        for (int step = 0; step < BLOCK_M / 16; ++step) {
-            const int chunk = 2 * step + lane() / 16;
-            const unsigned(&words)[4] = reinterpret_cast<const unsigned(&)[4]>(ds[4 * step]);
+        for (int step = 0; step < SCORE_QUERIES / 16; ++step) {
+            const int chunk = own_queries() / 8 + 2 * step + lane() / 16;
+            const unsigned(&words)[4] = reinterpret_cast<const unsigned(&)[4]>(factors[4 * step]);
             wgmma::store_matrix_x4(tile + chunk / 8 * ScoreTile::BOX_BYTES + tma::chunk_offset(row, chunk % 8), words);
         }
     }
@@ -153,22 +169,28 @@ struct Consumer {
         unsigned p[SCORES / 2], ds[SCORES / 2];
         round(p, s);
         round(ds, dp);
+        const unsigned weights = in_shared(smem::p_tile::offset) + ds_stage * ScoreTile::BYTES;
         const unsigned scores = in_shared(smem::ds_tile::offset) + ds_stage * ScoreTile::BYTES;
         // With one tile: both consumers have multiplied the last one.
         if constexpr (DS_STAGES == 1) consumers_sync();
-        store_ds(scores, ds);
-        wgmma::fence();
-        add(dv, p, gradients);
+        store_scores(scores, ds);
+        if constexpr (WIDE) {
+            store_scores(weights, p);
+        } else {
+            wgmma::fence();
+            add(dv, p, weights, gradients);
+        }
         tma::fence_shared_writes();
         jitter(tile + 1);
         consumers_sync();
         float part[DQ_RESULTS];
         wgmma::fence();
+        if constexpr (WIDE) add(dv, p, weights, gradients);
         multiply_dq(part, scores);
         wgmma::groups_wait<1>();
         wgmma::keep_below(dv);
         GradientRing::release(d_o);
-        add(dk, ds, queries);
+        add(dk, ds, scores, queries);
         wgmma::groups_wait<1>();
         wgmma::keep_below(part);
         store_dq(part);
@@ -187,8 +209,8 @@ struct Consumer {
             if (key >= args.forward.seq_k) continue;
             Element* to = attention::row_of(static_cast<Element*>(tensor), strides, work.batch, work.kv_head, key);
 #pragma unroll
-            for (int block = 0; block < HEAD_DIM / 8; ++block)
-                *reinterpret_cast<unsigned*>(to + block * 8 + lane() % 4 * 2) =
+            for (int block = 0; block < RESULT_COLUMNS / 8; ++block)
+                *reinterpret_cast<unsigned*>(to + own_columns() + block * 8 + lane() % 4 * 2) =
                     pack(factor * d[4 * block + 2 * half], factor * d[4 * block + 2 * half + 1], to);
         }
     }

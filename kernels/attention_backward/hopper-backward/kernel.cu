@@ -1,7 +1,7 @@
 // The gradients of attention on Hopper. common/backward.cuh has the formulas.
 //
 //   1. attention_backward_prepare   LSE in base 2 and delta = rowsum(dO * O) of all rows, and zeros for dQ, to the workspace
-//   2. attention_backward_hopper    a block has 128 keys of a key/value head and loops over the queries that see them
+//   2. attention_backward_hopper    a block has 128 keys of a key/value head (64 of wide heads) and loops over the queries that see them
 //   3. attention_backward_convert   dQ from fp32 to the type
 //
 // In launch 2 a producer warp copies Q and dO by tensor copies, two consumer warpgroups compute (`consumer.cuh`), and two
