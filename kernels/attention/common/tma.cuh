@@ -63,6 +63,9 @@ __device__ inline void stores_read() {
     asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+// Waits until all stores of this thread are in memory.
+__device__ inline void stores_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 // Makes earlier writes of this thread to shared memory visible to tensor cores and copies. A barrier must follow.
 __device__ inline void fence_shared_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -39,8 +39,11 @@ constexpr int THREADS = CONSUMERS * 128 + 128;
 constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int DO_STAGES = knob::DO_STAGES;
 constexpr int DS_STAGES = knob::DS_STAGES;
-constexpr int PRODUCER_REGISTERS = 24;
-constexpr int CONSUMER_REGISTERS = 240;
+constexpr bool ORDERED = knob::ORDERED;
+// Per thread. Keeping the order of the blocks takes more; only narrow heads can give them.
+constexpr bool MORE_FOR_PRODUCER = ORDERED && HEAD_DIM <= 64;
+constexpr int PRODUCER_REGISTERS = MORE_FOR_PRODUCER ? 40 : 24;
+constexpr int CONSUMER_REGISTERS = MORE_FOR_PRODUCER ? 232 : 240;
 
 // Tiles have whole boxes of 64 columns; columns that do not exist are zeros.
 using KeyTile = tma::CopiedTile<Element, HEAD_DIM, BLOCK_N>;
@@ -132,6 +135,7 @@ struct Workspace {
     float* lse;     // in base 2
     float* deltas;
     float* dq;      // [tiles of BLOCK_M][consumer][DQ_FLOATS]
+    int* counters;  // ORDERED: [tiles of BLOCK_M][consumer] blocks that have added their part
 
     // Of one head.
     __device__ Workspace(const Arguments& args, int batch, int head) {
@@ -142,26 +146,50 @@ struct Workspace {
         lse = start + 2 * first;
         deltas = lse + padded;
         dq = start + 2 * all + first * PADDED_DIM;
+        counters = reinterpret_cast<int*>(start + (2 + PADDED_DIM) * all + first);
     }
     __device__ float* dq_tile(int tile, int consumer) const {
         return dq + (static_cast<long long>(tile) * CONSUMERS + consumer) * DQ_FLOATS;
     }
 };
 
+// ORDERED: the number of blocks that have started. It is the last of the first head's counters, which has no tile.
+__device__ inline int* started_blocks(const Arguments& args) {
+    return Workspace(args, 0, 0).counters + padded_rows(args) - 1;
+}
+
 // ---- the work of a block ----
+
+// ORDERED: a block that waits for others must know that they run. So blocks take numbers when they start, and wait only for
+// blocks with smaller ones. The place of a block's work follows from its number: the tile of keys, the head, the batch entry.
+__device__ inline int* place_of_block() { return reinterpret_cast<int*>(shared_memory + smem::place_of_block::offset); }
+__device__ inline void take_number(const Arguments& args) {
+    const int number = atomicAdd(started_blocks(args), 1);
+    const int key_tiles = gridDim.x, key_tile = number % key_tiles, head = number / key_tiles;
+    place_of_block()[0] = args.mask == attention::Mask::causal ? key_tiles - 1 - key_tile : key_tile;
+    place_of_block()[1] = head % args.kv_heads;
+    place_of_block()[2] = head / args.kv_heads;
+}
 
 // A block has BLOCK_N keys of one key/value head. Its steps are the tiles of queries that see them, for each query head.
 struct Work {
-    int first_key, kv_head, batch;
+    int key_tile, first_key, kv_head, batch;
     int first_head, heads;
     int first_tile, masked_end, tiles;  // tiles from masked_end on need no mask
 
     // Each role computes it after it has its own number of registers.
     __device__ explicit Work(const Arguments& args) : heads(args.heads / args.kv_heads) {
-        const int3 block = ptx::block_index_again();
-        first_key = block.x * BLOCK_N;
-        kv_head = block.y;
-        batch = block.z;
+        if constexpr (ORDERED) {
+            key_tile = place_of_block()[0];
+            kv_head = place_of_block()[1];
+            batch = place_of_block()[2];
+        } else {
+            const int3 block = ptx::block_index_again();
+            key_tile = block.x;
+            kv_head = block.y;
+            batch = block.z;
+        }
+        first_key = key_tile * BLOCK_N;
         first_head = kv_head * heads;
         tiles = (args.seq_q + BLOCK_M - 1) / BLOCK_M;
         const int first_query = attention::first_query_of(args, first_key);
@@ -174,6 +202,26 @@ struct Work {
         if (first_key + BLOCK_N > args.seq_k) whole = tiles;
         masked_end = min(max(whole, first_tile), tiles);
     }
+};
+
+// ORDERED: how many blocks add to a tile of dQ before this one: those with earlier keys. Under a causal mask the last keys
+// that see a tile begin with it, so there it is those with later keys: last key that sees the tile / BLOCK_N - key_tile.
+struct Turn {
+    int key_tile;
+    int last_key;  // of the present tile, if there were more keys and queries
+    int limit;
+
+    __device__ Turn(const Arguments& args, const Work& work) : key_tile(work.key_tile) {
+        begin(args, work.first_tile);
+        const bool causal = args.mask == attention::Mask::causal;
+        limit = causal ? min(args.seq_k, args.seq_q + args.diagonal) - 1 : 2 * key_tile * BLOCK_N;
+    }
+    __device__ void begin(const Arguments& args, int tile) {
+        last_key = args.mask == attention::Mask::causal ? (tile + 1) * BLOCK_M - 1 + args.diagonal : 0x7fffffff;
+    }
+    __device__ int number() const { return min(last_key, limit) / BLOCK_N - key_tile; }
+    // Of the next tile.
+    __device__ void advance() { last_key = min(last_key, 0x7fffffff - BLOCK_M) + BLOCK_M; }
 };
 
 // With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.

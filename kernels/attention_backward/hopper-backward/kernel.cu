@@ -6,7 +6,8 @@
 //
 // In launch 2 a producer warp copies Q and dO by tensor copies, two consumer warpgroups compute (`consumer.cuh`), and two
 // warps let the copy engine add the consumers' parts of dQ to the workspace, in fp32. dK and dV are sums in registers, also
-// over the query heads of a group. The order in which blocks add to dQ differs between launches, and so may its last bits.
+// over the query heads of a group. The order in which blocks add to dQ differs between launches, and so may its last bits; with
+// ORDERED it is fixed.
 //
 // Rows that do not exist: tensor copies load zeros; a query has an LSE of +inf, so its weights are 0; a key's weights
 // are set to 0 by the mask.
@@ -18,7 +19,7 @@
 
 namespace backward {
 
-__device__ __forceinline__ void init_barriers() {
+__device__ __forceinline__ void init_barriers(const Arguments& args) {
     if (threadIdx.x == 0) {
         ptx::mbarrier_init(kv_full(), 1);
         QueryRing::init();
@@ -28,6 +29,7 @@ __device__ __forceinline__ void init_barriers() {
             ptx::mbarrier_init(dq_free(consumer), 1);
         }
         tma::fence_barrier_init();
+        if constexpr (ORDERED) take_number(args);
     }
     __syncthreads();
 }
@@ -61,20 +63,41 @@ __device__ __forceinline__ void produce(const BackwardArguments& args, const Wor
     }
 }
 
-// One thread lets the copy engine add a consumer's parts of dQ.
-__device__ __forceinline__ void add_dq(const BackwardArguments& args, const Work& work, int consumer) {
-    RingPosition at;
+// One thread lets the copy engine add a consumer's parts of dQ. It has few registers, so little is kept between steps.
+template <int CONSUMER>
+__device__ __forceinline__ void add_dq(const BackwardArguments& args) {
+    const Work work(args.forward);
+    const Workspace rows(args.forward, work.batch, work.first_head);
+    float* part = rows.dq_tile(work.first_tile, CONSUMER);
+    int* counter = rows.counters + work.first_tile * CONSUMERS + CONSUMER;
+    Turn turn(args.forward, work);
+    unsigned parity = 0;
 #pragma unroll 1
-    for (int head = work.first_head; head < work.first_head + work.heads; ++head) {
-        const Workspace rows(args.forward, work.batch, head);
+    for (int head = work.heads; head > 0; --head) {
+        turn.begin(args.forward, work.first_tile);
 #pragma unroll 1
-        for (int tile = work.first_tile; tile < work.tiles; ++tile) {
-            ptx::mbarrier_wait(dq_full(consumer), at.parity);
-            tma::add_floats(rows.dq_tile(tile, consumer), dq_tile(consumer), DQ_FLOATS * sizeof(float));
+        for (int left = work.tiles - work.first_tile; left > 0; --left) {
+            ptx::mbarrier_wait(dq_full(CONSUMER), parity);
+            parity ^= 1;
+            if constexpr (ORDERED) {
+                asm volatile("// additions_are_ordered");
+                while (ptx::load_acquire(counter) != turn.number()) {}
+            }
+            tma::add_floats(part, dq_tile(CONSUMER), DQ_FLOATS * sizeof(float));
             tma::stores_read();
-            ptx::mbarrier_arrive(dq_free(consumer));
-            at.advance<1>();
+            ptx::mbarrier_arrive(dq_free(CONSUMER));
+            if constexpr (ORDERED) {
+                tma::stores_done();
+                ptx::store_release(counter, turn.number() + 1);
+                counter += CONSUMERS;
+                turn.advance();
+            }
+            part += CONSUMERS * DQ_FLOATS;
         }
+        // To the same tile of the next head.
+        const int done = (work.tiles - work.first_tile) * CONSUMERS, padded = padded_rows(args.forward);
+        part += static_cast<long long>(padded / BLOCK_M * CONSUMERS - done) * DQ_FLOATS;
+        if constexpr (ORDERED) counter += padded - done;
     }
 }
 
@@ -96,6 +119,7 @@ attention_backward_prepare(const __grid_constant__ attention::BackwardArguments 
                                        args.forward.lse[attention::row_index(args.forward, batch, head, query)])
                                  : -negative_infinity();
     }
+    if (ORDERED && threadIdx.x < 128) rows.counters[first + threadIdx.x] = 0;
     float4* dq = reinterpret_cast<float4*>(rows.dq + static_cast<long long>(first) * PADDED_DIM);
     for (int i = threadIdx.x; i < 128 * PADDED_DIM / 4; i += 256) dq[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 }
@@ -111,13 +135,14 @@ attention_backward_hopper(const __grid_constant__ attention::BackwardArguments a
         tma::prefetch(v_map);
         tma::prefetch(d_o_map);
     }
-    init_barriers();
+    init_barriers(args.forward);
     const int group = ptx::same_in_warp(threadIdx.x / 128);
     if (group == CONSUMERS) {
         wgmma::lower_registers<PRODUCER_REGISTERS>();
         const int warp = ptx::same_in_warp(warp_of_group());
         if (warp == 0 && lane() == 0) produce(args, Work(args.forward), q_map, k_map, v_map, d_o_map);
-        if (warp > 0 && warp <= CONSUMERS && lane() == 0) add_dq(args, Work(args.forward), warp - 1);
+        if (warp == 1 && lane() == 0) add_dq<0>(args);
+        if (warp == 2 && lane() == 0) add_dq<1>(args);
     } else {
         wgmma::raise_registers<CONSUMER_REGISTERS>();
         Consumer(args, Work(args.forward), group).run();
