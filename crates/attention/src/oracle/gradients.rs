@@ -101,9 +101,9 @@ impl Format {
         if size < self.half_step { 0.0 } else { (self.unit * size).max(self.half_step).powi(2) / 3.0 }
     }
 
-    /// What is lost if this number becomes zero.
-    fn lost(self, x: f64) -> Option<f64> {
-        (x.abs() < self.half_step && x != 0.0).then_some(x)
+    /// What is lost of P or dS if it becomes zero, or if its weight does.
+    fn lost(self, x: f64, weight: f64) -> Option<f64> {
+        ((x.abs() < self.half_step || weight < LEAST_WEIGHT) && x != 0.0).then_some(x)
     }
 }
 
@@ -190,6 +190,9 @@ struct Pair {
     ds_fp32: f64,
 }
 
+/// The smallest weight that exponentials in fp32 do not flush to zero.
+const LEAST_WEIGHT: f64 = f32::MIN_POSITIVE as f64;
+
 /// A relative error of fp32 exponents: of the product with log2 e, and of the difference.
 const EXPONENT_ROUNDING: f64 = 1.0 / (1 << 22) as f64;
 
@@ -231,7 +234,7 @@ impl Rest<'_> {
             let key = first + key;
             let pair = self.pair(query, key);
             let k = self.row(self.inputs.k, key);
-            sum.add(self.scale * pair.ds, k, self.format.lost(pair.ds));
+            sum.add(self.scale * pair.ds, k, self.format.lost(pair.ds, pair.p));
             let norm = self.norms.k[key];
             sum.square += pair.ds_square * norm * norm;
             sum.fp32 += pair.ds_fp32 * norm;
@@ -253,8 +256,8 @@ impl Rest<'_> {
                 let query = Row { batch: row.batch, head, query: position }.index(problem);
                 let pair = self.pair(query, key);
                 let [q, d_o] = [self.inputs.q, self.inputs.d_o].map(|values| self.row(values, query));
-                dk.add(self.scale * pair.ds, q, self.format.lost(pair.ds));
-                dv.add(pair.p, d_o, self.format.lost(pair.p));
+                dk.add(self.scale * pair.ds, q, self.format.lost(pair.ds, pair.p));
+                dv.add(pair.p, d_o, self.format.lost(pair.p, pair.p));
                 let (q_norm, d_o_norm) = (self.norms.q[query], self.norms.d_o[query]);
                 dk.square += pair.ds_square * q_norm * q_norm;
                 dk.fp32 += pair.ds_fp32 * q_norm;
