@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::tensor::Layout;
 
 /// The fields of the parameter. In `forward`, O and LSE are inputs.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackwardArguments {
     /// Sizes, mask, and the tensors of the forward pass.
@@ -54,5 +55,74 @@ impl BackwardArguments {
             }
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    const SOURCE: &str = include_str!("../../../../kernels/attention/common/backward.cuh");
+
+    /// Field names and offsets from the struct's lines, and the size after its end.
+    fn table() -> (Vec<(&'static str, usize)>, usize) {
+        let body = SOURCE.split_once("struct BackwardArguments {").expect("the struct").1;
+        let (body, after) = body.split_once("};").expect("its end");
+        let fields = body.lines().filter(|line| !line.trim().is_empty()).map(|line| {
+            let (declaration, comment) = line.split_once(';').expect("a declaration");
+            let name = declaration.split_whitespace().next_back().expect("a name");
+            let offset = comment.split_whitespace().nth(1).expect("an offset after the slashes");
+            (name, offset.parse().expect("a number"))
+        });
+        (
+            fields.collect(),
+            after.split_whitespace().nth(1).expect("`// 304 bytes`").parse().expect("a number"),
+        )
+    }
+
+    #[test]
+    fn every_field_of_the_backward_pass_has_the_offset_that_kernels_use() {
+        macro_rules! offsets {
+            ($($field:ident)*) => { vec![$((stringify!($field), offset_of!(BackwardArguments, $field))),*] };
+        }
+        let ours = offsets!(forward d_o dq dk dv d_o_strides dq_strides dk_strides dv_strides);
+        let (fields, size) = table();
+        assert_eq!(ours, fields);
+        assert_eq!((size_of::<BackwardArguments>(), align_of::<BackwardArguments>()), (size, 8));
+    }
+
+    #[test]
+    fn the_bytes_of_the_backward_pass_match_the_struct() {
+        let strides = |first| Strides { batch: first, head: first + 1, sequence: first + 2 };
+        let arguments = BackwardArguments {
+            forward: Arguments { q: 9, key_starts: 10, ..Arguments::default() },
+            d_o: 1,
+            dq: 2,
+            dk: 3,
+            dv: 4,
+            d_o_strides: strides(11),
+            dq_strides: strides(14),
+            dk_strides: strides(17),
+            dv_strides: strides(20),
+        };
+        let bytes = arguments.bytes();
+        let word =
+            |offset: usize| u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"));
+        assert_eq!(bytes.len(), size_of::<BackwardArguments>());
+        assert_eq!(word(offset_of!(BackwardArguments, forward) + offset_of!(Arguments, q)), 9);
+        for (offset, wanted) in [
+            (offset_of!(BackwardArguments, d_o), 1),
+            (offset_of!(BackwardArguments, dq), 2),
+            (offset_of!(BackwardArguments, dk), 3),
+            (offset_of!(BackwardArguments, dv), 4),
+            (offset_of!(BackwardArguments, d_o_strides), 11),
+            (offset_of!(BackwardArguments, dq_strides), 14),
+            (offset_of!(BackwardArguments, dk_strides) + 4, 18),
+            (offset_of!(BackwardArguments, dv_strides) + 8, 22),
+        ] {
+            assert_eq!(word(offset), wanted, "at {offset}");
+        }
     }
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use family::{Candidate, Family, Sizes};
 use op::{
     Addresses, Arrangement, Complaint, ExtraTolerance, Input, Judgement, LaunchParameters, OpInputs,
-    OpJudgement, OpPeers, OpProblems, OpReference, Output, PeerProblem, Peers, Picture, Refusal, Similarity,
-    SuiteText, Work,
+    OpJudgement, OpPeers, OpProblems, OpReference, Output, Peer, PeerProblem, Peers, Picture, Refusal,
+    Similarity, SuiteText, Work,
 };
 
 pub use arguments::BackwardArguments;
@@ -25,7 +25,7 @@ use crate::op::{Attention, class_of, kind, layout_of, related_kinds};
 use crate::oracle::Gradients;
 use crate::problem::{self, Dtype, Problem};
 use crate::run;
-use crate::tensor::{Layout, POISON_WORD, Shape};
+use crate::tensor::{Layout, POISON_WORD, Shape, Tensor};
 
 /// The gradients of attention.
 #[derive(Clone, Copy, Debug, Default)]
@@ -358,23 +358,50 @@ impl OpJudgement for AttentionBackward {
 }
 
 impl OpPeers for AttentionBackward {
-    /// `python/scripts/time_backward.py` times other implementations.
     fn peers(&self) -> Option<Peers> {
-        None
+        let own = ["flash", "cudnn"].map(Peer::of_pytorch);
+        let fa3 = |name: &str| Peer {
+            package: "flash-attn".to_owned(),
+            name: name.to_owned(),
+            distributions: vec!["flash-attn-3".to_owned()],
+            library: Some("WARPSMITH_FA3".to_owned()),
+        };
+        let all = own.into_iter().chain(["fa3", "fa3_deterministic"].map(fa3)).collect();
+        Some(Peers { all, script: op::pytorch_script(include_str!("pytorch.py")) })
     }
 
-    fn peer_problem(&self, _problem: &Problem, _inputs: &BackwardInputs) -> PeerProblem {
-        PeerProblem { fields: serde_json::Value::Null, inputs: Vec::new(), untimed_conversion: "" }
+    /// Peers get Q, K, V and dO; their own forward pass computes O and LSE.
+    fn peer_problem(&self, problem: &Problem, inputs: &BackwardInputs) -> PeerProblem {
+        let fields = serde_json::json!({
+            "batch": problem.batch,
+            "heads": problem.heads,
+            "kv_heads": problem.kv_heads,
+            "seq_q": problem.seq_q,
+            "seq_k": problem.seq_k,
+            "head_dim": problem.head_dim,
+            "mask": problem.mask.name(),
+            "dtype": problem.dtype.name(),
+            "scale": problem.softmax_scale(),
+        });
+        let BackwardInputs { encoded, d_o, .. } = inputs;
+        let tensors = [("q", &encoded.q), ("k", &encoded.k), ("v", &encoded.v), ("d_o", d_o)];
+        let by_head = |(name, tensor): (&str, &Tensor)| Input {
+            name: name.to_owned(),
+            bytes: Arc::new(Tensor::encode(&tensor.decode(), problem.dtype, Layout::Bhsd).bytes),
+            sign_bits: 0,
+        };
+        PeerProblem { fields, inputs: tensors.map(by_head).into(), untimed_conversion: "" }
     }
 
     fn judge_peer(
         &self,
         _name: &str,
-        inputs: &BackwardInputs,
+        _inputs: &BackwardInputs,
         reference: &Gradients,
         outputs: Vec<Vec<u8>>,
     ) -> Judgement {
-        judge::judge(reference, inputs.layout(), &outputs)
+        // A peer's outputs are in the layout by head, whatever layout the kernels use.
+        judge::judge(reference, Layout::Bhsd, &outputs)
     }
 }
 
@@ -391,6 +418,23 @@ mod tests {
             op.problems(name).unwrap_or_else(|refusal| panic!("{refusal}"));
         }
         assert!((0..200).all(|draw| require_supported(&op.fuzzed(draw)).is_ok()));
+    }
+
+    #[test]
+    fn peers_get_the_same_numbers_as_kernels() {
+        let problem: Problem = "b1h2kv1sq3sk5d64-causal-bf16".parse().unwrap();
+        let inputs = BackwardInputs::generate(&problem, Class::Normal, 1, Layout::Bshd);
+        let peer = AttentionBackward.peer_problem(&problem, &inputs);
+        let names: Vec<&str> = peer.inputs.iter().map(|input| input.name.as_str()).collect();
+        assert_eq!(names, ["q", "k", "v", "d_o"]);
+        let given =
+            Tensor { bytes: peer.inputs[3].bytes.to_vec(), layout: Layout::Bhsd, ..inputs.d_o.clone() };
+        assert_eq!(given.decode(), inputs.d_o.decode());
+        assert_ne!(given.bytes, inputs.d_o.bytes, "the layouts differ");
+        let script = AttentionBackward.peers().expect("peers").script;
+        for name in peer.fields.as_object().expect("fields").keys() {
+            assert!(script.contains(&format!("fields[\"{name}\"]")), "{name}");
+        }
     }
 
     #[test]
