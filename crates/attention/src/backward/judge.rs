@@ -50,7 +50,7 @@ fn share_of(error: f64, limit: f64) -> f64 {
 }
 
 /// The comparison of one gradient.
-struct Compared {
+struct GradientErrors {
     error: f64,
     limit: f64,
     share: f64,
@@ -66,7 +66,7 @@ fn complaint(kind: &str, message: String) -> Complaint {
 }
 
 /// `rows` is the problem whose query rows are the rows of the gradient.
-fn compare(name: &str, gradient: &Gradient, tensor: &Tensor) -> Compared {
+fn compare(name: &str, gradient: &Gradient, tensor: &Tensor) -> GradientErrors {
     let shape = tensor.shape;
     let width = shape.head_dim;
     let got = tensor.decode().data;
@@ -142,7 +142,7 @@ fn compare(name: &str, gradient: &Gradient, tensor: &Tensor) -> Compared {
             ),
         ));
     }
-    Compared {
+    GradientErrors {
         error: if error == 0.0 { 0.0 } else { error / norm },
         limit: if norm == 0.0 { 0.0 } else { allowed / norm },
         share: if is_finite { share } else { f64::INFINITY },
@@ -169,13 +169,13 @@ fn tensors(gradients: &Gradients, layout: Layout, outputs: &[Vec<u8>]) -> Vec<Te
 /// Compares the outputs dQ, dK and dV with the reference.
 pub(super) fn judge(gradients: &Gradients, layout: Layout, outputs: &[Vec<u8>]) -> Judgement {
     let tensors = tensors(gradients, layout, outputs);
-    let compared: Vec<Compared> = NAMES
+    let compared: Vec<GradientErrors> = NAMES
         .iter()
         .zip(&gradients.of)
         .zip(&tensors)
         .map(|((name, gradient), tensor)| compare(name, gradient, tensor))
         .collect();
-    let by_share = |a: &&Compared, b: &&Compared| a.share.total_cmp(&b.share);
+    let by_share = |a: &&GradientErrors, b: &&GradientErrors| a.share.total_cmp(&b.share);
     let worst = compared.iter().max_by(by_share);
     let bits = gradients.problem.dtype.significant_bits();
     Judgement {
