@@ -244,13 +244,13 @@ mod tests {
             let inputs = BackwardInputs::generate(&problem, Class::Normal, 3, Layout::Bhsd);
             let gradients = inputs.gradients(u64::MAX, 0);
             // One row of one gradient is 4% too large.
-            for which in 0..3 {
+            for (which, gradient) in NAMES.into_iter().enumerate() {
                 let mut wrong = gradients.clone();
                 wrong.of[which].values[20 * 64..21 * 64].iter_mut().for_each(|x| *x *= 1.04);
                 let judgement = judge(&gradients, Layout::Bhsd, &answer(&wrong, Layout::Bhsd));
                 let kinds: Vec<&str> = judgement.complaints.iter().map(|it| it.kind.as_str()).collect();
-                assert_eq!(kinds.last(), Some(&"rows"), "{name} {which}");
-                assert!(judgement.complaints[0].message.starts_with(NAMES[which]), "{judgement:?}");
+                assert_eq!(kinds.last(), Some(&"rows"), "{name} {gradient}");
+                assert!(judgement.complaints[0].message.starts_with(gradient), "{judgement:?}");
             }
             let mut missing = answer(&gradients, Layout::Bhsd);
             missing[1][..2].copy_from_slice(&crate::tensor::POISON.to_le_bytes());

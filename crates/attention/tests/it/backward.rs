@@ -16,14 +16,12 @@ use warpsmith_attention::AttentionBackward;
 
 use crate::common::{compiler, device, problem};
 
+/// A preset, knobs, a problem and a class of inputs.
+type Run<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, &'a str);
+
 /// Checks settings of a family, each on a problem and a class.
-fn check(
-    family: &Family,
-    chip: &str,
-    runs: &[(&str, &[(&str, &str)], &str, &str)],
-    depth: Depth,
-) -> Vec<CaseResult> {
-    let group = |(preset, knobs, name, class): &(&str, &[(&str, &str)], &str, &str)| {
+fn check(family: &Family, chip: &str, runs: &[Run<'_>], depth: Depth) -> Vec<CaseResult> {
+    let group = |(preset, knobs, name, class): &Run<'_>| {
         let knobs = knobs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let subject = CheckSubject { family, preset: Some((*preset).to_owned()), knobs };
         let problem = problem(name);
@@ -47,7 +45,7 @@ fn check(
     check::run(&AttentionBackward, &plan, &environment, &|_| ()).expect("a thread")
 }
 
-fn expect_right(name: &str, chip: &str, runs: &[(&str, &[(&str, &str)], &str, &str)]) {
+fn expect_right(name: &str, chip: &str, runs: &[Run<'_>]) {
     let catalog = Catalog::load(None).expect("the embedded kernels");
     let family = catalog.family(name).expect("an embedded family");
     let results = check(family, chip, runs, Depth::Full);
@@ -60,7 +58,7 @@ fn expect_right(name: &str, chip: &str, runs: &[(&str, &[(&str, &str)], &str, &s
 
 #[test]
 fn the_reference_family_has_the_right_gradients() {
-    let runs: [(&str, &[(&str, &str)], &str, &str); 4] = [
+    let runs: [Run<'_>; 4] = [
         ("default", &[], "b1h4kv2sq20sk33d64-causal-fp16", "normal"),
         ("default", &[], "b1h1sq33sk10d80-causal-tl-bf16", "normal"),
         ("default", &[], "b1h1s9d256-bf16", "normal"),
@@ -71,7 +69,7 @@ fn the_reference_family_has_the_right_gradients() {
 
 #[test]
 fn mma_has_the_right_gradients() {
-    let runs: [(&str, &[(&str, &str)], &str, &str); 7] = [
+    let runs: [Run<'_>; 7] = [
         ("d64", &[], "b2h4kv2sq40sk33d64-causal-bf16", "normal"),
         ("d64", &[], "b1h1sq33sk70d64-causal-tl-fp16", "normal"),
         ("d64", &[], "b1h1s1d64-fp16", "normal"),
@@ -86,7 +84,7 @@ fn mma_has_the_right_gradients() {
 #[test]
 fn hopper_has_the_right_gradients() {
     let jitter: &[(&str, &str)] = &[("JITTER", "true")];
-    let runs: [(&str, &[(&str, &str)], &str, &str); 9] = [
+    let runs: [Run<'_>; 9] = [
         ("d64", &[], "b2h4kv2sq140sk133d64-causal-bf16", "normal"),
         ("d64", jitter, "b1h1sq33sk70d64-causal-tl-fp16", "normal"),
         ("d64", &[], "b1h1s1d64-fp16", "normal"),
@@ -104,7 +102,7 @@ fn hopper_has_the_right_gradients() {
 #[test]
 fn hopper_adds_in_order_if_asked() {
     let jitter: &[(&str, &str)] = &[("JITTER", "true")];
-    let runs: [(&str, &[(&str, &str)], &str, &str); 4] = [
+    let runs: [Run<'_>; 4] = [
         ("d64-ordered", jitter, "b1h4kv2sq200sk390d64-bf16", "normal"),
         ("d128-ordered", jitter, "b2h1sq140sk300d128-causal-fp16", "normal"),
         ("d128-ordered", &[], "b1h1sq300sk140d128-causal-bf16", "normal"),
