@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the forward pass of FlashAttention-3 as one shared library, for `warpsmith bench --baseline fa3`.
+# Builds FlashAttention-3 as one shared library, for `warpsmith bench --baseline fa3` and for time_backward.py.
 #
 #   build_fa3.sh SOURCE LIBRARY [NAME=VALUE ...]
 #
@@ -13,16 +13,18 @@
 # packed groups if several heads share keys and there are few queries. NAME=VALUE:
 #   cluster=no   without clusters of two blocks. FlashAttention-3 uses them for 16-bit types, head dimensions of 128 and
 #                more and no mask; some shapes are faster without.
+#   backward=yes also the gradients, for time_backward.py: 8 more files, several minutes
 #   jobs=N       number of compilers at a time
 set -euo pipefail
 
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//; p}' "$0"; }
 if [ $# -lt 2 ]; then usage >&2; exit 2; fi
 source=$(cd "$1" && pwd); library=$2; shift 2
-cluster=yes; jobs=$(nproc)
+cluster=yes; backward=no; jobs=$(nproc)
 for option in "$@"; do
     case $option in
         cluster=yes|cluster=no) cluster=${option#*=} ;;
+        backward=yes|backward=no) backward=${option#*=} ;;
         jobs=[1-9]*) jobs=${option#*=} ;;
         *) echo "error: unknown option \`$option\`" >&2; usage >&2; exit 2 ;;
     esac
@@ -53,8 +55,9 @@ version="flash-attention-3 $version, commit $(commit "$source"), CUTLASS $(commi
 version="$version, nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'), clusters $cluster"
 
 objects=$(mktemp -d); trap 'rm -rf "$objects"' EXIT
-disabled="BACKWARD SPLIT PAGEDKV APPENDKV LOCAL SOFTCAP PACKGQA VARLEN HDIM192 HDIMDIFF64 HDIMDIFF192 SM8x"
+disabled="SPLIT PAGEDKV APPENDKV LOCAL SOFTCAP PACKGQA VARLEN HDIM192 HDIMDIFF64 HDIMDIFF192 SM8x"
 if [ "$cluster" = no ]; then disabled="$disabled CLUSTER"; fi
+if [ "$backward" = no ]; then disabled="$disabled BACKWARD"; fi
 flags="-arch=sm_90a -std=c++17 -O3 --use_fast_math --expt-relaxed-constexpr --expt-extended-lambda -DNDEBUG"
 # Without the first of these, tiles for head dimensions 128 and 256 are smaller and 1.3 times as slow.
 flags="$flags -DCUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED -DCUTLASS_ENABLE_GDC_FOR_SM90"
@@ -65,6 +68,9 @@ started=$SECONDS
 {
     # The slowest first.
     for head_dim in 256 128 96 64; do
+        for type in $([ "$backward" = no ] || echo fp16 bf16); do
+            echo "$hopper/instantiations/flash_bwd_hdim${head_dim}_${type}_sm90.cu"
+        done
         for type in fp16 bf16 e4m3; do echo "$hopper/instantiations/flash_fwd_hdim${head_dim}_${type}_sm90.cu"; done
     done
     echo "$hopper/flash_api.cpp"

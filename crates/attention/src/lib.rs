@@ -14,7 +14,8 @@
 //! * [`error_map`]: shows where an output is wrong;
 //! * [`fp8_study`]: errors and times of FP8 attention on quantised fp16 and bf16 tensors;
 //! * [`export`]: attention as a solution of other projects' benchmarks;
-//! * [`Attention`]: all of it as an op of the workbench.
+//! * [`Attention`]: all of it as an op of the workbench;
+//! * [`backward`]: the gradients, as another op.
 //!
 //! Nothing here searches or prints, and only [`fp8_study`] times. To compute attention in a program, use [`forward`]. The
 //! other modules check kernels. The best settings that searches found are in the families' tuned tables:
@@ -49,6 +50,7 @@
 //! ```
 
 pub mod arguments;
+pub mod backward;
 pub mod error_map;
 pub mod export;
 pub mod forward;
@@ -63,6 +65,7 @@ pub mod quantise;
 pub mod run;
 pub mod tensor;
 
+pub use crate::backward::AttentionBackward;
 pub use crate::op::{Attention, AttentionInputs, AttentionReference};
 pub use inputs::{Class, Encoded, Input, Inputs};
 pub use problem::{Dtype, Mask, Problem};

@@ -137,19 +137,19 @@ impl From<NameError> for Refusal {
     }
 }
 
-fn class_of(name: &str) -> Result<Class, Refusal> {
+pub(crate) fn class_of(name: &str) -> Result<Class, Refusal> {
     name.parse().map_err(Refusal::new)
 }
 
 /// The kind of a problem for [`Similarity`]: `d64-causal-fp16`.
-fn kind(head_dim: usize, mask: Mask, dtype: Dtype) -> String {
+pub(crate) fn kind(head_dim: usize, mask: Mask, dtype: Dtype) -> String {
     let mask = if mask == Mask::None { String::new() } else { format!("-{mask}") };
     format!("d{head_dim}{mask}-{dtype}")
 }
 
 /// The kinds whose settings suit a kind without its own: the other 16-bit type, the other causal mask, and then larger
 /// heads, whose settings need at least as many registers and as much shared memory.
-fn related_kinds(head_dim: usize, mask: Mask, dtype: Dtype) -> Vec<String> {
+pub(crate) fn related_kinds(head_dim: usize, mask: Mask, dtype: Dtype) -> Vec<String> {
     let dtypes = match dtype {
         Dtype::Fp16 => vec![Dtype::Fp16, Dtype::Bf16],
         Dtype::Bf16 => vec![Dtype::Bf16, Dtype::Fp16],
@@ -200,7 +200,7 @@ fn regime(problem: &Problem) -> u32 {
 }
 
 /// Both memory layouts are tested: even seeds use the layout by head, odd seeds the layout by position.
-fn layout_of(seed: u64) -> Layout {
+pub(crate) fn layout_of(seed: u64) -> Layout {
     Layout::ALL[(seed % 2) as usize]
 }
 

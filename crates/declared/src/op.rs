@@ -279,19 +279,6 @@ impl OpInputs for DeclaredOp {
     }
 }
 
-/// Whether the code adds floating-point numbers atomically, or has a loop that could.
-fn adds_atomically(ptx: &str) -> bool {
-    let code = ptx.lines().map(|line| line.split("//").next().unwrap_or_default());
-    let mut words = code.flat_map(str::split_whitespace);
-    words.any(|word| {
-        let mut parts = word.trim_end_matches(';').split('.');
-        let is_atomic = matches!(parts.next(), Some("atom" | "red"));
-        let parts: Vec<&str> = parts.collect();
-        let adds = parts.contains(&"add") && parts.iter().any(|part| part.starts_with(['f', 'b']));
-        is_atomic && (adds || parts.contains(&"cas"))
-    })
-}
-
 /// The shape for tensor maps: at most five dimensions, with rows of a multiple of 16 bytes.
 fn tensor_shape(name: &str, dtype: Dtype, dims: &[usize]) -> Option<TensorShape> {
     use vgpu::tensor_map::Element;
@@ -414,7 +401,7 @@ impl OpJudgement for DeclaredOp {
         _problem: &DeclaredProblem,
         ptx: &str,
     ) -> Option<ExtraTolerance> {
-        (!family.deterministic && adds_atomically(ptx)).then(|| ExtraTolerance {
+        (!family.deterministic && op::adds_atomically(ptx)).then(|| ExtraTolerance {
             name: "unordered".to_owned(),
             note:
                 "declared as not deterministic: launches on the same inputs may differ within the tolerance"

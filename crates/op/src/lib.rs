@@ -16,6 +16,7 @@
 //! ```
 
 mod arrangement;
+mod atomics;
 mod check_device;
 mod contract;
 pub mod cores;
@@ -29,6 +30,7 @@ mod trial;
 pub mod values;
 
 pub use arrangement::{Addresses, Arrangement, Input, Output, TensorShape};
+pub use atomics::adds_atomically;
 pub use check_device::CheckDevice;
 pub use contract::{
     Complaint, ExtraTolerance, JudgedRow, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems,

@@ -1,6 +1,6 @@
 //! The ops that the program knows: those that have their own code, and every op that is declared by files.
 
-use attention::Attention;
+use attention::{Attention, AttentionBackward};
 use declared::DeclaredOp;
 use family::{Catalog, CatalogError, Family};
 use op::{AnyOp, Op};
@@ -15,7 +15,7 @@ pub const DEFAULT: &str = "attention";
 
 /// The ops that have their own code.
 fn built_in() -> Vec<Box<AnyOp>> {
-    vec![op::erase(Attention)]
+    vec![op::erase(Attention), op::erase(AttentionBackward)]
 }
 
 /// The names of all ops.

@@ -76,6 +76,16 @@ __device__ inline void store8_shared(unsigned shared, const float (&x)[2]) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(shared), "f"(x[0]), "f"(x[1]) : "memory");
 }
 
+// A number that blocks exchange. What the writer has done before its store is visible to a reader of the number.
+__device__ inline int load_acquire(const int* number) {
+    int value;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(number) : "memory");
+    return value;
+}
+__device__ inline void store_release(int* number, int value) {
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" :: "l"(number), "r"(value) : "memory");
+}
+
 // Tells the compiler that all lanes of the warp have the same value. Uniform values have their own registers, and an
 // instruction that requires a uniform operand then needs no loop over the lanes.
 __device__ inline unsigned same_in_warp(unsigned value) { return __shfl_sync(0xffffffffu, value, 0); }

@@ -52,10 +52,19 @@ __device__ inline void store_bytes(void* global, unsigned shared, unsigned bytes
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
                  :: "l"(global), "r"(shared), "r"(bytes) : "memory");
 }
+// Adds neighbouring floats to those in memory, a multiple of 16 bytes. Each addition is atomic. One thread calls, and then
+// `stores_read`.
+__device__ inline void add_floats(void* global, unsigned shared, unsigned bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+                 :: "l"(global), "r"(shared), "r"(bytes) : "memory");
+}
 // Waits until all stores of this thread have read the shared memory.
 __device__ inline void stores_read() {
     asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::: "memory");
 }
+
+// Waits until all stores of this thread are in memory.
+__device__ inline void stores_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // Makes earlier writes of this thread to shared memory visible to tensor cores and copies. A barrier must follow.
 __device__ inline void fence_shared_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -88,11 +88,13 @@ __device__ inline void store_matrix_x4(unsigned row, const unsigned (&r)[4]) {
 // ---- products ----
 
 // Products<Element, N>: `from_shared` multiplies two matrices in shared memory, both with rows along the depth;
-// `from_registers` multiplies a left factor in registers by a matrix with rows along N, in E4M3 along the depth;
+// `from_shared_along_columns` the same, where the rows of the right one lie along N; `from_columns` where the rows of the left
+// one lie along M, too; `from_registers` multiplies a left factor in registers by a matrix with rows along N, in E4M3 along the depth;
 // `from_registers_along_depth` by one with rows along the depth. Where `add` is false the accumulators are overwritten.
 template <typename Element, int N>
 struct Products;
 
+#define WGMMA_NUMBERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_NUMBERS_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -111,6 +113,7 @@ struct Products;
 #define WGMMA_FLOATS_8(i)                                                                                        \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
         "+f"(d[i + 7])
+#define WGMMA_FLOATS_16 WGMMA_FLOATS_8(0), WGMMA_FLOATS_8(8)
 #define WGMMA_FLOATS_32 \
     WGMMA_FLOATS_8(0), WGMMA_FLOATS_8(8), WGMMA_FLOATS_8(16), WGMMA_FLOATS_8(24)
 #define WGMMA_FLOATS_40 WGMMA_FLOATS_32, \
@@ -133,16 +136,19 @@ struct Products;
                      ", p, 1, 1" LAYOUT "; }"                                                                             \
                      : WGMMA_FLOATS_##COUNT : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add) : "memory");           \
     }
+#define WGMMA_FROM_SHARED(NAME, TYPE, N, DEPTH, LEFT_LAYOUT, RIGHT_LAYOUT, COUNT, A, B, C)                                \
+    __device__ static __forceinline__ void NAME(float (&d)[COUNT], unsigned long long a, unsigned long long b, int add) { \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, " C ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #N "k" #DEPTH       \
+                     ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, " A ", " B ", p, 1, 1" LEFT_LAYOUT RIGHT_LAYOUT \
+                     "; }"                                                                                                \
+                     : WGMMA_FLOATS_##COUNT : "l"(a), "l"(b), "r"(add) : "memory");                                       \
+    }
 #define WGMMA_PRODUCTS(ELEMENT, TYPE, N, DEPTH, DEPTH_LAYOUT, RIGHT_LAYOUT, COUNT, A, B, C, D, E, F)                      \
     template <>                                                                                                           \
     struct Products<ELEMENT, N> {                                                                                         \
-        __device__ static __forceinline__ void from_shared(float (&d)[COUNT], unsigned long long a,                       \
-                                                           unsigned long long b, int add) {                               \
-            asm volatile("{ .reg .pred p; setp.ne.b32 p, " C ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #N "k" #DEPTH   \
-                         ".f32." TYPE "." TYPE " {" WGMMA_NUMBERS_##COUNT "}, " A ", " B ", p, 1, 1" DEPTH_LAYOUT         \
-                         DEPTH_LAYOUT "; }"                                                                               \
-                         : WGMMA_FLOATS_##COUNT : "l"(a), "l"(b), "r"(add) : "memory");                                   \
-        }                                                                                                                 \
+        WGMMA_FROM_SHARED(from_shared, TYPE, N, DEPTH, DEPTH_LAYOUT, DEPTH_LAYOUT, COUNT, A, B, C)                        \
+        WGMMA_FROM_SHARED(from_shared_along_columns, TYPE, N, DEPTH, DEPTH_LAYOUT, RIGHT_LAYOUT, COUNT, A, B, C)          \
+        WGMMA_FROM_SHARED(from_columns, TYPE, N, DEPTH, RIGHT_LAYOUT, RIGHT_LAYOUT, COUNT, A, B, C)                       \
         WGMMA_FROM_REGISTERS(from_registers, TYPE, N, DEPTH, RIGHT_LAYOUT, COUNT, A, B, C, D, E, F)                       \
         WGMMA_FROM_REGISTERS(from_registers_along_depth, TYPE, N, DEPTH, DEPTH_LAYOUT, COUNT, A, B, C, D, E, F)           \
     };
@@ -151,11 +157,13 @@ struct Products;
 #define WGMMA_E4M3(N, COUNT, A, B, C, D, E, F) \
     WGMMA_PRODUCTS(e4m3::Code, "e4m3", N, 32, "", "", COUNT, A, B, C, D, E, F)
 
+WGMMA_16_BIT(__half, "f16", 32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
 WGMMA_16_BIT(__half, "f16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 WGMMA_16_BIT(__half, "f16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 WGMMA_16_BIT(__half, "f16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 WGMMA_16_BIT(__half, "f16", 128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
 WGMMA_16_BIT(__half, "f16", 256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+WGMMA_16_BIT(__nv_bfloat16, "bf16", 32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
 WGMMA_16_BIT(__nv_bfloat16, "bf16", 96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
@@ -170,6 +178,7 @@ WGMMA_E4M3(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
 #undef WGMMA_E4M3
 #undef WGMMA_16_BIT
 #undef WGMMA_PRODUCTS
+#undef WGMMA_FROM_SHARED
 #undef WGMMA_FROM_REGISTERS
 
 }  // namespace wgmma

@@ -3,9 +3,11 @@
 //! It is simple on purpose: all scores of a row, their maximum, the weights, their sum, the product. Kernels work
 //! online and in tiles; a mistake in that cannot be repeated here.
 
+mod gradients;
 mod rows;
 mod weight_rounding;
 
+pub use gradients::{Gradient, GradientInputs, GradientRounding, Gradients, gradients, key_rows};
 pub use rows::{Row, Rows};
 pub use weight_rounding::WeightRounding;
 

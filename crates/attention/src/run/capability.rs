@@ -94,6 +94,9 @@ const LEVELS_KNOB: &str = "PROMOTION_INTERVAL";
 /// The axis of families whose FP8 kernels can have outputs of several types. Without it they have the usual one.
 const FP8_OUTPUT: &str = "fp8_output";
 
+/// The axis of kernels that can compute the log-sum-exp.
+const LSE: &str = "lse";
+
 /// The axes of a problem itself: the first of [`required_axes`].
 const OF_PROBLEM: usize = 4;
 
@@ -124,7 +127,7 @@ fn required_axes(problem: &Problem, layout: Layout, lse: bool) -> [(&'static str
         (FP8_OUTPUT, text(fp8_output.name())),
         ("layout", text(layout.name())),
         ("gqa", Value::Bool(problem.is_grouped())),
-        ("lse", Value::Bool(lse)),
+        (LSE, Value::Bool(lse)),
     ]
 }
 
@@ -133,7 +136,18 @@ pub fn check(family: &Family, problem: &Problem, layout: Layout, lse: bool) -> R
     if family.op != "attention" {
         return Err(Unsupported::Op { family: family.name.clone(), op: family.op.clone() });
     }
-    for (axis, value) in required_axes(problem, layout, lse) {
+    check_features(family, problem, layout, Some(lse))
+}
+
+/// The same for a family of any op on problems of attention. `lse` is `None` for ops that do not compute it.
+pub(crate) fn check_features(
+    family: &Family,
+    problem: &Problem,
+    layout: Layout,
+    lse: Option<bool>,
+) -> Result<(), Unsupported> {
+    let required = required_axes(problem, layout, lse == Some(true)).into_iter();
+    for (axis, value) in required.filter(|(axis, _)| *axis != LSE || lse.is_some()) {
         let declared = family.axis(axis).map(|declared| declared.values.as_slice());
         check_axis(&family.name, axis, &value, declared)?;
     }

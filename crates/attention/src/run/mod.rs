@@ -11,6 +11,7 @@ use op::{
 };
 use vgpu::tensor_map::Element;
 
+pub(crate) use capability::check_features;
 pub use capability::{MOST_KEYS_OF_ONE_LEVEL, Unsupported, axes, check, check_candidate, check_keys, sizes};
 
 use crate::arguments::Arguments;
@@ -132,29 +133,31 @@ pub(crate) fn tensor_shapes(
     [queries, cache]: [Shape; 2],
     strides: [Strides; 4],
 ) -> Vec<TensorShape> {
-    let element = |dtype: Dtype| match dtype {
+    let [q, k, v, o] = strides;
+    vec![
+        tensor_shape("q", queries, problem.dtype, q),
+        tensor_shape("k", cache, problem.dtype, k),
+        tensor_shape("v", cache, problem.dtype, v),
+        tensor_shape("o", queries, problem.output, o),
+    ]
+}
+
+/// A tensor as (head_dim, sequence, head, batch).
+pub(crate) fn tensor_shape(name: &str, shape: Shape, dtype: Dtype, strides: Strides) -> TensorShape {
+    let bytes = |elements: usize| (elements * dtype.bytes()) as u64;
+    // A map has no empty dimension; no kernel copies keys that do not exist.
+    let dims = [shape.head_dim, shape.seq, shape.heads, shape.batch].map(|extent| extent.max(1) as u64);
+    let element = match dtype {
         Dtype::Fp16 => Element::F16,
         Dtype::Bf16 => Element::Bf16,
         Dtype::E4m3 => Element::U8,
     };
-    let tensor = |name: &str, shape: Shape, dtype: Dtype, strides: Strides| {
-        let bytes = |elements: usize| (elements * dtype.bytes()) as u64;
-        // A map has no empty dimension; no kernel copies keys that do not exist.
-        let dims = [shape.head_dim, shape.seq, shape.heads, shape.batch].map(|extent| extent.max(1) as u64);
-        TensorShape {
-            name: name.to_owned(),
-            element: element(dtype),
-            dims: dims.to_vec(),
-            strides: vec![bytes(strides.sequence), bytes(strides.head), bytes(strides.batch)],
-        }
-    };
-    let [q, k, v, o] = strides;
-    vec![
-        tensor("q", queries, problem.dtype, q),
-        tensor("k", cache, problem.dtype, k),
-        tensor("v", cache, problem.dtype, v),
-        tensor("o", queries, problem.output, o),
-    ]
+    TensorShape {
+        name: name.to_owned(),
+        element,
+        dims: dims.to_vec(),
+        strides: vec![bytes(strides.sequence), bytes(strides.head), bytes(strides.batch)],
+    }
 }
 
 /// The parameter of every attention kernel, for these inputs in buffers at these addresses. Tensor maps, for families that

@@ -1,5 +1,6 @@
 //! Tests of the op and its kernels: against the oracle, against PyTorch, and with planted faults.
 
+mod backward;
 mod common;
 mod conversions;
 mod dispatch;
