@@ -5,6 +5,7 @@ use op::Refusal;
 use crate::declaration::{Argument, Declaration, Kind, ReferenceSource};
 use crate::file_array::FileArray;
 use crate::problem::DeclaredProblem;
+use crate::rows::Numbers;
 
 /// Arrays that the command line names, read.
 #[derive(Debug, Default)]
@@ -115,7 +116,7 @@ impl Declaration {
     }
 
     /// The expected outputs, from the files.
-    pub fn expected_values(&self, problem: &DeclaredProblem) -> Result<Vec<Vec<f64>>, Refusal> {
+    pub fn expected_values(&self, problem: &DeclaredProblem) -> Result<Vec<Numbers>, Refusal> {
         let values = self.outputs().map(|output| {
             let dtype = self.dtype(output.dtype, problem);
             let dims = self.shape(output, problem)?;

@@ -54,6 +54,12 @@ const LARGEST_SHARE: f64 = 1.0 / 8.0;
 /// The largest of many errors, as a multiple of their root mean square.
 const LARGEST: f64 = 8.0;
 
+/// What the errors of fp32 are multiplied with. Kernels with an fp64 output compute in fp64, whose errors are smaller by
+/// the ratio of the roundings, as far as errors grow in proportion to their causes.
+fn precision_scale(dtype: launch::Dtype) -> f64 {
+    if dtype == launch::Dtype::F64 { 0.5_f64.powi(53 - 24) } else { 1.0 }
+}
+
 impl DeclaredOp {
     /// What honest kernels can have in each output; empty if it cannot be computed.
     pub(crate) fn conditioning(
@@ -75,10 +81,10 @@ impl DeclaredOp {
         }
         let reduction = self.declaration.reduction(&inputs.problem);
         let limits = reference.outputs.iter().zip(squares).map(|(output, squares)| {
-            // fp32 rounds more than fp64 does; integers are equal or not.
-            let is_rounded = output.dtype.is_float() && output.dtype != launch::Dtype::F64;
-            let errors = squares.into_iter().map(f64::sqrt);
-            let errors: Vec<f64> = if is_rounded { errors.collect() } else { Vec::new() };
+            // Integers are equal or not.
+            let scale = precision_scale(output.dtype);
+            let errors = squares.into_iter().map(|square| scale * square.sqrt());
+            let errors: Vec<f64> = if output.dtype.is_float() { errors.collect() } else { Vec::new() };
             Steps::new(output, errors, LARGEST * reduction.sqrt())
         });
         let mut steps: Vec<Steps<'_>> = limits.collect();
@@ -271,6 +277,7 @@ impl<'r> Steps<'r> {
         let drift = jumps.iter().map(|(before, again)| (again - before).abs()).fold(0.0, f64::max);
         let error = drift / (roundings - roundings / ratio);
         if let Some(allowed) = self.errors.get_mut(position) {
+            let error = precision_scale(self.output.dtype) * error;
             *allowed = error.min(lowest * LARGEST_SHARE / self.factor);
         }
     }
@@ -350,6 +357,7 @@ mod tests {
         let tolerance =
             Tolerance { rtol, atol: rtol * typical, l2: rtol, row: 2.0 * rtol, row_atol: rtol * typical };
         let output = OutputReference {
+            exact: Vec::new(),
             name: "y".to_owned(),
             dtype,
             dims: vec![values.len()],

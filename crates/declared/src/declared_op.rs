@@ -65,14 +65,26 @@ impl DeclaredReference {
         judge(&self.outputs, &zeros).complaints.is_empty()
     }
 
-    /// Whether no answer can be right for both: an element differs by more than the tolerances of both.
+    /// Whether no answer can be right for both: an element differs by more than the tolerances of both, with what was
+    /// allowed in addition when their answers were judged.
     pub(crate) fn differs_from(&self, other: &Self) -> bool {
-        let differs = |(one, other): (&OutputReference, &OutputReference)| {
-            let limit = |value: f64| 2.0 * (one.tolerance.atol + one.tolerance.rtol * value.abs());
-            let differ = |(a, b): (&f64, &f64)| (a - b).abs() > limit(*a);
-            one.rows == other.rows && one.values.iter().zip(&other.values).any(differ)
+        let differs = |(index, (one, second)): (usize, (&OutputReference, &OutputReference))| {
+            let conditionings = [self, other].map(|it| it.conditioning.get().and_then(|all| all.get(index)));
+            let more = |position: usize| -> f64 {
+                let allowed = conditionings.iter().flatten().filter_map(|it| it.allowed.get(position));
+                allowed.sum()
+            };
+            let differ = |(position, (a, b)): (usize, (&f64, &f64))| {
+                let limit = 2.0 * (one.tolerance.atol + one.tolerance.rtol * a.abs()) + more(position);
+                let sides = |side: usize, right: f64| {
+                    let others = conditionings[side].and_then(|it| it.other_sides.get(&position));
+                    std::iter::once(right).chain(others.into_iter().flatten().copied())
+                };
+                sides(0, *a).all(|a| sides(1, *b).all(|b| (a - b).abs() > limit))
+            };
+            one.rows == second.rows && one.values.iter().zip(&second.values).enumerate().any(differ)
         };
-        self.outputs.iter().zip(&other.outputs).any(differs)
+        self.outputs.iter().zip(&other.outputs).enumerate().any(differs)
     }
 }
 
@@ -224,14 +236,17 @@ impl DeclaredOp {
             let name = parameter.name.as_str();
             let is_size = declaration.sizes.iter().any(|size| size.name == name);
             let is_argument = declaration.arguments.iter().any(|argument| argument.name == name);
-            if !is_size && !is_argument && name != WORKSPACE {
+            let is_scratch = family.scratch_names().any(|known| known == name);
+            if !is_size && !is_argument && !is_scratch && name != WORKSPACE {
                 let known = declaration.arguments.iter().map(|argument| argument.name.as_str());
-                let known: Vec<&str> =
-                    known.chain(declaration.sizes.iter().map(|size| size.name.as_str())).collect();
+                let known: Vec<&str> = known
+                    .chain(declaration.sizes.iter().map(|size| size.name.as_str()))
+                    .chain(family.scratch_names())
+                    .collect();
                 let near = family::nearest(name, known.iter().copied());
                 let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
                 return Err(wrong(format!(
-                    "the parameter `{name}` is neither an argument nor a size of {}",
+                    "the parameter `{name}` is neither an argument nor a size of {}, nor a buffer of [[workspace]]",
                     self.files.name
                 ))
                 .hint(Some(format!("{near}arguments and sizes: {}; or `workspace`", known.join(", ")))));

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use launch::{Dtype, npy};
 use op::Refusal;
 
+use crate::rows::{Numbers, wide_integers};
+
 /// An array in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileArray {
@@ -48,11 +50,12 @@ impl FileArray {
     }
 
     /// The expected numbers of an output. They may be more precise than the output.
-    pub fn numbers(&self, name: &str, dtype: Dtype, dims: &[usize]) -> Result<Vec<f64>, Refusal> {
+    pub fn numbers(&self, name: &str, dtype: Dtype, dims: &[usize]) -> Result<Numbers, Refusal> {
         if self.array.dtype.is_float() && dtype.is_float() {
             self.check_shape(name, dims)?;
-            return Ok(self.array.dtype.floats(&self.array.elements));
+            return Ok((self.array.dtype.floats(&self.array.elements), Vec::new()));
         }
-        Ok(dtype.floats(self.elements(name, dtype, dims)?))
+        let elements = self.elements(name, dtype, dims)?;
+        Ok((dtype.floats(elements), wide_integers(dtype, elements)))
     }
 }

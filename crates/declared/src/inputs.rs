@@ -56,11 +56,19 @@ impl Declaration {
         let dims = self.shape(argument, problem)?;
         let bytes = match &argument.contents {
             Some(file) => file.elements(&argument.name, dtype, &dims)?.to_vec(),
-            None => encode(dtype, &self.numbers(problem, argument, class, (seed, index))?),
+            None => match argument.range {
+                Some(range) => in_range(dtype, range, dims.iter().product(), &sequence(seed, index)),
+                None => {
+                    let mut bytes = encode(dtype, &self.numbers(problem, argument, class, (seed, index))?);
+                    lengthen(dtype, class, &mut bytes, &sequence(seed, index));
+                    bytes
+                }
+            },
         };
         Ok(InputTensor { name: argument.name.clone(), dtype, dims, bytes: Arc::new(bytes) })
     }
 
+    /// The numbers of an input without a range.
     fn numbers(
         &self,
         problem: &DeclaredProblem,
@@ -69,18 +77,8 @@ impl Declaration {
         (seed, index): (u64, usize),
     ) -> Result<Vec<f32>, op::Refusal> {
         let dims = self.shape(argument, problem)?;
-        let mut random = Random::new(Random::new(seed).after(index as u64).bits());
+        let mut random = sequence(seed, index);
         let mut numbers = vec![0.0; dims.iter().product()];
-        if let Some((low, high)) = argument.range {
-            let is_float = self.dtype(argument.dtype, problem).is_float();
-            values::draw(&mut numbers, &random, 1, |random| {
-                // Integers reach both ends.
-                let width = high - low + if is_float { 0.0 } else { 1.0 };
-                let number = low + random.uniform() * width;
-                if is_float { number } else { number.floor().min(high.floor()) }
-            });
-            return Ok(numbers);
-        }
         let class = match &argument.classes {
             Some(allowed) if !allowed.contains(&class) => allowed[0],
             _ => class,
@@ -110,16 +108,21 @@ impl Declaration {
                 tensors.push(before.clone());
                 continue;
             }
+            if argument.range.is_some() {
+                tensors.push(self.draw_one(problem, argument, class, (seed, index))?);
+                continue;
+            }
             let mut numbers = self.numbers(problem, argument, class, (seed, index))?;
             if self.classes.contains(&Class::Large) && self.has_independent_rows(argument) {
                 let large = self.numbers(problem, argument, Class::Large, (seed, index))?;
                 replace_some_rows(&mut numbers, &large, self.rows(problem), seed);
             }
-            if argument.range.is_none() && before.dtype.is_float() {
+            if before.dtype.is_float() {
                 oppose_signs(&mut numbers, before);
             }
-            let bytes = Arc::new(encode(before.dtype, &numbers));
-            tensors.push(InputTensor { bytes, ..before.clone() });
+            let mut bytes = encode(before.dtype, &numbers);
+            lengthen(before.dtype, class, &mut bytes, &sequence(seed, index));
+            tensors.push(InputTensor { bytes: Arc::new(bytes), ..before.clone() });
         }
         Ok(DeclaredInputs { problem: problem.clone(), class, tensors })
     }
@@ -161,8 +164,77 @@ impl Declaration {
             }
             _ => numbers[first * row..(first + count) * row].iter_mut().for_each(|x| *x *= factor),
         }
-        tensor.bytes = Arc::new(encode(tensor.dtype, &numbers));
+        let mut bytes = encode(tensor.dtype, &numbers);
+        lengthen(tensor.dtype, inputs.class, &mut bytes, &Random::new(seed));
+        tensor.bytes = Arc::new(bytes);
         mutated
+    }
+}
+
+/// The random numbers of an input.
+fn sequence(seed: u64, index: usize) -> Random {
+    Random::new(Random::new(seed).after(index as u64).bits())
+}
+
+/// Uniform numbers in a range, as elements of a type. Integers reach both ends, and have all bits of their type.
+fn in_range(dtype: Dtype, (low, high): (f64, f64), count: usize, random: &Random) -> Vec<u8> {
+    let (first, span) = if dtype == Dtype::U64 {
+        ((low.ceil() as u64).cast_signed(), (high.floor() as u64).wrapping_sub(low.ceil() as u64))
+    } else {
+        let (low, high) = (low.ceil() as i64, high.floor() as i64);
+        (low, high.wrapping_sub(low).cast_unsigned())
+    };
+    each_element(dtype, count, random, |random, into| {
+        if dtype.is_float() {
+            dtype.push_float(low + random.uniform() * (high - low), into);
+            return;
+        }
+        let pick = (u128::from(random.bits()) * (u128::from(span) + 1)) >> 64;
+        dtype.push_integer(first.wrapping_add((pick as u64).cast_signed()), into);
+    })
+}
+
+/// Elements that are drawn on all cores, with one draw for each.
+fn each_element(
+    dtype: Dtype,
+    count: usize,
+    random: &Random,
+    push: impl Fn(&mut Random, &mut Vec<u8>) + Sync,
+) -> Vec<u8> {
+    let mut bytes = vec![0; count * dtype.bytes()];
+    let pieces = bytes.chunks_mut(PIECE * dtype.bytes()).enumerate().collect();
+    cores::each(pieces, |(index, into): (usize, &mut [u8])| {
+        let mut random = random.after((index * PIECE) as u64);
+        let mut encoded = Vec::with_capacity(into.len());
+        while encoded.len() < into.len() {
+            push(&mut random, &mut encoded);
+        }
+        into.copy_from_slice(&encoded);
+    });
+    bytes
+}
+
+/// The lowest of the four bits that fp64 inputs have beyond those of fp32, and its distance from the end.
+const EXTRA_SHIFT: u64 = 25;
+const EXTRA_BITS: u64 = 0xf;
+
+/// Gives fp64 numbers that were drawn in fp32 four bits more, of which the last is set. Without them a kernel that
+/// converts its inputs to fp32 would be right. Numbers with all bits would not be better: sums of short numbers are exact
+/// in fp64, and the reference, which computes in fp64 itself, has no error that a kernel could be blamed for. Zeros stay,
+/// and equal numbers of the class `constant` stay equal.
+fn lengthen(dtype: Dtype, class: Class, bytes: &mut [u8], random: &Random) {
+    if dtype != Dtype::F64 {
+        return;
+    }
+    let all = Random::new(!random.clone().bits()).bits();
+    let mut random = Random::new(all);
+    for element in bytes.as_chunks_mut().0 {
+        let drawn = if class == Class::Constant { all } else { random.bits() };
+        let number = f64::from_le_bytes(*element);
+        if number != 0.0 {
+            let more = (drawn & EXTRA_BITS | 1) << EXTRA_SHIFT;
+            *element = f64::from_bits(number.to_bits() | more).to_le_bytes();
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct OutputReference {
     pub rows: Option<Vec<usize>>,
     /// The right numbers of the compared rows, before rounding to the output's type.
     pub values: Vec<f64>,
+    /// The bits of the right numbers if they are 64-bit integers, of which `values` cannot have all; otherwise empty.
+    pub exact: Vec<u64>,
     pub tolerance: Tolerance,
     /// The absolute error that is allowed for each compared element in addition ([`crate::conditioning`]). Empty for
     /// none.
@@ -239,6 +241,8 @@ pub(crate) struct OutputErrors {
     /// The first unwritten, not finite and wrong elements, as indices of the output.
     first: [Option<usize>; 3],
     worst: Option<Worst>,
+    /// The worst element as the answer and the reference have it, if they are integers.
+    worst_integers: Option<(String, String)>,
     /// Largest ratio of the error of an element to its limit. Infinite if an element is missing or not finite.
     share: f64,
     squares: f64,
@@ -373,6 +377,15 @@ impl OutputReference {
         bound.is_finite() && ((number - right).abs() <= bound || saturated)
     }
 
+    /// Whether a 64-bit integer is another one than the right one, although fp64 has the same number for both.
+    fn is_another_integer(&self, position: usize, bytes: &[u8]) -> bool {
+        let (Some(exact), Some(right)) = (self.exact.get(position), self.values.get(position)) else {
+            return false;
+        };
+        let exact = exact.to_le_bytes();
+        exact != bytes && self.dtype.float(&exact) == *right && self.dtype.float(bytes) == *right
+    }
+
     /// Calls `visit` with the index, the right number, what is allowed in addition, the answer and the state of every
     /// compared element.
     pub fn visit(&self, answer: &[u8], mut visit: impl FnMut(usize, (f64, f64), f64, Element)) {
@@ -386,7 +399,9 @@ impl OutputReference {
                 let word = word.to_le_bytes();
                 bytes.iter().enumerate().all(|(at, byte)| *byte == word[(index * width + at) % 4])
             });
-            let is_right = !(is_blank && right.0.is_nan()) && self.is_right(number, right);
+            let is_right = !(is_blank && right.0.is_nan())
+                && self.is_right(number, right)
+                && !self.is_another_integer(position, bytes);
             let element = if is_right {
                 Element::Right
             } else if is_blank {
@@ -451,7 +466,28 @@ impl OutputReference {
             errors.share = f64::INFINITY;
         }
         errors.rows.finish(self);
+        errors.worst_integers = errors.worst.and_then(|worst| self.integers_at(worst.index, answer));
         errors
+    }
+
+    /// The answer and the right number at an index of the output, if they are integers.
+    fn integers_at(&self, index: usize, answer: &[u8]) -> Option<(String, String)> {
+        let width = self.dtype.bytes();
+        if self.dtype.is_float() {
+            return None;
+        }
+        let shown = |bits: &[u8]| match (self.dtype, self.dtype.integers(bits).first()?) {
+            (Dtype::U64, integer) => Some(integer.cast_unsigned().to_string()),
+            (_, integer) => Some(integer.to_string()),
+        };
+        let position = self.compared().position(|(at, _)| at == index)?;
+        let right = match (self.exact.get(position), self.values.get(position)?) {
+            (Some(exact), right) if self.dtype.float(&exact.to_le_bytes()) == *right => {
+                shown(&exact.to_le_bytes())
+            }
+            (_, right) => Some(right.to_string()),
+        };
+        Some((shown(answer.get(index * width..(index + 1) * width)?)?, right?))
     }
 
     /// The coordinates of a row: `row [3]`.
@@ -574,7 +610,9 @@ fn complain(output: &OutputReference, errors: &OutputErrors, complaints: &mut Ve
     }
     if errors.wrong > 0 {
         let worst = errors.worst.map_or(String::new(), |Worst { index, number, right, .. }| {
-            format!("; the worst at {}: {number:.6e}, expected {right:.6e}", output.coordinates(index))
+            let floats = || (format!("{number:.6e}"), format!("{right:.6e}"));
+            let (number, right) = errors.worst_integers.clone().unwrap_or_else(floats);
+            format!("; the worst at {}: {number}, expected {right}", output.coordinates(index))
         });
         let Tolerance { rtol, atol, .. } = tolerance;
         add(
@@ -646,6 +684,7 @@ mod tests {
             row_count: 1,
             rows: None,
             values: values.to_vec(),
+            exact: Vec::new(),
             tolerance,
             allowed: Vec::new(),
             other_sides: HashMap::new(),

@@ -344,6 +344,7 @@ impl OpReference for DeclaredOp {
                 rows: values.rows,
                 tolerance: declaration.tolerance(&argument.name, dtype, problem, &values.numbers),
                 values: values.numbers,
+                exact: values.exact,
                 allowed: Vec::new(),
                 other_sides: HashMap::new(),
                 blank,

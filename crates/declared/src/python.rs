@@ -49,7 +49,7 @@ pub(crate) struct Errors {
 #[derive(Debug, Serialize)]
 pub(crate) struct Array<'a> {
     pub name: &'a str,
-    /// `<f8` or `<i8`.
+    /// `<f8` or `<i8`, or of outputs also `<u8`. An output of integers has its float64 numbers and its integers.
     pub dtype: &'static str,
     pub shape: Vec<usize>,
 }

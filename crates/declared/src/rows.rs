@@ -47,6 +47,8 @@ pub(crate) struct ReferenceValues {
 
 pub(crate) struct OutputValues {
     pub numbers: Vec<f64>,
+    /// The bits of 64-bit integers, of which fp64 does not have all; empty for other types.
+    pub exact: Vec<u64>,
     /// The rows that the numbers belong to; `None` for all.
     pub rows: Option<Vec<usize>>,
 }
@@ -62,7 +64,8 @@ impl DeclaredOp {
     ) -> Result<ReferenceValues, Refusal> {
         let Some(rows) = self.sampled_rows(problem, sample) else {
             let outputs = self.evaluate(problem, &inputs.tensors, precision)?;
-            let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: None });
+            let outputs =
+                outputs.into_iter().map(|(numbers, exact)| OutputValues { numbers, exact, rows: None });
             return Ok(ReferenceValues { outputs: outputs.collect() });
         };
         let names = &self.declaration.independent;
@@ -81,7 +84,11 @@ impl DeclaredOp {
             )
             .collect();
         let outputs = self.evaluate(&part, &tensors, precision)?;
-        let outputs = outputs.into_iter().map(|numbers| OutputValues { numbers, rows: Some(rows.clone()) });
+        let outputs = outputs.into_iter().map(|(numbers, exact)| OutputValues {
+            numbers,
+            exact,
+            rows: Some(rows.clone()),
+        });
         Ok(ReferenceValues { outputs: outputs.collect() })
     }
 
@@ -129,7 +136,7 @@ impl DeclaredOp {
         problem: &DeclaredProblem,
         tensors: &[InputTensor],
         precision: Precision,
-    ) -> Result<Vec<Vec<f64>>, Refusal> {
+    ) -> Result<Vec<Numbers>, Refusal> {
         match &self.declaration.reference {
             ReferenceSource::Files => self.declaration.expected_values(problem),
             ReferenceSource::Python(function) => self.call_python(function, problem, tensors, precision),
@@ -138,7 +145,9 @@ impl DeclaredOp {
                 let inputs = DeclaredInputs { problem: problem.clone(), class, tensors: tensors.to_vec() };
                 let outputs = self.run_family(family, problem, &inputs)?;
                 let dtypes = self.declaration.outputs().map(|it| self.declaration.dtype(it.dtype, problem));
-                Ok(dtypes.zip(outputs).map(|(dtype, bytes)| dtype.floats(&bytes)).collect())
+                let numbers =
+                    |(dtype, bytes): (Dtype, Vec<u8>)| (dtype.floats(&bytes), wide_integers(dtype, &bytes));
+                Ok(dtypes.zip(outputs).map(numbers).collect())
             }
         }
     }
@@ -149,7 +158,7 @@ impl DeclaredOp {
         problem: &DeclaredProblem,
         tensors: &[InputTensor],
         precision: Precision,
-    ) -> Result<Vec<Vec<f64>>, Refusal> {
+    ) -> Result<Vec<Numbers>, Refusal> {
         let declaration = &self.declaration;
         let script = self.files.scripts.iter().find(|(name, _)| *name == function.file);
         let script = script.map_or("", |(_, text)| text.as_str());
@@ -169,7 +178,11 @@ impl DeclaredOp {
         for output in declaration.outputs() {
             outputs.push(Array {
                 name: &output.name,
-                dtype: "<f8",
+                dtype: match declaration.dtype(output.dtype, problem) {
+                    Dtype::I64 => "<i8",
+                    Dtype::U64 => "<u8",
+                    _ => "<f8",
+                },
                 shape: declaration.shape(output, problem)?,
             });
         }
@@ -200,7 +213,15 @@ impl DeclaredOp {
             }
             answers
         };
-        Ok(answers.iter().map(|bytes| Dtype::F64.floats(bytes)).collect())
+        // After the numbers of all outputs come the bits of those with 64-bit integers.
+        let mut answers = answers.iter();
+        let numbers: Vec<Vec<f64>> =
+            answers.by_ref().take(call.outputs.len()).map(|bytes| Dtype::F64.floats(bytes)).collect();
+        let exact = call.outputs.iter().map(|output| match output.dtype {
+            "<f8" => Vec::new(),
+            _ => answers.next().map_or_else(Vec::new, |bytes| wide_integers(Dtype::U64, bytes)),
+        });
+        Ok(numbers.into_iter().zip(exact).collect())
     }
 
     /// The place of a call's answer in the cache. It depends on the call, on all scripts of the op and on the inputs.
@@ -228,6 +249,17 @@ impl DeclaredOp {
         };
         scripts.any(|path| !is_named(&path))
     }
+}
+
+/// The numbers of an output, and the bits of 64-bit integers.
+pub(crate) type Numbers = (Vec<f64>, Vec<u64>);
+
+/// The bits of 64-bit integers; nothing for other types.
+pub(crate) fn wide_integers(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
+    if !matches!(dtype, Dtype::I64 | Dtype::U64) {
+        return Vec::new();
+    }
+    dtype.integers(bytes).into_iter().map(i64::cast_unsigned).collect()
 }
 
 impl Declaration {

@@ -281,6 +281,11 @@ impl Family {
         self.place(&self.workspace, &candidate.scope_with(sizes))
     }
 
+    /// The names of the buffers in the global workspace.
+    pub fn scratch_names(&self) -> impl Iterator<Item = &str> {
+        self.workspace.iter().map(|rule| rule.name.as_str())
+    }
+
     /// The boxes of the tensor maps that the candidate's kernel gets as parameters, in their order.
     pub fn tensor_boxes(&self, candidate: &Candidate) -> Result<Vec<TensorBox>, SettingError> {
         let scope = candidate.scope();

@@ -13,8 +13,9 @@
 //!
 //! `x = "in fp32[n] = x.npy"` takes the contents of an input from a file, and `y = "out fp32[n] = y.npy"` the expected
 //! contents of an output, which replace the reference. `y = "out fp32[n] = 0"` is an output that is zero before every
-//! launch, and `x = "in i32[n] = 0..63"` an input of uniform numbers. The arguments are the kernel's parameters in order. The lines become an `op.toml` and a `kernel.toml` in
-//! memory. Lines with `--flags` belong to `sanitize`.
+//! launch, `x = "in i32[n] = 0..63"` an input of uniform numbers, and `sums = "scratch fp32[n]"` temporary memory. The
+//! arguments are the kernel's parameters in order. A file with several launches has `[[launches]]` instead of `launch`.
+//! The lines become an `op.toml` and a `kernel.toml` in memory. Lines with `--flags` belong to `sanitize`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -90,17 +91,42 @@ fn header_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// Reads the declaring lines of a CUDA file.
 pub(crate) fn expand(path: &Path, source: &str) -> Result<Expanded, ManifestError> {
     let header = Header::read(path, source)?;
-    let entry = header.entry(path, source)?;
+    let launches = header.launches(path, source)?;
     let is_template = |(_, specifiers): (usize, &str)| specifiers.contains("template");
-    if declarations(source, &entry).any(is_template) {
-        let message = format!("`{entry}` is a template; check needs a kernel that is none");
-        return Err(header.wrong("launch", message));
+    for Launch { entry, field, .. } in &launches {
+        if declarations(source, entry).any(is_template) {
+            let message = format!("`{entry}` is a template; check needs a kernel that is none");
+            return Err(header.wrong(field, message));
+        }
     }
     let op = header.op_manifest()?;
-    let kernel = header.kernel_manifest(&entry)?;
+    let kernel = header.kernel_manifest(&launches)?;
     let beside = header.beside(path, source);
-    let source = if compiler::is_ptx(path) { source.to_owned() } else { with_plain_name(source, &entry) };
-    Ok(Expanded { op, kernel, source, beside })
+    let mut plain = source.to_owned();
+    let mut entries: Vec<&str> = launches.iter().map(|launch| launch.entry.as_str()).collect();
+    entries.sort_unstable();
+    entries.dedup();
+    if !compiler::is_ptx(path) {
+        for entry in entries {
+            plain = with_plain_name(&plain, entry);
+        }
+    }
+    Ok(Expanded { op, kernel, source: plain, beside })
+}
+
+/// The field of a file's only launch, and of several.
+const LAUNCH: &str = "launch";
+const LAUNCHES: &str = "launches";
+
+/// One launch of a file.
+struct Launch<'h> {
+    /// The name of its kernel.
+    entry: String,
+    /// [`LAUNCH`] or [`LAUNCHES`].
+    field: &'h str,
+    /// The line that declares it.
+    line: usize,
+    table: toml::Table,
 }
 
 /// The declaration of a file.
@@ -168,8 +194,9 @@ impl Header {
         if !self.table.contains_key("description") {
             op.push(&format!("description = {:?}", format!("the kernel in {}", self.file)), 1);
         }
-        let is_own =
-            |key: &str| !KERNEL_FIELDS.contains(&key) && !["arguments", "launch", "sizes"].contains(&key);
+        let is_own = |key: &str| {
+            !KERNEL_FIELDS.contains(&key) && !["arguments", LAUNCH, LAUNCHES, "sizes"].contains(&key)
+        };
         // One line for each value: inline tables and arrays.
         for (key, value) in self.table.iter().filter(|(key, _)| is_own(key)) {
             op.push(&format!("{key} = {value}"), self.line(key));
@@ -201,10 +228,10 @@ impl Header {
         Argument::read(value.as_str().unwrap_or_default()).map_err(|message| self.wrong(name, message))
     }
 
-    /// The `[[arguments]]` table of an argument; empty for a size.
+    /// The `[[arguments]]` table of an argument; empty for a size and for temporary memory.
     fn declared(&self, name: &str, argument: &Argument) -> String {
         match argument {
-            Argument::Size => String::new(),
+            Argument::Size | Argument::Scratch { .. } => String::new(),
             Argument::Scalar { dtype, value } => {
                 format!(
                     "[[arguments]]\nname = {name:?}\nkind = \"scalar\"\ndtype = {dtype:?}\nvalue = {value}"
@@ -227,20 +254,53 @@ impl Header {
         }
     }
 
-    fn launch(&self) -> Result<&toml::Table, ManifestError> {
-        self.table("launch", "is missing, as in launch = { grid = [\"rows\"], block = [256] }")
-    }
-
-    /// The name of the kernel.
-    fn entry(&self, path: &Path, source: &str) -> Result<String, ManifestError> {
-        match self.launch()?.get("kernel").and_then(toml::Value::as_str) {
-            Some(entry) => Ok(entry.to_owned()),
-            None => only_kernel(path, source).map_err(|message| self.wrong("launch", message)),
+    /// The launches in their order. Of several, the first is the main one.
+    fn launches(&self, path: &Path, source: &str) -> Result<Vec<Launch<'_>>, ManifestError> {
+        let several = self.table.get(LAUNCHES).and_then(toml::Value::as_array);
+        let (field, tables) = match several {
+            Some(tables) => (LAUNCHES, tables.iter().filter_map(toml::Value::as_table).collect()),
+            None => {
+                let help = "is missing, as in launch = { grid = [\"rows\"], block = [256] }";
+                (LAUNCH, vec![self.table(LAUNCH, help)?])
+            }
+        };
+        if several.is_some() && self.table.contains_key(LAUNCH) {
+            return Err(self.wrong(LAUNCH, "a file has either `launch` or `[[launches]]`"));
         }
+        if tables.is_empty() || several.is_some_and(|all| all.len() > tables.len()) {
+            return Err(self.wrong(field, "must be tables, as in [[launches]]"));
+        }
+        let launch = |(index, table): (usize, &'_ toml::Table)| {
+            let entry = match table.get("kernel").and_then(toml::Value::as_str) {
+                Some(entry) => entry.to_owned(),
+                None => only_kernel(path, source).map_err(|message| self.wrong(field, message))?,
+            };
+            Ok(Launch { entry, field, line: self.launch_line(index), table: table.clone() })
+        };
+        tables.into_iter().enumerate().map(launch).collect()
     }
 
-    fn kernel_manifest(&self, entry: &str) -> Result<GeneratedFile, ManifestError> {
-        let (launch, line) = (self.launch()?, self.line("launch"));
+    /// The line of a launch.
+    fn launch_line(&self, index: usize) -> usize {
+        let starts = self.text.lines().enumerate().filter(|(_, line)| line.starts_with("[[launches]]"));
+        starts.map(|(line, _)| line + 1).nth(index).unwrap_or_else(|| self.line(LAUNCH))
+    }
+
+    /// The tables of temporary memory.
+    fn scratch(&self) -> Result<Vec<(String, usize)>, ManifestError> {
+        let mut tables = Vec::new();
+        for (name, value) in self.arguments()? {
+            if let Argument::Scratch { element, shape } = self.argument(name, value)? {
+                let table =
+                    format!("[[workspace]]\nname = {name:?}\nelement = {element:?}\nshape = {shape:?}");
+                tables.push((table, self.line(name)));
+            }
+        }
+        Ok(tables)
+    }
+
+    fn kernel_manifest(&self, launches: &[Launch<'_>]) -> Result<GeneratedFile, ManifestError> {
+        let (entry, line) = launches.first().map_or(("", 1), |main| (main.entry.as_str(), main.line));
         let mut kernel = GeneratedFile::default();
         if !self.table.contains_key("specialise") {
             let names: Vec<&String> = self.axes().map(|(name, _)| name).collect();
@@ -266,19 +326,52 @@ impl Header {
         for (name, values) in self.axes() {
             kernel.push(&format!("{name} = {values}"), self.line("axes"));
         }
-        kernel.push("[launch]", line);
-        for field in ["grid", "block", "cluster"] {
-            let Some(value) = launch.get(field) else { continue };
-            let extents = match value {
-                toml::Value::Array(extents) => extents.clone(),
-                one => vec![one.clone()],
-            };
-            let text =
-                |extent: &toml::Value| extent.as_str().map_or_else(|| extent.to_string(), str::to_owned);
-            let extents: Vec<String> = extents.iter().map(text).collect();
-            kernel.push(&format!("{field} = {extents:?}"), line);
+        for (table, line) in self.scratch()? {
+            kernel.push(&table, line);
+        }
+        for launch in launches {
+            self.push_launch(launch, &mut kernel)?;
         }
         Ok(kernel)
+    }
+
+    fn push_launch(&self, launch: &Launch<'_>, kernel: &mut GeneratedFile) -> Result<(), ManifestError> {
+        let Launch { entry, field, line, table } = launch;
+        let is_one = *field == LAUNCH;
+        kernel.push(if is_one { "[launch]" } else { "[[launches]]" }, *line);
+        for (key, value) in table {
+            let text = match key.as_str() {
+                "kernel" => continue,
+                "grid" | "block" | "cluster" => {
+                    let extents = match value {
+                        toml::Value::Array(extents) => extents.clone(),
+                        one => vec![one.clone()],
+                    };
+                    let text = |extent: &toml::Value| {
+                        extent.as_str().map_or_else(|| extent.to_string(), str::to_owned)
+                    };
+                    format!("{:?}", extents.iter().map(text).collect::<Vec<_>>())
+                }
+                "parameters" | "when" | "shared" if !is_one => value.to_string(),
+                other => {
+                    let known = if is_one { "" } else { ", parameters, when, shared" };
+                    let message =
+                        format!("has no field `{other}` (fields: kernel, grid, block, cluster{known})");
+                    return Err(self.wrong(field, message));
+                }
+            };
+            kernel.push(&format!("{key} = {text}"), *line);
+        }
+        for needed in ["grid", "block"] {
+            if !table.contains_key(needed) {
+                let message = format!("`{needed}` is missing, as in grid = [\"rows\"], block = [256]");
+                return Err(self.wrong(field, message));
+            }
+        }
+        if !is_one {
+            kernel.push(&format!("entry = {entry:?}"), *line);
+        }
+        Ok(())
     }
 
     /// The Python files that the declaration names and the headers that the source includes, from the file's folder.
@@ -315,8 +408,21 @@ impl Header {
 /// One argument: `in fp16[rows, cols]`, `in fp16[rows, cols] = x.npy`, `out fp32[n] = 0`, `scalar fp32 = 1e-5`, `size`.
 enum Argument {
     Size,
-    Tensor { kind: &'static str, dtype: String, shape: Vec<String>, contents: Option<Contents> },
-    Scalar { dtype: String, value: String },
+    Tensor {
+        kind: &'static str,
+        dtype: String,
+        shape: Vec<String>,
+        contents: Option<Contents>,
+    },
+    Scalar {
+        dtype: String,
+        value: String,
+    },
+    /// Temporary memory: the type as `kernel.toml` names it, and the extents.
+    Scratch {
+        element: &'static str,
+        shape: Vec<String>,
+    },
 }
 
 /// What a tensor holds.
@@ -331,13 +437,15 @@ enum Contents {
 
 impl Argument {
     fn read(text: &str) -> Result<Self, String> {
-        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `out fp32[n] = 0`, `inout ...`, `in fp32[n] = x.npy`, `in i32[n] = 0..63`, `scalar fp32 = 2.0` or `size`";
+        let help = "write `in fp16[rows, cols]`, `out fp32[n]`, `out fp32[n] = 0`, `inout ...`, `in fp32[n] = x.npy`, \
+                    `in i32[n] = 0..63`, `scratch fp32[n]`, `scalar fp32 = 2.0` or `size`";
         let text = text.trim();
         if text == "size" {
             return Ok(Argument::Size);
         }
         let (kind, rest) = text.split_once(char::is_whitespace).ok_or(help)?;
-        let kind = ["in", "out", "inout", "scalar"].into_iter().find(|known| *known == kind).ok_or(help)?;
+        let kind =
+            ["in", "out", "inout", "scalar", SCRATCH].into_iter().find(|known| *known == kind).ok_or(help)?;
         if kind == "scalar" {
             let (dtype, value) = rest.split_once('=').ok_or(help)?;
             let value = value.trim();
@@ -368,8 +476,35 @@ impl Argument {
         let (dtype, shape) =
             rest.trim().strip_suffix(']').and_then(|rest| rest.split_once('[')).ok_or(help)?;
         let shape = split_extents(shape);
+        if kind == SCRATCH {
+            if contents.is_some() {
+                return Err("temporary memory has no contents; a first launch can write it".to_owned());
+            }
+            let element = scratch_element(dtype.trim())
+                .ok_or_else(|| format!("there is no type `{}`", dtype.trim()))?;
+            return Ok(Argument::Scratch { element, shape });
+        }
         Ok(Argument::Tensor { kind, dtype: dtype.trim().to_owned(), shape, contents })
     }
+}
+
+/// The kind of temporary memory.
+const SCRATCH: &str = "scratch";
+
+/// A type of the same size, as `kernel.toml` names it.
+fn scratch_element(dtype: &str) -> Option<&'static str> {
+    Some(match dtype {
+        "f64" | "fp64" => "double",
+        "f32" | "fp32" => "float",
+        "f16" | "fp16" => "half",
+        "bf16" => "bf16",
+        "e4m3" | "e5m2" | "i8" | "u8" => "u8",
+        "i16" | "u16" => "u16",
+        "i32" => "int",
+        "u32" => "u32",
+        "i64" | "u64" => "u64",
+        _ => return None,
+    })
 }
 
 /// Splits at commas that are not inside brackets: `ceil_div(n, 2), 4`.

@@ -131,6 +131,7 @@ impl Dtype {
             Dtype::Bf16 => f64::from(codec::bf16_to_f32(unsigned(element) as u32)),
             Dtype::E4m3 => f64::from(codec::e4m3_to_f32(element[0])),
             Dtype::E5m2 => f64::from(codec::e5m2_to_f32(element[0])),
+            Dtype::U64 => unsigned(element) as f64,
             _ => self.integer(element) as f64,
         }
     }

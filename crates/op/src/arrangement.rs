@@ -118,12 +118,14 @@ pub struct Addresses {
     pub outputs: Vec<(String, u64)>,
     /// 0 if the family needs no workspace.
     pub workspace: u64,
+    /// The name and the device address of each buffer in the workspace.
+    pub scratch: Vec<(String, u64)>,
 }
 
 impl Addresses {
-    /// The address of a buffer, or 0 (a null pointer) if the arrangement has no buffer of that name.
+    /// The address of a buffer of the arrangement or of the workspace, or 0 (a null pointer) if none has that name.
     pub fn address(&self, name: &str) -> u64 {
-        let all = self.inputs.iter().chain(&self.outputs);
+        let all = self.inputs.iter().chain(&self.outputs).chain(&self.scratch);
         all.into_iter().find(|(known, _)| known == name).map_or(0, |(_, address)| *address)
     }
 }

@@ -153,10 +153,12 @@ impl<'f> Kernel<'f> {
         shift: u64,
     ) -> Result<PreparedLaunch<'a>, RunError> {
         let geometries = self.geometries(sizes)?;
-        let workspace_bytes = self.family.workspace(&self.candidate, sizes)?.total_bytes;
+        let workspace = self.family.workspace(&self.candidate, sizes)?;
+        let workspace_bytes = workspace.total_bytes;
         let rules = ParameterRules {
             boxes: self.family.tensor_boxes(&self.candidate)?,
             launched: self.family.launched(&self.candidate)?,
+            scratch: workspace.buffers.into_iter().map(|buffer| (buffer.name, buffer.offset)).collect(),
         };
         let arrangement = inputs.arrangement;
         let placement = Placement { band: device.guard_bytes(), shift };
@@ -362,6 +364,8 @@ struct ParameterRules {
     boxes: Vec<TensorBox>,
     /// The launches that the candidate needs, of all launches of the family.
     launched: Vec<usize>,
+    /// The name of each buffer in the workspace, with its offset.
+    scratch: Vec<(String, u64)>,
 }
 
 /// The parameters of one launch, each as bytes.
@@ -599,7 +603,7 @@ impl PlacedBuffers {
         inputs: &Inputs<'_>,
         rules: &ParameterRules,
     ) -> Result<Vec<LaunchParameters>, AcceleratorError> {
-        let addresses = self.addresses(inputs.arrangement);
+        let addresses = self.addresses(inputs.arrangement, rules);
         let all = (inputs.parameters)(&addresses).into_iter().enumerate();
         let mut parameters: Vec<LaunchParameters> =
             all.filter(|(place, _)| rules.launched.contains(place)).map(|(_, launch)| launch).collect();
@@ -618,7 +622,7 @@ impl PlacedBuffers {
         Ok(parameters)
     }
 
-    fn addresses(&self, arrangement: &Arrangement) -> Addresses {
+    fn addresses(&self, arrangement: &Arrangement, rules: &ParameterRules) -> Addresses {
         let inputs = arrangement.inputs.iter().map(|input| input.name.clone());
         let outputs = arrangement.outputs.iter().map(|output| output.name.clone());
         let addresses = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.address).collect::<Vec<_>>();
@@ -626,6 +630,9 @@ impl PlacedBuffers {
             inputs: inputs.zip(addresses(&self.inputs)).collect(),
             outputs: outputs.zip(addresses(&self.outputs)).collect(),
             workspace: self.workspace.map_or(0, |buffer| buffer.address),
+            scratch: self.workspace.map_or_else(Vec::new, |whole| {
+                rules.scratch.iter().map(|(name, offset)| (name.clone(), whole.address + offset)).collect()
+            }),
         }
     }
 }

@@ -181,7 +181,7 @@ pub fn row_factors(seed: u64) -> impl Iterator<Item = f32> {
 
 /// Fills a tensor on all cores with the numbers that one thread would draw. `draws` is the number of draws per
 /// element.
-pub fn draw(data: &mut [f32], random: &Random, draws: usize, number: impl Fn(&mut Random) -> f64 + Sync) {
+fn draw(data: &mut [f32], random: &Random, draws: usize, number: impl Fn(&mut Random) -> f64 + Sync) {
     cores::each(data.chunks_mut(PIECE).enumerate().collect(), |(index, piece)| {
         let mut random = random.after((index * PIECE * draws) as u64);
         for element in piece {

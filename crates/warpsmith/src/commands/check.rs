@@ -12,6 +12,7 @@ use family::tuned_table::is_tuned;
 use family::{Catalog, Family};
 use gpu::accelerator::{DevicePool, Lease, VirtualDevice};
 use gpu::device::Device;
+use indexmap::{IndexMap, IndexSet};
 use indicatif::ProgressBar;
 use lab::bench::CHOSEN;
 use lab::check::{
@@ -775,13 +776,28 @@ impl Run<'_> {
         })
     }
 
-    /// The distinct notes about the kernels.
-    fn notes(&self) -> indexmap::IndexSet<String> {
-        let of = |verdict: &CaseResult| {
-            let CaseResult { family, notes, .. } = verdict;
-            notes.iter().map(|note| format!("{family}: {note}")).collect::<Vec<_>>()
+    /// The distinct notes about the kernels, each with the problems that it is about, unless these are all.
+    fn notes(&self) -> Vec<String> {
+        let mut all: IndexMap<&str, IndexSet<&str>> = IndexMap::new();
+        let mut noted: IndexMap<(&str, &str), IndexSet<&str>> = IndexMap::new();
+        for CaseResult { family, problem, notes, .. } in self.verdicts {
+            all.entry(family).or_default().insert(problem);
+            for note in notes {
+                noted.entry((family, note)).or_default().insert(problem);
+            }
+        }
+        let one = |((family, note), problems): (&(&str, &str), &IndexSet<&str>)| {
+            let others = problems.len() - 1;
+            let place = match problems.first() {
+                Some(first) if problems.len() < all[family].len() && others == 0 => format!(" (on {first})"),
+                Some(first) if problems.len() < all[family].len() => {
+                    format!(" (on {first} and {})", count(others, "other problem"))
+                }
+                _ => String::new(),
+            };
+            format!("{family}: {note}{place}")
         };
-        self.verdicts.iter().flat_map(of).collect()
+        noted.iter().map(one).collect()
     }
 
     /// The number of launches and the share of elements that was compared.

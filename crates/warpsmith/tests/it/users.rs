@@ -684,6 +684,211 @@ fn terms_that_cancel_alike_in_the_reference_may_differ_in_a_kernel() {
     }
 }
 
+/// A product with bias and GELU. In the class `constant` a product can be so small that GELU in fp32 is 0, and then the
+/// bias changes nothing.
+const GELU: &str = r#"
+// warpsmith: reference = "op.py:f"
+// warpsmith: sizes = { m = 7, n = 16, k = 16 }
+// warpsmith: launch = { grid = ["ceil_div(n, 16)", "ceil_div(m, 16)"], block = [16, 16] }
+// warpsmith: tolerance = { reduction = "k" }
+// warpsmith: [arguments]
+// warpsmith: a = "in bf16[m, k]"
+// warpsmith: b = "in bf16[k, n]"
+// warpsmith: bias = "in f32[n]"
+// warpsmith: c = "out bf16[m, n]"
+// warpsmith: m = "size"
+// warpsmith: n = "size"
+// warpsmith: k = "size"
+#include <cuda_bf16.h>
+__global__ void gemm(const __nv_bfloat16* a, const __nv_bfloat16* b, const float* bias, __nv_bfloat16* c, int m, int n, int k) {
+    int col = blockIdx.x * 16 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y;
+    if (row >= m || col >= n) return;
+    float v = 0.0f;
+    for (int i = 0; i < k; ++i) v += __bfloat162float(a[row * k + i]) * __bfloat162float(b[i * n + col]);
+    v += bias[col];
+    c[row * n + col] = __float2bfloat16(0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))));
+}
+"#;
+
+#[test]
+fn an_input_may_change_less_than_fp32_can_show() {
+    let reference = "    v = a @ b + bias
+    return 0.5 * v * (1 + np.tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))";
+    let reference = reference.replace("    v = a", "    a, b, bias = x['a'], x['b'], x['bias']\n    v = a");
+    let check = |kernel: &str, class: &str, seed: &str| {
+        let files = folder(kernel, "    pass");
+        let script = format!("import numpy as np\ndef f(**x):\n{reference}\n");
+        fs::write(files.path().join("op.py"), script).unwrap();
+        let line = ["check", "op.cu", "--problem", "m7-n16-k16", "--class", class, "--input-seed", seed];
+        program(files.path(), &line)
+    };
+    // With this seed the products are -4.1, whose GELU is -1e-11 to fp64 and 0 to fp32.
+    let outcome = check(GELU, "constant", "5279447874649");
+    assert_eq!(outcome.code, 0, "{outcome}");
+    // A bias that is really left out is told.
+    let without = GELU.replace("    v += bias[col];\n", "");
+    let outcome = check(&without, "normal", "1");
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(outcome.stdout.contains("does not change when bias does"), "{outcome}");
+}
+
+/// A sum of 64-bit integers.
+const LONG_SUM: &str = r#"
+// warpsmith: reference = "op.py:f"
+// warpsmith: sizes = { n = 300 }
+// warpsmith: launch = { grid = ["ceil_div(n, 64)"], block = [64] }
+// warpsmith: [arguments]
+// warpsmith: x = "in u32[n] = 0..4294967295"
+// warpsmith: y = "out u64[n]"
+// warpsmith: n = "size"
+__global__ void square(const unsigned* x, unsigned long long* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = (unsigned long long)x[i] * x[i];
+}
+"#;
+
+#[test]
+fn integers_are_compared_in_all_bits() {
+    let check = |kernel: &str, reference: &str| {
+        let files = folder(kernel, reference);
+        program(files.path(), &["check", "op.cu", "--problem", "n300", "--class", "normal"])
+    };
+    // Squares of 32-bit integers reach 2^64: more than int64 and than the bits of a float64.
+    let exact = "    return x.astype(np.uint64) ** np.uint64(2)";
+    let outcome = check(LONG_SUM, exact);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let outcome = check(&LONG_SUM.replace("x[i] * x[i];", "x[i] * x[i] + 1;"), exact);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    let worst = outcome.stdout.split("the worst at [").nth(1).unwrap_or_default();
+    let numbers: Vec<u64> = worst.split([' ', ',', '\n']).filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.len() == 2 && numbers[0] == numbers[1] + 1, "{outcome}");
+    // The inputs have all bits, too.
+    let outcome = check(&LONG_SUM.replace("x[i] * x[i];", "(x[i] & ~1u) * x[i];"), exact);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    // A reference in float64 does not know them.
+    let outcome = check(LONG_SUM, "    return x.astype(float) ** 2");
+    assert_eq!(outcome.code, 0, "{outcome}");
+}
+
+#[test]
+fn inputs_in_fp64_have_numbers_that_fp32_does_not_have() {
+    let wide = TOTAL.replace("fp32", "fp64").replace("float", "double").replace("0.0f", "0.0");
+    let check = |kernel: &str, class: &str| {
+        let files = folder(kernel, "    return [x.sum()]");
+        program(files.path(), &["check", "op.cu", "--problem", "n3000", "--class", class])
+    };
+    for class in ["normal", "constant", "drift", "large", "tiny"] {
+        let outcome = check(&wide, class);
+        assert_eq!(outcome.code, 0, "{class}: {outcome}");
+        let outcome = check(&wide.replace("? x[i] :", "? (float)x[i] :"), class);
+        assert_eq!(outcome.code, 1, "{class}: {outcome}");
+    }
+}
+
+/// A scan in three launches, with the sums of the tiles in temporary memory.
+const SCAN: &str = r#"
+// warpsmith: reference = "op.py:f"
+// warpsmith: sizes = { n = 700 }
+// warpsmith: tolerance = { reduction = "n" }
+// warpsmith: [arguments]
+// warpsmith: x = "in f32[n]"
+// warpsmith: y = "out f32[n]"
+// warpsmith: sums = "scratch f32[ceil_div(n, 256)]"
+// warpsmith: n = "size"
+// warpsmith: [[launches]]
+// warpsmith: kernel = "scan_tiles"
+// warpsmith: grid = ["ceil_div(n, 256)"]
+// warpsmith: block = 256
+// warpsmith: [[launches]]
+// warpsmith: kernel = "scan_sums"
+// warpsmith: grid = 1
+// warpsmith: block = 32
+// warpsmith: parameters = ["sums", "n"]
+// warpsmith: [[launches]]
+// warpsmith: kernel = "add_offsets"
+// warpsmith: grid = ["ceil_div(n, 256)"]
+// warpsmith: block = 256
+// warpsmith: parameters = ["y", "sums", "n"]
+__global__ void scan_tiles(const float* x, float* y, float* sums, int n) {
+    __shared__ float s[256];
+    int t = threadIdx.x, i = blockIdx.x * 256 + t;
+    s[t] = i < n ? x[i] : 0.f;
+    for (int d = 1; d < 256; d *= 2) {
+        __syncthreads();
+        float v = t >= d ? s[t - d] : 0.f;
+        __syncthreads();
+        s[t] += v;
+    }
+    if (i < n) y[i] = s[t];
+    if (t == 255) sums[blockIdx.x] = s[255];
+}
+__global__ void scan_sums(float* sums, int n) {
+    if (threadIdx.x > 0) return;
+    float all = 0.f;
+    for (int b = 0; b < (n + 255) / 256; ++b) {
+        float v = sums[b];
+        sums[b] = all;
+        all += v;
+    }
+}
+__global__ void add_offsets(float* y, const float* sums, int n) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) y[i] += sums[blockIdx.x];
+}
+"#;
+
+#[test]
+fn a_file_can_have_several_launches_and_temporary_memory() {
+    let at = |kernel: &str, command: &str| {
+        let files = folder(kernel, "    return np.cumsum(x)");
+        let mut line = vec![command, "op.cu"];
+        if command == "check" {
+            line.extend(["--problem", "n700", "--class", "normal"]);
+        }
+        program(files.path(), &line)
+    };
+    for command in ["check", "sanitize"] {
+        let outcome = at(SCAN, command);
+        assert_eq!(outcome.code, 0, "{outcome}");
+    }
+    // What an earlier launch left in the memory is no zero.
+    let reads_first = SCAN.replace("float v = sums[b];", "float v = b ? sums[b] : sums[b + 2];");
+    let outcome = at(&SCAN.replace("if (t == 255) sums", "if (t == 255 && blockIdx.x) sums"), "check");
+    assert_eq!(outcome.code, 1, "{outcome}");
+    let outcome = at(&reads_first, "check");
+    assert_eq!(outcome.code, 1, "{outcome}");
+    for (from, to, message) in [
+        ("parameters = [\"sums\", \"n\"]", "parameters = [\"sum\", \"n\"]", "did you mean `sums`"),
+        ("block = 32\n", "blocks = 32\n", "has no field `blocks`"),
+        ("block = 32\n", "", "`block` is missing"),
+        ("\"scan_sums\"", "\"scan_all\"", "there is no `scan_all`"),
+        ("scratch f32[ceil_div(n, 256)]", "scratch f32[ceil_div(n, 256)] = 0..1", "has no contents"),
+    ] {
+        let changed = SCAN.replace(from, to).replace("\n// warpsmith: \n", "\n");
+        assert_ne!(changed, SCAN);
+        let outcome = at(&changed, "check");
+        let told = outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(outcome.code == 2 && told.contains(message), "{outcome}");
+    }
+}
+
+#[test]
+fn a_note_about_some_problems_names_them() {
+    let softmax = NORM.replace("cols = 2", "cols = { default = 2, min = 1 }");
+    let reference = "    return x - x.mean(axis=-1, keepdims=True)";
+    let kernel = softmax.split("extern").next().unwrap().to_owned()
+        + r#"__global__ void centre(const float* x, float* y, int rows, int cols) {
+    int row = blockIdx.x * 64 + threadIdx.x;
+    if (row >= rows) return;
+    float mean = 0;
+    for (int c = 0; c < cols; c++) mean += x[row * cols + c] / cols;
+    for (int c = 0; c < cols; c++) y[row * cols + c] = x[row * cols + c] - mean;
+}"#;
+    let outcome = program(folder(&kernel, reference).path(), &["check", "op.cu", "--class", "normal"]);
+    let note = outcome.stdout.lines().find(|line| line.contains("does not depend on the inputs"));
+    assert!(note.is_some_and(|note| note.contains("(on rows") && note.contains("-cols1")), "{outcome}");
+}
+
 /// A kernel that writes integers.
 const INTEGERS: &str = r#"
 // warpsmith: reference = "op.py:f"
