@@ -71,6 +71,7 @@ impl Block {
         core.load = BlockLoad::default();
         core.path.clear();
         core.progress = 0;
+        core.hands_over = false;
         core.first_exit = None;
         core.events = 0;
         core.copies.clear();
@@ -207,6 +208,9 @@ impl Block {
                 break;
             }
             changed = true;
+            if std::mem::take(&mut self.core.hands_over) {
+                break;
+            }
         }
         Progress::Unfinished { changed }
     }
