@@ -103,6 +103,7 @@ const MOST_FOLDERS: usize = 8;
 /// The folders above a source that have one of these headers, the nearest first: also `include` in each of them. Builds of
 /// whole projects search such folders. A folder that everybody may write ends the search.
 pub fn folders_above(own_folder: &Path, names: &[String]) -> Vec<PathBuf> {
+    let own_folder = if own_folder.as_os_str().is_empty() { Path::new(".") } else { own_folder };
     let Ok(own_folder) = std::path::absolute(own_folder) else { return Vec::new() };
     let above = own_folder.ancestors().skip(1).take(MOST_FOLDERS);
     let above = above.take_while(|folder| folder.file_name().is_some() && !is_public(folder));

@@ -360,11 +360,8 @@ fn without_features(mut diagnostics: Vec<Diagnostic>, request: &Request) -> Vec<
     let Some((target, _)) = found.last().cloned() else { return diagnostics };
     diagnostics.retain(|it| needed(it).is_none() && !it.message.contains("Ptx assembly aborted"));
     let names: Vec<&str> = found.iter().take(4).map(|(_, name)| name.as_str()).collect();
-    let message = format!(
-        "{NEEDS}{target}: it uses {}, which {} does not have",
-        names.join(", "),
-        request.target
-    );
+    let message =
+        format!("{NEEDS}{target}: it uses {}, which {} does not have", names.join(", "), request.target);
     diagnostics.insert(0, Diagnostic { severity: Severity::Error, message, place: None });
     diagnostics
 }

@@ -5,9 +5,9 @@ use super::Policy;
 use super::state::{
     AccessKind, Addresses, Grid, Request, RunningWarp, Source, Span, TileBase, Watch, narrow,
 };
+use crate::check::Site;
 use crate::check::race;
 use crate::check::race::Equality;
-use crate::check::Site;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
 use crate::isa::types::Space;
 use crate::lanes::lanes;
@@ -506,7 +506,8 @@ impl<A: PartialEq + Copy + Into<u64>> race::StoredValues for Stored<'_, A> {
 
     fn is_common(&self) -> bool {
         let own = self.fact(self.pc);
-        own.identity != 0 && !own.varies.has(Varies::THREAD.with(Varies::TIME)) || self.is_function_of_address(own)
+        own.identity != 0 && !own.varies.has(Varies::THREAD.with(Varies::TIME))
+            || self.is_function_of_address(own)
     }
 
     fn after_atomic(&self) -> AfterAtomic {

@@ -53,7 +53,9 @@ pub fn written(code: &Code<'_>) -> Option<Parameters> {
     for inst in code.insts {
         let address = match &inst.op {
             Op::Store(access) if matches!(access.space, Space::Global | Space::Generic) => inst.sources()[0],
-            Op::Atom { access, .. } if matches!(access.space, Space::Global | Space::Generic) => inst.sources()[0],
+            Op::Atom { access, .. } if matches!(access.space, Space::Global | Space::Generic) => {
+                inst.sources()[0]
+            }
             Op::WmmaStore(memory) if memory.space == Space::Shared => continue,
             Op::WmmaStore(_) | Op::StoreBulk { .. } => inst.sources()[0],
             Op::TensorStore(_) | Op::CopyMap { .. } | Op::ReplaceInMap { .. } => return None,
@@ -85,7 +87,9 @@ fn roots(code: &Code<'_>) -> Vec<Parameters> {
         changed = false;
         for inst in code.insts {
             let root = match &inst.op {
-                Op::LoadParam { offset, .. } if offset % 8 == 0 && offset / 8 < PARAMETERS => 1 << (offset / 8),
+                Op::LoadParam { offset, .. } if offset % 8 == 0 && offset / 8 < PARAMETERS => {
+                    1 << (offset / 8)
+                }
                 Op::LoadParam { .. } => ANYWHERE,
                 op if op.properties().results == Results::Sources => {
                     // A wide register that is put together from narrow ones can be any address.
@@ -188,7 +192,8 @@ impl<'a> Search<'a> {
             if fixed.loads != 0 || !self.can_be_undone(*f, *imm, inst, place) {
                 return;
             }
-            value = others.iter().flatten().fold(hash(self.function(*f, *imm), value), |all, v| hash(all, *v));
+            value =
+                others.iter().flatten().fold(hash(self.function(*f, *imm), value), |all, v| hash(all, *v));
             value = hash(value, place as u64);
             slot = sources[place];
         }
@@ -257,11 +262,15 @@ impl<'a> Search<'a> {
     fn computed(&self, slot: Slot, known: &mut Known) -> Option<u64> {
         let at = self.definitions[slot.index()]?;
         let inst = &self.code.insts[at];
+        let mut loads = 0;
         let operation = match &inst.op {
             Op::Lane { f, imm, .. } => self.function(*f, *imm),
             Op::LoadParam { ty, vector, offset } => {
-                return Some(hash(hash(15, u64::from(*offset)), u64::from(ty.bytes) << 8 | u64::from(*vector)))
-                    .filter(|_| inst.results().len() == 1);
+                return Some(hash(
+                    hash(15, u64::from(*offset)),
+                    u64::from(ty.bytes) << 8 | u64::from(*vector),
+                ))
+                .filter(|_| inst.results().len() == 1);
             }
             Op::Load(access) if access.order == Order::Weak && access.space == Space::Global => {
                 if !access.non_coherent {
@@ -269,9 +278,12 @@ impl<'a> Search<'a> {
                     if self.facts[at].is_late || root == 0 || root & (ANYWHERE | VARIABLE) != 0 {
                         return None;
                     }
-                    known.loads |= root;
+                    loads = root;
                 }
-                hash(hash(16, access.offset as u64), u64::from(access.ty.bytes) << 8 | u64::from(access.ty.signed))
+                hash(
+                    hash(16, access.offset as u64),
+                    u64::from(access.ty.bytes) << 8 | u64::from(access.ty.signed),
+                )
             }
             Op::LocalAddress { .. } | Op::IsSpace { .. } => return None,
             op if op.properties().results == Results::Sources => hash(17, at as u64),
@@ -282,6 +294,7 @@ impl<'a> Search<'a> {
         for source in inst.sources() {
             all = hash(all, self.value(*source, known)?);
         }
+        known.loads |= loads;
         Some(all)
     }
 }
@@ -291,7 +304,13 @@ fn probes(bits: u32) -> Vec<u64> {
     let mut numbers: Vec<u64> = (0..34).collect();
     for bit in 5..bits {
         let power = 1u64 << bit;
-        numbers.extend([power, power + 1, power | power >> 1, power.wrapping_neg(), (power + 1).wrapping_neg()]);
+        numbers.extend([
+            power,
+            power + 1,
+            power | power >> 1,
+            power.wrapping_neg(),
+            (power + 1).wrapping_neg(),
+        ]);
     }
     numbers.extend((1..34u64).map(u64::wrapping_neg));
     numbers
