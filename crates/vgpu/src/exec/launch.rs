@@ -213,6 +213,7 @@ impl Device {
             changes: AtomicU64::new(0),
             stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             polled: PolledWords::default(),
+            polls: PolledWords::default(),
         };
         let run = match (checked, options.counters) {
             (false, false) => run_workers::<Plain>,

@@ -264,7 +264,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
 
     /// Ends the turn of a warp that polls: its lanes get the values that they got when they were here last, and the block
     /// has changed nothing since. Only others can change what they wait for. Under checks the turn also ends when the
-    /// values have changed: all that poll must see a change before one of them acts on it ([`Self::after_change`]).
+    /// values have changed: all that poll must see a change before one of them acts on it ([`Self::must_hand_over`]).
     fn after_look(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
         let now = (self.at(), self.frag.mask, self.block.progress);
         if now != self.w.look.0 {
@@ -278,6 +278,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         match self.w.look.1.replace(found) {
             Some(before) if before == found => {
                 if P::CHECK {
+                    self.grid.polls.add(u64::from(self.at()) << 2);
                     let at = self.wide(inst.sources()[0]);
                     lanes(mask).for_each(|l| self.grid.polled.add(at[l].wrapping_add(access.offset as u64)));
                 }
@@ -288,19 +289,30 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
-    /// Ends the turn of the block after it has changed a word that others poll. They must see the change before the block
-    /// does anything else: if they saw it later, they would also be ordered after what the block does until then, and the
-    /// races with that would not be found.
+    /// Notes a change of a word that others poll.
     fn after_change(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
-        if !P::CHECK || self.grid.polled.is_empty() {
-            return Next::Continue;
+        self.block.owes_turn |= P::CHECK && self.is_polled(inst, access, mask);
+        Next::Continue
+    }
+
+    /// Ends the turn of the block before it changes a word that others poll for the second time. They must see the first
+    /// change before: if they saw both at once, they would also be ordered after what the block does in between, and the
+    /// races with that would not be found.
+    fn must_hand_over(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
+        let must = P::CHECK
+            && self.block.owes_turn
+            && !self.grid.polls.contains(u64::from(self.at()) << 2)
+            && self.is_polled(inst, access, mask);
+        self.block.hands_over |= must;
+        must
+    }
+
+    fn is_polled(&self, inst: &Inst, access: &Access, mask: u32) -> bool {
+        if self.grid.polled.is_empty() {
+            return false;
         }
         let at = self.wide(inst.sources()[0]);
-        if !lanes(mask).any(|l| self.grid.polled.contains(at[l].wrapping_add(access.offset as u64))) {
-            return Next::Continue;
-        }
-        self.block.hands_over = true;
-        Next::YieldAfter
+        lanes(mask).any(|l| self.grid.polled.contains(at[l].wrapping_add(access.offset as u64)))
     }
 
     /// Corrects the counts of a fragment that stops before the end of its block. The remaining instructions were
@@ -346,6 +358,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 Next::Continue if access.order != Order::Weak => self.after_look(inst, access, mask),
                 next => next,
             },
+            Op::Store(access) if access.order != Order::Weak && self.must_hand_over(inst, access, mask) => {
+                Next::Again
+            }
+            Op::Atom { access, .. } if self.must_hand_over(inst, access, mask) => Next::Again,
             Op::Store(access) => match self.store(inst, access, mask) {
                 Next::Continue if access.order != Order::Weak => self.after_change(inst, access, mask),
                 next => next,

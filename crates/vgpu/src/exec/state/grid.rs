@@ -74,8 +74,9 @@ pub struct Grid<'g> {
     pub stuck: Vec<AtomicU64>,
     /// The parameters that point to memory which the launch does not write.
     pub constant_parameters: Parameters,
-    /// The words that were polled without success. Under checks.
+    /// The words that were polled without success, and the numbers of the instructions that did it, times four. Under checks.
     pub polled: PolledWords,
+    pub polls: PolledWords,
     pub races: GlobalRaces,
     /// What the threads of a block store, by function. Evaluated when it is first needed.
     pub stored: Vec<OnceLock<StoredHashes>>,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A set of words of memory. Different words may count as one.
+/// A set of words, by their addresses. Different words may count as one.
 #[derive(Debug, Default)]
 pub struct PolledWords {
     bits: [AtomicU64; PolledWords::UNITS],
