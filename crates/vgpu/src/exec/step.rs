@@ -4,7 +4,7 @@
 use super::Policy;
 use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
-use crate::isa::op::{Access, Class, Inst, Op, Order};
+use crate::isa::op::{Access, AtomOp, Class, Inst, Op, Order};
 use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
 
@@ -302,9 +302,22 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let must = P::CHECK
             && self.block.owes_turn
             && !self.grid.polls.contains(u64::from(self.at()) << 2)
+            && !self.only_looks(inst, mask)
             && self.is_polled(inst, access, mask);
         self.block.hands_over |= must;
         must
+    }
+
+    /// Whether an atomic only reads memory: code polls with additions of zero and with compare-and-swaps.
+    fn only_looks(&self, inst: &Inst, mask: u32) -> bool {
+        match inst.op {
+            Op::Atom { op: AtomOp::Cas, .. } => true,
+            Op::Atom { op: AtomOp::Add | AtomOp::Or | AtomOp::Xor, .. } => {
+                let operand = self.wide(inst.sources()[1]);
+                lanes(mask).all(|l| operand[l] == 0)
+            }
+            _ => false,
+        }
     }
 
     fn is_polled(&self, inst: &Inst, access: &Access, mask: u32) -> bool {
