@@ -205,6 +205,12 @@ def sort_rows(x, out, DOWN: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
+def largest(x, out, C: tl.constexpr, K: tl.constexpr):
+    row = tl.program_id(0)
+    tl.store(out + row * K + tl.arange(0, K), tl.topk(tl.load(x + row * C + tl.arange(0, C)), K))
+
+
+@triton.jit
 def histogram(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     counts = tl.histogram(tl.load(x + at, mask=at < n, other=0), BINS, mask=at < n)
@@ -431,6 +437,14 @@ def sort_case(case, target, random, down):
     return case(name, target, sort_rows, (1,), arguments, {"DOWN": down, "R": r, "C": c})
 
 
+def largest_case(case, target, random):
+    """Tiles that ldmatrix reads with repeated rows."""
+    r, c, k = 4, 128, 8
+    x = random.standard_normal((r, c)).astype(np.float32)
+    arguments = [("x", "*fp32", read(x)), ("out", "*fp32", write(-np.sort(-x, axis=1)[:, :k]))]
+    return case("largest", target, largest, (r,), arguments, {"C": c, "K": k})
+
+
 def histogram_case(case, target, random):
     n, bins = 1000, 64
     x = random.integers(0, bins, n).astype(np.int32)
@@ -521,6 +535,7 @@ def cases(case, random, every=False):
             yield cross_entropy_case(case, target, random, warps)
             yield matvec_case(case, target, random, warps)
         yield gather_case(case, target, random)
+        yield largest_case(case, target, random)
     yield persistent_case(case, "matmul_persistent", 90, random, False)
     if every:
         # Two groups of warps store each tile, which is a warning.

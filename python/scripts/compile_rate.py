@@ -3,7 +3,7 @@
     python python/scripts/compile_rate.py target/release/warpsmith PROJECT... [--files 12] [--seed 1] [--jobs 2]
 
 A project is the folder of its sources. Flags of `sanitize` that its own build gives the compiler may follow it, separated
-by commas: `../ThunderKittens,--std=c++20,--define=KITTENS_HOPPER`. The files are drawn at random from those that define a
+by commas: `../ThunderKittens,--std=c++20,--define=KITTENS_HOPPER,--arch=sm_90a`. The files are drawn at random from those that define a
 kernel (headers too, if fewer other files do). The folders `include`, `Common` and `csrc` of the project are searched for
 headers. For each project the script prints how many files compile, and for each file that does not, the first error.
 Files for GPUs that the virtual GPU does not have (sm_100 and newer) are counted apart.

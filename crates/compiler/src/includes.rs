@@ -97,6 +97,39 @@ pub fn resolved(text: &str, own_folder: Option<&Path>, folders: &[PathBuf]) -> R
     all
 }
 
+/// Limit of the folders above a source that are searched for headers.
+const MOST_FOLDERS: usize = 8;
+
+/// The folders above a source that have one of these headers, the nearest first: also `include` in each of them. Builds of
+/// whole projects search such folders. A folder that everybody may write ends the search.
+pub fn folders_above(own_folder: &Path, names: &[String]) -> Vec<PathBuf> {
+    let own_folder = if own_folder.as_os_str().is_empty() { Path::new(".") } else { own_folder };
+    let Ok(own_folder) = std::path::absolute(own_folder) else { return Vec::new() };
+    let above = own_folder.ancestors().skip(1).take(MOST_FOLDERS);
+    let above = above.take_while(|folder| folder.file_name().is_some() && !is_public(folder));
+    let both = above.flat_map(|folder| [folder.to_owned(), folder.join("include")]);
+    both.filter(|folder| names.iter().any(|name| is_header(name) && folder.join(name).is_file())).collect()
+}
+
+/// Whether everybody may create files in a folder.
+fn is_public(folder: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(folder).is_ok_and(|it| it.permissions().mode() & 0o002 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        false
+    }
+}
+
+/// Whether a name is one of a header, and not one of the standard library, which has no ending, or a path to it.
+fn is_header(name: &str) -> bool {
+    name.contains('.') && !name.starts_with(['/', '.'])
+}
+
 /// The path without `.` and `..`, as far as its own parts tell.
 fn normalised(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
@@ -121,6 +154,23 @@ mod tests {
         let text =
             "#include \"a.cuh\"\n  #  include <b/c.h>\n// #include \"no\"\n#include MACRO\n#define include\n";
         assert_eq!(included_names(text).collect::<Vec<_>>(), ["a.cuh", "b/c.h"]);
+    }
+
+    #[test]
+    fn folders_above_a_source_are_found_by_what_they_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir_all(root.join("a/b/c")).unwrap();
+        fs::create_dir_all(root.join("a/include/x")).unwrap();
+        fs::write(root.join("a/include/x/far.h"), "").unwrap();
+        fs::write(root.join("a/b/near.h"), "").unwrap();
+        fs::write(root.join("a/b/vector"), "").unwrap();
+        let above = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            folders_above(&root.join("a/b/c"), &names)
+        };
+        assert_eq!(above(&["x/far.h", "near.h", "gone.h"]), [root.join("a/b"), root.join("a/include")]);
+        assert!(above(&["vector", "gone.h"]).is_empty());
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use compiler::{BuildOutcome, Compiler};
 
 pub use includes::included_names;
 pub use log::{Diagnostic, Place, Severity};
-pub use nvcc_source::{NvccOutcome, prepare_nvcc_source};
+pub use nvcc_source::{NvccOutcome, needed_target, prepare_nvcc_source};
 pub use pack::{Pack, PackError};
 pub use processes::serve;
 pub use standard::standard_headers;

@@ -18,8 +18,15 @@ const TORCH: &str = include_str!("shims/torch.h");
 const TORCH_FOLDERS: [&str; 3] = ["torch/", "ATen/", "c10/"];
 
 /// Headers of CUDA libraries that are not part of the compiler's wheels.
-const SHIMS: [(&str, &str); 2] =
-    [("curand_kernel.h", include_str!("shims/curand_kernel.h")), ("curand.h", "#pragma once\n")];
+const SHIMS: [(&str, &str); 4] = [
+    ("curand_kernel.h", include_str!("shims/curand_kernel.h")),
+    ("curand.h", "#pragma once\n"),
+    ("cufft.h", CUFFT),
+    ("cufftXt.h", CUFFT),
+];
+
+/// The types of cuFFT that kernels use.
+const CUFFT: &str = include_str!("shims/cufft.h");
 
 /// Headers of CUDA for graphics libraries. They declare host functions only, and need headers that most machines lack.
 const GRAPHICS: [&str; 7] = [
@@ -44,6 +51,8 @@ pub struct NvccOutcome {
     pub host_functions: Vec<String>,
     /// The headers that do not exist and were left out.
     pub missing_headers: Vec<String>,
+    /// Folders above the source in which headers were found that are in no given folder.
+    pub found_in: Vec<PathBuf>,
     /// The declarations that do not compile and were left out, without their bodies.
     pub left_out: Vec<String>,
     /// Whether an older standard of C++ was asked for than what the standard headers need.
@@ -119,6 +128,7 @@ impl Compiler {
                     outcome,
                     host_functions: vec![],
                     missing_headers: vec![],
+                    found_in: vec![],
                     left_out: vec![],
                     has_newer_standard: false,
                 });
@@ -158,6 +168,8 @@ struct Attempt {
     ambiguous: host_code::Ambiguous,
     host_functions: Vec<String>,
     missing_headers: Vec<String>,
+    /// Folders above the source that have headers which the given folders do not have.
+    found_in: Vec<PathBuf>,
     /// The declarations that were left out because they fail, each with the errors of the compiler at that time.
     left_out: Vec<(Vec<String>, Vec<Diagnostic>)>,
 }
@@ -166,7 +178,21 @@ impl Attempt {
     fn new(mut request: Request, device_words: BTreeSet<String>) -> Attempt {
         let source = &mut request.source;
         let own_folder = Path::new(&source.name).parent();
-        let found = includes::resolved(&source.text, own_folder, &source.include_dirs);
+        let mut found = includes::resolved(&source.text, own_folder, &source.include_dirs);
+        // Headers of the project that the given folders do not have may include others of that kind.
+        let mut found_in = Vec::new();
+        while let Some(own_folder) = own_folder {
+            let unknown: Vec<String> =
+                found.elsewhere.iter().filter(|name| !is_given(source, name)).cloned().collect();
+            let mut folders = includes::folders_above(own_folder, &unknown);
+            folders.retain(|folder| !source.include_dirs.contains(folder));
+            if folders.is_empty() {
+                break;
+            }
+            source.include_dirs.extend(folders.iter().cloned());
+            found_in.extend(folders);
+            found = includes::resolved(&source.text, Some(own_folder), &source.include_dirs);
+        }
         let in_memory: Vec<String> = source.headers.iter().map(|(_, text)| text.clone()).collect();
         let texts = found.headers.values().chain([&found.source]).chain(&in_memory).map(String::as_str);
         let kernel_words = host_code::kernel_words(&texts);
@@ -188,14 +214,15 @@ impl Attempt {
             ambiguous,
             host_functions: without.functions,
             missing_headers: found.elsewhere,
+            found_in,
             left_out: Vec::new(),
         }
     }
 
     fn finished(self, outcome: BuildOutcome, has_newer_standard: bool) -> NvccOutcome {
-        let Attempt { host_functions, missing_headers, left_out, .. } = self;
+        let Attempt { host_functions, missing_headers, found_in, left_out, .. } = self;
         let left_out = left_out.iter().flat_map(|(texts, _)| texts).map(|text| head(text)).collect();
-        NvccOutcome { outcome, host_functions, missing_headers, left_out, has_newer_standard }
+        NvccOutcome { outcome, host_functions, missing_headers, found_in, left_out, has_newer_standard }
     }
 
     /// Gives contents to the headers that do not exist.
@@ -333,14 +360,25 @@ fn without_features(mut diagnostics: Vec<Diagnostic>, request: &Request) -> Vec<
     let Some((target, _)) = found.last().cloned() else { return diagnostics };
     diagnostics.retain(|it| needed(it).is_none() && !it.message.contains("Ptx assembly aborted"));
     let names: Vec<&str> = found.iter().take(4).map(|(_, name)| name.as_str()).collect();
-    let message = format!(
-        "the code needs {target}: it uses {}, which {} does not have",
-        names.join(", "),
-        request.target
-    );
+    let message =
+        format!("{NEEDS}{target}: it uses {}, which {} does not have", names.join(", "), request.target);
     diagnostics.insert(0, Diagnostic { severity: Severity::Error, message, place: None });
     diagnostics
 }
+
+/// Whether a header is given from memory.
+fn is_given(source: &Source, name: &str) -> bool {
+    source.headers.iter().any(|(known, _)| known == name)
+}
+
+/// The target that code needs which was refused for another target.
+pub fn needed_target(error: &BuildError) -> Option<&str> {
+    let BuildError::Source { diagnostics, .. } = error else { return None };
+    diagnostics.iter().find_map(|it| it.message.strip_prefix(NEEDS)?.split(':').next())
+}
+
+/// How the message begins that code needs another target.
+const NEEDS: &str = "the code needs ";
 
 /// What stands for a header that does not exist.
 fn stand_in(name: &str) -> &'static str {

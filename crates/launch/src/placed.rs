@@ -9,6 +9,10 @@ use super::{Argument, Dtype, Init, Role, TextureArgument};
 /// The least size in bytes of buffers that are filled on the device if all their elements are 0.
 const LARGE: u64 = 32 << 20;
 
+/// The most bytes of contents of all buffers together. Buffers of zeros and outputs do not count: they take memory only
+/// where the kernel writes.
+const MOST_CONTENTS: u64 = 6 << 30;
+
 /// A launch's arguments on a device.
 #[derive(Clone, Debug)]
 pub struct Placed {
@@ -37,6 +41,7 @@ impl Placed {
     /// Allocates every buffer, fills those that have contents, and builds the parameters.
     pub fn on(device: &mut dyn Accelerator, arguments: &[Argument]) -> Result<Self, AcceleratorError> {
         let mut placed = Placed { parameters: Vec::new(), buffers: Vec::new() };
+        let mut contents_left = MOST_CONTENTS;
         for (index, argument) in arguments.iter().enumerate() {
             if let Role::Texture(texture) = &argument.role {
                 let name = argument.name.clone().unwrap_or_else(|| format!("argument {index}"));
@@ -57,11 +62,19 @@ impl Placed {
                 {
                     device.fill(buffer, 0)?;
                 }
-                _ => {
+                Role::Input { .. } | Role::InOut { .. } => {
+                    contents_left = contents_left.checked_sub(buffer.bytes).ok_or_else(|| {
+                        let wanted = buffer.bytes;
+                        AcceleratorError::Memory(format!(
+                            "the {wanted} bytes of `{name}` and of the buffers before it are more than {MOST_CONTENTS}; only \
+                             buffers of zeros and outputs may be larger"
+                        ))
+                    })?;
                     if let Some(contents) = argument.contents() {
                         device.write(buffer, &contents)?;
                     }
                 }
+                _ => {}
             }
             placed.parameters.push(buffer.parameter());
             let is_output = matches!(argument.role, Role::Out { .. });

@@ -20,6 +20,8 @@ pub struct Code {
     pub host_functions: Vec<String>,
     /// The headers that were not found and were left out.
     pub missing_headers: Vec<String>,
+    /// Folders above the file in which headers were found that are in no given folder.
+    pub found_in: Vec<PathBuf>,
     /// The declarations that do not compile and were left out.
     pub left_out: Vec<String>,
     /// Whether the file was compiled with a newer standard of C++ than the wanted one.
@@ -48,6 +50,7 @@ pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeEr
         kernels: kernels.collect::<Result<_, _>>()?,
         host_functions: Vec::new(),
         missing_headers: Vec::new(),
+        found_in: Vec::new(),
         left_out: Vec::new(),
         has_newer_standard: false,
     })
@@ -118,6 +121,7 @@ pub fn from_cuda(
         kernels,
         host_functions: built.host_functions,
         missing_headers: built.missing_headers,
+        found_in: built.found_in,
         left_out: built.left_out,
         has_newer_standard: built.has_newer_standard,
     })
@@ -158,6 +162,10 @@ impl Code {
                 String::new()
             };
             notes.push(format!("ignored host code: {}{more}", shown.join(", ")));
+        }
+        if !self.found_in.is_empty() {
+            let folders: Vec<String> = self.found_in.iter().map(|it| it.display().to_string()).collect();
+            notes.push(format!("searched folders above the file for headers: {}", folders.join(", ")));
         }
         if !self.missing_headers.is_empty() {
             notes.push(format!("ignored headers that were not found: {}", self.missing_headers.join(", ")));

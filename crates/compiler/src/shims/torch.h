@@ -53,8 +53,17 @@ WARPSMITH_NUMBER(Half, unsigned short, __half)
 WARPSMITH_NUMBER(BFloat16, unsigned short, __nv_bfloat16)
 WARPSMITH_NUMBER(Float8_e4m3fn, unsigned char, __nv_fp8_e4m3)
 WARPSMITH_NUMBER(Float8_e5m2, unsigned char, __nv_fp8_e5m2)
-struct Float8_e4m3fnuz { unsigned char x; };
-struct Float8_e5m2fnuz { unsigned char x; };
+#define WARPSMITH_BITS(NAME)                                                            \
+    struct NAME {                                                                       \
+        unsigned char x;                                                                \
+        struct from_bits_t {};                                                          \
+        __host__ __device__ static constexpr from_bits_t from_bits() { return {}; }     \
+        NAME() = default;                                                               \
+        __host__ __device__ constexpr NAME(unsigned char bits, from_bits_t) : x(bits) {} \
+    };
+WARPSMITH_BITS(Float8_e4m3fnuz)
+WARPSMITH_BITS(Float8_e5m2fnuz)
+#undef WARPSMITH_BITS
 struct Float8_e8m0fnu { unsigned char x; };
 #undef WARPSMITH_NUMBER
 template <class T> struct complex { T real_, imag_; };

@@ -62,6 +62,12 @@ impl VirtualDevice {
         self.memory.move_to(self.options.world);
     }
 
+    /// Changes how many bytes all buffers may have together. Large buffers take memory of the host only where they are
+    /// written, so this may be more than the host has.
+    pub fn set_memory(&mut self, bytes: u64) {
+        self.memory.set_limit(bytes);
+    }
+
     /// Resets a module's variables to their initial values, as if the module had just been loaded.
     pub fn reset_state(&mut self, module: ModuleId) -> Result<(), AcceleratorError> {
         let Some(module) = self.modules.get(module.0) else {

@@ -71,6 +71,8 @@ impl Block {
         core.load = BlockLoad::default();
         core.path.clear();
         core.progress = 0;
+        core.owes_turn = false;
+        core.hands_over = false;
         core.first_exit = None;
         core.events = 0;
         core.copies.clear();
@@ -148,6 +150,7 @@ impl Block {
 
     /// Runs all warps in turn, repeatedly, for about `rounds` slices of each warp.
     pub fn run<P: Policy>(&mut self, grid: &Grid<'_>, worker: &mut WorkerState, rounds: u32) -> Progress {
+        (self.core.owes_turn, self.core.hands_over) = (false, false);
         let mut changed = false;
         let slice = if self.quiet { SHORT_SLICE } else { SLICE };
         for _ in 0..rounds {
@@ -207,6 +210,9 @@ impl Block {
                 break;
             }
             changed = true;
+            if self.core.hands_over {
+                break;
+            }
         }
         Progress::Unfinished { changed }
     }

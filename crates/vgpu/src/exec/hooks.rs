@@ -5,6 +5,7 @@ use super::Policy;
 use super::state::{
     AccessKind, Addresses, Grid, Request, RunningWarp, Source, Span, TileBase, Watch, narrow,
 };
+use crate::check::Site;
 use crate::check::race;
 use crate::check::race::Equality;
 use crate::isa::op::{Access, Op, Order, Slot, WmmaMemory};
@@ -38,6 +39,20 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         };
         let races = &mut self.block.races;
         match space {
+            Space::Shared if access.is_async => {
+                for l in crate::lanes::lanes(lanes) {
+                    let site = Site { lanes: 1 << l, ..site };
+                    if span.low != 0 {
+                        races.agent_writes_remote(race::Agent::Copy, site, ad.at[l], size);
+                    } else {
+                        races.agent_writes_shared(race::Agent::Copy, site, &narrow(&ad.at), size);
+                    }
+                }
+                if span.low != 0 {
+                    self.check_peer_runs(span, lanes);
+                    self.note_visit(span, lanes);
+                }
+            }
             Space::Shared if span.low != 0 => {
                 races.remote(site, race, &race::Ranges { at: &ad.at, bytes: size, values });
                 self.check_peer_runs(span, lanes);
@@ -354,6 +369,14 @@ impl<A> Stored<'_, A> {
         (0..4).map(compare).min().unwrap_or(Equality::Unknown)
     }
 
+    /// Whether the program text promises that this store and another one, if they store to one address, store one value.
+    fn is_function_of_address(&self, other: Fact) -> bool {
+        let own = self.fact(self.pc).of_address;
+        own.function != 0
+            && own.function == other.of_address.function
+            && (own.loads | other.of_address.loads) & !self.grid.constant_parameters == 0
+    }
+
     /// The bytes that a lane stores.
     fn bytes(&self, lane: usize) -> Vec<u8> {
         let n = usize::from(self.bytes);
@@ -461,6 +484,9 @@ impl<A: PartialEq + Copy + Into<u64>> Stored<'_, A> {
 
 impl<A: PartialEq + Copy + Into<u64>> race::StoredValues for Stored<'_, A> {
     fn compare(&self, lane: usize, earlier: race::EarlierStore) -> Equality {
+        if self.is_function_of_address(self.fact(earlier.pc)) {
+            return Equality::Same;
+        }
         let depends_on_data = self.is_matrix || self.fact(self.pc).varies.has(Varies::DATA);
         // The other lane's store to this address is part of this execution if the lane stores there now. Its earlier
         // stores are then overwritten and no longer known.
@@ -481,6 +507,7 @@ impl<A: PartialEq + Copy + Into<u64>> race::StoredValues for Stored<'_, A> {
     fn is_common(&self) -> bool {
         let own = self.fact(self.pc);
         own.identity != 0 && !own.varies.has(Varies::THREAD.with(Varies::TIME))
+            || self.is_function_of_address(own)
     }
 
     fn after_atomic(&self) -> AfterAtomic {

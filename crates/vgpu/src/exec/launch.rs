@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::options::{Checks, Dim3, Options};
 use super::report::{LaunchReport, begin_outputs, report};
 use super::schedule::{SAMPLE, run_workers};
-use super::state::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS, Unit, ZERO};
+use super::state::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS, PolledWords, Unit, ZERO};
 use super::{Checked, CheckedCounted, Counted, Plain};
 use crate::check::race::GlobalRaces;
 use crate::isa::decode::Constant;
@@ -178,6 +178,7 @@ impl Device {
             shared_end: world.shared_offset + shared_bytes,
             dynamic_shared: launch.shared,
             workspace,
+            constant_parameters: Grid::constant_parameters(kernel, &params, &regions),
             param_shadow: vec![shadow::DEFINED; params.len()],
             params,
             constants: constants(kernel, &addresses, &self.windows, world.shared_offset, grid_id),
@@ -211,6 +212,8 @@ impl Device {
             resident_limit,
             changes: AtomicU64::new(0),
             stuck: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+            polled: PolledWords::default(),
+            polls: PolledWords::default(),
         };
         let run = match (checked, options.counters) {
             (false, false) => run_workers::<Plain>,

@@ -6,6 +6,7 @@ use super::state::{
     WINDOW, bytes_under_way, name_of, narrow, relative,
 };
 use crate::check::Kind;
+use crate::check::race::Agent;
 use crate::isa::op::{Inst, MbarrierOp, Op};
 use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
@@ -157,6 +158,16 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 // SAFETY: `peer` is another block of the cluster. The same worker runs it.
                 unsafe { (*peer).races.mbarrier_arrive_from(at, &published) };
             }
+            // The store of `st.async` has completed.
+            if op == MbarrierOp::CompleteTx && !relaxed {
+                let (block, warp) = (self.block.index as u32, self.w.id);
+                let mark = self.block.races.agent_mark(Agent::Copy, warp);
+                for l in lanes(group) {
+                    let (agent, at) = ((Agent::Copy, warp, l), (at[l] - span.low) as u32);
+                    // SAFETY: as above.
+                    unsafe { (*peer).races.mbarrier_arrive_copies_from(block, agent, at, mark) };
+                }
+            }
         } else {
             let (site, objects) = (self.site(group), narrow(at));
             let races = &mut self.block.races;
@@ -165,6 +176,12 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 MbarrierOp::Inval => races.mbarrier_invalidate(site, &objects),
                 MbarrierOp::Arrive { .. } | MbarrierOp::ExpectTx | MbarrierOp::CompleteTx => {
                     races.mbarrier_arrive(site, &objects, !relaxed);
+                    if op == MbarrierOp::CompleteTx && !relaxed {
+                        let mark = races.agent_mark(Agent::Copy, site.warp);
+                        for l in lanes(group) {
+                            races.mbarrier_arrive_copies(Agent::Copy, site.warp, l, objects[l], mark);
+                        }
+                    }
                 }
                 _ => {}
             }

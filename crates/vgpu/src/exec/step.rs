@@ -4,7 +4,7 @@
 use super::Policy;
 use super::state::{Fragment, Frame, Next, Origin, RunningWarp, State, spread};
 use crate::check::Kind;
-use crate::isa::op::{Class, Inst, Op, Order};
+use crate::isa::op::{Access, AtomOp, Class, Inst, Op, Order};
 use crate::isa::types::Space;
 use crate::lanes::{lanes, lanes_where};
 
@@ -263,8 +263,9 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
     }
 
     /// Ends the turn of a warp that polls: its lanes get the values that they got when they were here last, and the block
-    /// has changed nothing since. Only others can change what they wait for.
-    fn after_look(&mut self, inst: &Inst) -> Next {
+    /// has changed nothing since. Only others can change what they wait for. Under checks the turn also ends when the
+    /// values have changed: all that poll must see a change before one of them acts on it ([`Self::must_hand_over`]).
+    fn after_look(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
         let now = (self.at(), self.frag.mask, self.block.progress);
         if now != self.w.look.0 {
             self.w.look = (now, None);
@@ -274,7 +275,57 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let found = registers
             .flat_map(|r| self.wide(*r))
             .fold(0u64, |all, v| (all ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
-        if self.w.look.1.replace(found) == Some(found) { Next::YieldAfter } else { Next::Continue }
+        match self.w.look.1.replace(found) {
+            Some(before) if before == found => {
+                if P::CHECK {
+                    self.grid.polls.add(u64::from(self.at()) << 2);
+                    let at = self.wide(inst.sources()[0]);
+                    lanes(mask).for_each(|l| self.grid.polled.add(at[l].wrapping_add(access.offset as u64)));
+                }
+                Next::YieldAfter
+            }
+            Some(_) if P::CHECK => Next::YieldAfter,
+            _ => Next::Continue,
+        }
+    }
+
+    /// Notes a change of a word that others poll.
+    fn after_change(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
+        self.block.owes_turn |= P::CHECK && self.is_polled(inst, access, mask);
+        Next::Continue
+    }
+
+    /// Ends the turn of the block before it changes a word that others poll for the second time. They must see the first
+    /// change before: if they saw both at once, they would also be ordered after what the block does in between, and the
+    /// races with that would not be found.
+    fn must_hand_over(&mut self, inst: &Inst, access: &Access, mask: u32) -> bool {
+        let must = P::CHECK
+            && self.block.owes_turn
+            && !self.grid.polls.contains(u64::from(self.at()) << 2)
+            && !self.only_looks(inst, mask)
+            && self.is_polled(inst, access, mask);
+        self.block.hands_over |= must;
+        must
+    }
+
+    /// Whether an atomic only reads memory: code polls with additions of zero and with compare-and-swaps.
+    fn only_looks(&self, inst: &Inst, mask: u32) -> bool {
+        match inst.op {
+            Op::Atom { op: AtomOp::Cas, .. } => true,
+            Op::Atom { op: AtomOp::Add | AtomOp::Or | AtomOp::Xor, .. } => {
+                let operand = self.wide(inst.sources()[1]);
+                lanes(mask).all(|l| operand[l] == 0)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_polled(&self, inst: &Inst, access: &Access, mask: u32) -> bool {
+        if self.grid.polled.is_empty() {
+            return false;
+        }
+        let at = self.wide(inst.sources()[0]);
+        lanes(mask).any(|l| self.grid.polled.contains(at[l].wrapping_add(access.offset as u64)))
     }
 
     /// Corrects the counts of a fragment that stops before the end of its block. The remaining instructions were
@@ -317,15 +368,26 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         let next = match &inst.op {
             Op::Lane { .. } | Op::Test { .. } | Op::Branch { .. } => Next::Continue,
             Op::Load(access) => match self.load(inst, access, mask) {
-                Next::Continue if access.order != Order::Weak => self.after_look(inst),
+                Next::Continue if access.order != Order::Weak => self.after_look(inst, access, mask),
                 next => next,
             },
-            Op::Store(access) => self.store(inst, access, mask),
+            Op::Store(access) if access.order != Order::Weak && self.must_hand_over(inst, access, mask) => {
+                Next::Again
+            }
+            Op::Atom { access, .. } if self.must_hand_over(inst, access, mask) => Next::Again,
+            Op::Store(access) => match self.store(inst, access, mask) {
+                Next::Continue if access.order != Order::Weak => self.after_change(inst, access, mask),
+                next => next,
+            },
             Op::LoadParam { ty, vector, offset } => self.load_param(inst, *ty, *vector, *offset, mask),
-            Op::Atom { access, .. } => match self.atom(inst, access, mask) {
-                Next::Continue => self.after_look(inst),
-                next => next,
-            },
+            Op::Atom { access, .. } => {
+                let before = self.block.progress;
+                match self.atom(inst, access, mask) {
+                    Next::Continue if self.block.progress != before => self.after_change(inst, access, mask),
+                    Next::Continue => self.after_look(inst, access, mask),
+                    next => next,
+                }
+            }
             Op::Set { f, combine, negate, truth } => {
                 self.set_by_test(inst, *f, (*combine, *negate), *truth, mask)
             }

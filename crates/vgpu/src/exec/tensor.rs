@@ -57,6 +57,7 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
             non_coherent: false,
             offset: 0,
             quick: false,
+            is_async: false,
         }
     }
 

@@ -87,6 +87,7 @@ impl<'a> Decoder<'a, '_> {
             non_coherent: false,
             offset,
             quick: false,
+            is_async: false,
         };
         let mut results = Vec::new();
         let mut values = &operands[at + 1..wanted];

@@ -90,6 +90,7 @@ impl<'a> Decoder<'a, '_> {
             non_coherent,
             offset: 0,
             quick: false,
+            is_async: false,
         })
     }
 
@@ -204,7 +205,7 @@ impl<'a> Decoder<'a, '_> {
     }
 
     /// Decodes `st.async`: a store that reports its bytes to an mbarrier object when it completes. Here it completes
-    /// immediately.
+    /// immediately; the race checker orders only those after it that wait for the object.
     fn store_async(&mut self, i: &Instruction<'a>, m: &mut Mods<'a>) -> Decoded {
         if !m.take("mbarrier::complete_tx::bytes") {
             return reject("st.async completes on an mbarrier");
@@ -215,6 +216,7 @@ impl<'a> Decoder<'a, '_> {
             return reject("st.async writes shared memory");
         }
         access.space = Space::Shared;
+        access.is_async = true;
         let values = self
             .elements(value, access.vector)?
             .iter()

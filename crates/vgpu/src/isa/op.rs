@@ -309,6 +309,8 @@ pub struct Access {
     pub offset: i32,
     /// One 4-byte element per lane in shared or global memory, with 32-bit registers. Such accesses have a fast path.
     pub quick: bool,
+    /// `st.async`: an agent stores on behalf of the thread.
+    pub is_async: bool,
 }
 
 impl Access {

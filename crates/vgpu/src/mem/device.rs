@@ -221,6 +221,11 @@ impl Device {
         self.find(address, 0).ok().map(|a| (Buffer(a.address), a.bytes, a.label.as_str()))
     }
 
+    /// Changes how many bytes allocations may use together.
+    pub fn set_limit(&mut self, bytes: u64) {
+        self.limit = bytes.max(self.used);
+    }
+
     /// Bytes that allocations use, and bytes of the device.
     pub fn usage(&self) -> (u64, u64) {
         (self.used, self.limit)

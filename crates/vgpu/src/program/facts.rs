@@ -82,6 +82,18 @@ pub enum AfterAtomic {
     Perhaps,
 }
 
+/// A set of kernel parameters: a bit for each offset that is a multiple of 8.
+pub type Parameters = u64;
+
+/// The value of a store as a function of its address ([`super::values::by_address`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfAddress {
+    /// Two stores with equal functions store equal values at equal addresses. Zero: not a function of the address.
+    pub function: u64,
+    /// The parameters that point to memory which the value was loaded from. The launch must not write this memory.
+    pub loads: Parameters,
+}
+
 /// What is known about a load or a store. For a store, about the stored value; for a load, about the loaded value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fact {
@@ -95,6 +107,7 @@ pub struct Fact {
     /// A loop ends by the value of this load.
     pub polls: bool,
     pub seed: Seed,
+    pub of_address: OfAddress,
     /// Since the last barrier of the whole block, the thread has passed an operation that can order it after other
     /// threads of its block. Memory may have changed since they loaded from it.
     pub is_late: bool,
@@ -108,6 +121,7 @@ impl Fact {
         after_atomic: AfterAtomic::Perhaps,
         polls: false,
         seed: Seed::No,
+        of_address: OfAddress { function: 0, loads: 0 },
         is_late: true,
     };
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::facts::{self, Code, Fact};
 use super::product_fences::unfenced_products;
 use super::source::{SourceMap, SourceReader};
-use super::values::Sketch;
+use super::values::{Sketch, by_address};
 use super::{
     Diagnostic, FidelityReport, FidelityRow, Function, Kernel, LoadError, Module, ModuleVariable, Param,
     RefusedKernel,
@@ -294,6 +294,7 @@ impl<'m, 'a> Loader<'m, 'a> {
         let number = |name: &str| directive(name).map(|n| dims(n)[0]);
         let has =
             |wanted: fn(&Op) -> bool| functions.iter().flat_map(|f| &f.insts).any(|inst| wanted(&inst.op));
+        let written = functions.iter().try_fold(0, |all, f| Some(all | f.written?));
         Some(Kernel {
             uses_heap: has(|op| matches!(op, Op::Malloc | Op::Free)),
             synchronises_grid: has(|op| matches!(op, Op::GridWorkspace { .. })),
@@ -320,6 +321,7 @@ impl<'m, 'a> Loader<'m, 'a> {
             reserved_shared: shared.offsets.get(RESERVED_SHARED_NAME).copied(),
             shared_variables: shared.named,
             facts: facts.into(),
+            written,
         })
     }
 
@@ -533,7 +535,10 @@ impl Function {
             constants,
             is_entry,
         };
-        let facts = facts::analyse(&code);
+        let mut facts = facts::analyse(&code);
+        let of_address = by_address::of_address(&code, &facts);
+        facts.iter_mut().zip(of_address).for_each(|(fact, of_address)| fact.of_address = of_address);
+        let written = by_address::written(&code);
         let sketch = Sketch::new(&code, &facts);
         let unfenced = unfenced_products(&insts, &blocks);
         let frame = registers::allocate(&mut insts, &blocks, registers, &mut params);
@@ -553,6 +558,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            written,
             unfenced,
             sketch,
         };
@@ -573,6 +579,7 @@ impl Function {
             first: 0,
             reachable: OnceLock::new(),
             poll_code: OnceLock::new(),
+            written: None,
             unfenced: HashMap::new(),
             sketch: None,
         }

@@ -234,6 +234,8 @@ pub struct Kernel {
     pub(crate) shared_variables: Vec<(u32, u32, String)>,
     /// What is known about the values of loads and stores, by instruction, counted through all functions.
     pub(crate) facts: Arc<[facts::Fact]>,
+    /// The parameters that point to the memory that the kernel may write. `None`: it may write any memory.
+    pub(crate) written: Option<facts::Parameters>,
 }
 
 /// Bytes of shared memory that the system reserves in each block.
@@ -258,6 +260,8 @@ pub struct Function {
     pub(crate) reachable: OnceLock<flow::Reachable>,
     /// The code that may belong to a poll. Computed when it is first needed.
     pub(crate) poll_code: OnceLock<polls::PollCode>,
+    /// See [`Kernel::written`].
+    pub(crate) written: Option<facts::Parameters>,
     /// The products whose registers are written after the last `wgmma.fence`.
     pub(crate) unfenced: product_fences::Unfenced,
     /// For finding out which threads store equal values. `None` if the function is too large or stores nothing.

@@ -40,6 +40,7 @@ use crate::isa::op::{Base, BoolOp, Flow, Guard, Inst, Op, Order, ShflMode, Slot}
 use crate::isa::properties::Results;
 use crate::isa::types::{Class, Space};
 
+pub mod by_address;
 mod decisions;
 mod paths;
 mod sets;
@@ -99,6 +100,10 @@ enum Rule {
     Sources,
     /// Depends on the sources of all lanes.
     Warp,
+    /// A part of a matrix that is loaded from rows: depends on the addresses of the rows that the part is in.
+    Rows {
+        trans: bool,
+    },
     /// A part of a matrix: depends on the sources of all lanes and on the lane. The number of warps that work together.
     Fragment {
         warps: usize,
@@ -351,7 +356,8 @@ fn rule(inst: &Inst, only_decides: &[bool]) -> Rule {
         }
         Op::LoadParam { offset, .. } => Rule::Parameter { offset: *offset },
         Op::Store(_) | Op::StoreMatrix { trans: false, .. } => Rule::Store,
-        Op::Mma(_) | Op::LoadMatrix { .. } | Op::MoveMatrix | Op::WmmaLoad(_) => Rule::Fragment { warps: 1 },
+        Op::LoadMatrix { trans, .. } => Rule::Rows { trans: *trans },
+        Op::Mma(_) | Op::MoveMatrix | Op::WmmaLoad(_) => Rule::Fragment { warps: 1 },
         Op::Wgmma(_) => Rule::Fragment { warps: 4 },
         op => match op.properties().results {
             Results::Sources => Rule::Sources,
@@ -991,6 +997,17 @@ impl<'a> Evaluation<'a> {
             Rule::Warp => {
                 let warp = (0..32).fold(place, |sum, l| hash(sum, all(self, l)));
                 Value::hashed(|l| hash(warp, reached[l]))
+            }
+            Rule::Rows { trans } => {
+                let address = self.value(sources[0]);
+                // Lane `8 m + r` has the address of row `r` of matrix `m`.
+                let row = |row: usize| address.whole(sources[0].class(), (8 * number + row) % 32);
+                Value::hashed(|l| {
+                    let (first, second, column) =
+                        if trans { (l % 4 * 2, l % 4 * 2 + 1, l / 4) } else { (l / 4, l / 4, l % 4) };
+                    let rows = hash(hash(place, row(first)), row(second));
+                    hash(hash(rows, column as u64), reached[l])
+                })
             }
             Rule::Fragment { warps } => {
                 let warp = (0..32).fold(place, |sum, l| hash(sum, all(self, l)));

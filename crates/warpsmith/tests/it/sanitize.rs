@@ -220,6 +220,21 @@ fn without_a_device_the_gpu_is_one_that_runs_the_target() {
 }
 
 #[test]
+fn code_of_a_newer_gpu_runs_on_one() {
+    let source = SCALE.replace("{\n", "{\n    asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n");
+    assert_ne!(source, SCALE);
+    let outcome = sanitize(&source, &[]);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stdout.contains("virtual:h100"), "{outcome}");
+    // Whoever chooses a GPU gets that one.
+    for chosen in [["--device", "virtual:l4"], ["--arch", "sm_89"]] {
+        let outcome = sanitize(&source, &chosen);
+        assert_ne!(outcome.code, 0, "{outcome}");
+        assert!(outcome.stderr.contains("the code needs sm_90"), "{outcome}");
+    }
+}
+
+#[test]
 fn an_unsupported_instruction_is_refused_with_its_line() {
     let texture = "    asm volatile(\"{.reg .f32 a, b, c, d; tex.cube.v4.f32.f32 {a, b, c, d}, [%0, {%1, %1, %1, %1}];}\" :: \"l\"(0ull), \"f\"(1.0f));\n";
     let source = SCALE.replace("    int i =", &format!("{texture}    int i ="));

@@ -326,10 +326,10 @@ __global__ void k(float* y, curandState* states, uint n)
 
 #[test]
 fn an_element_offset_that_overflows_int_is_found() {
-    let kernel = |offset: &str| {
+    let kernel = |offset: &str, (dtype, name): (&str, &str)| {
         format!(
-            "// warpsmith: --kernel mark --grid 3 --block 1 --arg x=inout,u8[50000,50000]=zeros --arg width=50000
-extern \"C\" __global__ void mark(unsigned char* x, int width)
+            "// warpsmith: --kernel mark --grid 3 --block 1 --arg x=inout,{dtype}[50000,50000]=zeros --arg width=50000
+extern \"C\" __global__ void mark({name}* x, int width)
 {{
     int row = 24999 * blockIdx.x;
     x[{offset}] = 1;
@@ -337,8 +337,34 @@ extern \"C\" __global__ void mark(unsigned char* x, int width)
 "
         )
     };
-    contains(&sanitize("k.cu", &kernel("row * width"), &[]), 1, &["out-of-bounds", "k.cu:5"]);
-    contains(&sanitize("k.cu", &kernel("(long long)row * width"), &[]), 0, &["clean"]);
+    for element in [("u8", "unsigned char"), ("f32", "float")] {
+        let outcome = sanitize("k.cu", &kernel("row * width", element), &[]);
+        contains(&outcome, 1, &["out-of-bounds", "k.cu:5"]);
+        contains(&sanitize("k.cu", &kernel("(long long)row * width", element), &[]), 0, &["clean"]);
+    }
+}
+
+#[test]
+fn contents_that_take_too_much_memory_are_refused() {
+    let source = "extern \"C\" __global__ void k(const float* x) {}\n";
+    let flags = ["--grid", "1", "--block", "1", "--arg", "x=f32[50000,50000]=ones"];
+    contains(&sanitize("k.cu", source, &flags), 3, &["out of memory", "only buffers of zeros and outputs"]);
+}
+
+#[test]
+fn headers_in_folders_above_the_file_are_found() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("src/kernels");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(root.path().join("include/deep")).unwrap();
+    std::fs::write(root.path().join("src/twice.h"), "#include <deep/factor.h>\n").unwrap();
+    std::fs::write(root.path().join("include/deep/factor.h"), "#define FACTOR 2.0f\n").unwrap();
+    let source = "#include \"twice.h\"
+// warpsmith: --kernel k --grid 1 --block 4 --arg y=out,f32[4]
+extern \"C\" __global__ void k(float* y) { y[threadIdx.x] = FACTOR; }
+";
+    let outcome = sanitize_in(&folder, "k.cu", source, &["--print", "y"]);
+    contains(&outcome, 0, &["searched folders above the file for headers", "2.0 2.0 2.0 2.0"]);
 }
 
 #[test]

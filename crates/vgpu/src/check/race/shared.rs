@@ -737,16 +737,25 @@ impl SharedShadow {
         if self.bytes == 0 {
             return;
         }
-        let &SharedAccess { mask, stamp, ranges: &Ranges { at, bytes, .. }, pattern } = access;
+        let &SharedAccess { mask, stamp, ranges: &Ranges { at, bytes, values }, pattern } = access;
         let cx = &Context::for_write(threads, stamp);
-        if pattern.shape == Shape::Row && self.write_tile(cx, &Tile::row(pattern.min, bytes)) {
+        // A value that other threads may store too must not hide another value of the same phase. The quick checks do not
+        // look for one.
+        let is_common = values.is_common() && self.has_writes_since(cx.floor, pattern, bytes);
+        if !is_common && pattern.shape == Shape::Row && self.write_tile(cx, &Tile::row(pattern.min, bytes)) {
             return;
         }
-        let words = bytes <= 4 && pattern.max.saturating_add(bytes) <= self.bytes;
+        let words = !is_common && bytes <= 4 && pattern.max.saturating_add(bytes) <= self.bytes;
         let hard = if words { self.write_words(cx, mask, at, bytes) } else { mask };
         if hard != 0 {
             self.write_lanes(cx, access, hard, out);
         }
+    }
+
+    /// Whether a line that the lanes access was written since the last barrier of the block.
+    fn has_writes_since(&self, floor: u32, pattern: &AccessPattern, bytes: u32) -> bool {
+        self.lines_of(pattern.min, pattern.max.saturating_sub(pattern.min).saturating_add(bytes))
+            .any(|number| self.lines.get(number).is_some_and(|line| line.writes > floor))
     }
 
     /// Checks writes of a word, a half word or a byte per lane, as far as it is certain that they do not race. Returns

@@ -40,6 +40,10 @@ pub struct BlockCore {
     pub membership: Option<Membership>,
     /// Counts events that another warp could be waiting for.
     pub progress: u64,
+    /// The block has changed a word that others poll since its turn began.
+    pub owes_turn: bool,
+    /// The turn of the block ends so that others see this change.
+    pub hands_over: bool,
     /// The instruction at which a thread exited first.
     pub first_exit: Option<u32>,
     /// Counts the ends of mbarrier phases and the waits that pass, so that their order is known. Under checks only.

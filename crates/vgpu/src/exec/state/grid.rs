@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::options::{Dim3, Limits};
+use super::PolledWords;
 use super::warp::Unit;
 use crate::check::race::GlobalRaces;
 use crate::isa::types::Space;
@@ -13,7 +14,8 @@ use crate::mem::Device;
 use crate::mem::region::Region;
 use crate::mem::window::Windows;
 use crate::program::Kernel;
-use crate::program::values::{Equality, StoredHashes};
+use crate::program::facts::Parameters;
+use crate::program::values::{Equality, StoredHashes, by_address};
 use crate::world::{BlockOrder, World, mix};
 
 /// State that all workers of a launch share.
@@ -70,6 +72,11 @@ pub struct Grid<'g> {
     /// For each worker: `changes + 1` at the time when all its blocks were found stuck, or `u64::MAX` once the worker has
     /// ended.
     pub stuck: Vec<AtomicU64>,
+    /// The parameters that point to memory which the launch does not write.
+    pub constant_parameters: Parameters,
+    /// The words that were polled without success, and the numbers of the instructions that did it, times four. Under checks.
+    pub polled: PolledWords,
+    pub polls: PolledWords,
     pub races: GlobalRaces,
     /// What the threads of a block store, by function. Evaluated when it is first needed.
     pub stored: Vec<OnceLock<StoredHashes>>,
@@ -94,6 +101,22 @@ impl Grid<'_> {
         let evaluate =
             || function.sketch.as_ref().map_or_else(StoredHashes::default, |it| it.evaluate(self.block_dim));
         stored.get_or_init(evaluate).compare(at - function.first, one, other)
+    }
+
+    /// The parameters that point to memory which the launch does not write.
+    pub fn constant_parameters(kernel: &Kernel, params: &[u8], regions: &[Region]) -> Parameters {
+        let Some(written) = kernel.written else { return 0 };
+        let region_of = |offset: usize| {
+            let address = u64::from_le_bytes(params.get(offset..offset + 8)?.try_into().ok()?);
+            let after = regions.partition_point(|r| r.address <= address);
+            let region = regions.get(after.checked_sub(1)?)?;
+            (address - region.address < region.bytes).then_some(region.address)
+        };
+        let written: Vec<u64> = by_address::offsets(written).filter_map(region_of).collect();
+        let is_constant = |offset: usize| region_of(offset).is_none_or(|region| !written.contains(&region));
+        by_address::offsets(u64::MAX)
+            .filter(|offset| is_constant(*offset))
+            .fold(0, |all, offset| all | 1 << (offset / 8))
     }
 
     /// Records what a store writes whose value is promised to be the same in all blocks.

@@ -40,15 +40,28 @@ pub fn run(options: &SanitizeOptions, global: &Global, printer: &Printer) -> Res
         None if is_ptx => target_of_ptx(&text),
         None => None,
     };
-    let chip = simulated::chip(global, header.device.as_deref(), arch)?;
-    let target = arch.unwrap_or(chip.target);
+    let mut chip = simulated::chip(global, header.device.as_deref(), arch)?;
     let code = if is_ptx {
         code::from_ptx(&text, &launches.kernels())?
     } else {
         let compiler = super::super::compiler(global, printer)?;
-        let mut request = code::request(&options.file, &text, target, &launch.define, &launch.include);
-        request.options.extend(launch.std.iter().map(|name| format!("--std={name}")));
-        match code::from_cuda(&compiler, request, &launches.kernels()) {
+        let compile = |target: Target| {
+            let mut request = code::request(&options.file, &text, target, &launch.define, &launch.include);
+            request.options.extend(launch.std.iter().map(|name| format!("--std={name}")));
+            code::from_cuda(&compiler, request, &launches.kernels())
+        };
+        let mut compiled = compile(arch.unwrap_or(chip.target));
+        // Nobody has chosen the GPU, so it is one that has the instructions of the code.
+        if let (None, Err(SanitizeError::Build(error))) = (arch, &compiled)
+            && let Some(needed) = compiler::needed_target(error).and_then(|name| name.parse::<Target>().ok())
+        {
+            let other = simulated::chip(global, header.device.as_deref(), Some(needed))?;
+            if other.runs(needed) {
+                chip = other;
+                compiled = compile(chip.target);
+            }
+        }
+        match compiled {
             Err(SanitizeError::Build(error)) => return not_compiled(error, options, printer),
             other => other?,
         }

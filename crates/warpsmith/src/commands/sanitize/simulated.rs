@@ -8,9 +8,14 @@ use vgpu::Checks;
 use crate::cli::{Global, SanitizeOptions};
 use crate::error::CommandError;
 
+/// Bytes of all buffers together: more than any GPU has.
+const ADDRESSES: u64 = 1 << 38;
+
 /// A virtual GPU with the options of the command line.
 pub fn device(chip: &'static Chip, options: &SanitizeOptions) -> VirtualDevice {
     let mut device = VirtualDevice::new(chip);
+    // `Placed` limits the contents that take memory.
+    device.set_memory(ADDRESSES);
     device.options.checks = if options.unchecked { Checks::None } else { Checks::All };
     device.options.counters = options.counters;
     device.options.budget = options.budget;
