@@ -3,9 +3,8 @@
 use op::Refusal;
 
 use crate::declaration::{Argument, Declaration, Kind, ReferenceSource};
-use crate::file_array::FileArray;
+use crate::file_array::{FileArray, Numbers};
 use crate::problem::DeclaredProblem;
-use crate::rows::Numbers;
 
 /// Arrays that the command line names, read.
 #[derive(Debug, Default)]

@@ -6,7 +6,16 @@ use std::sync::Arc;
 use launch::{Dtype, npy};
 use op::Refusal;
 
-use crate::rows::{Numbers, wide_integers};
+/// The numbers of an output, and the bits of 64-bit integers.
+pub(crate) type Numbers = (Vec<f64>, Vec<u64>);
+
+/// The bits of 64-bit integers; nothing for other types.
+pub(crate) fn wide_integers(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
+    if !matches!(dtype, Dtype::I64 | Dtype::U64) {
+        return Vec::new();
+    }
+    dtype.integers(bytes).into_iter().map(i64::cast_unsigned).collect()
+}
 
 /// An array in a file.
 #[derive(Clone, Debug)]

@@ -54,16 +54,14 @@ impl Declaration {
     ) -> Result<InputTensor, op::Refusal> {
         let dtype = self.dtype(argument.dtype, problem);
         let dims = self.shape(argument, problem)?;
-        let bytes = match &argument.contents {
-            Some(file) => file.elements(&argument.name, dtype, &dims)?.to_vec(),
-            None => match argument.range {
-                Some(range) => in_range(dtype, range, dims.iter().product(), &sequence(seed, index)),
-                None => {
-                    let mut bytes = encode(dtype, &self.numbers(problem, argument, class, (seed, index))?);
-                    lengthen(dtype, class, &mut bytes, &sequence(seed, index));
-                    bytes
-                }
-            },
+        let bytes = match (&argument.contents, argument.range) {
+            (Some(file), _) => file.elements(&argument.name, dtype, &dims)?.to_vec(),
+            (None, Some(range)) => in_range(dtype, range, dims.iter().product(), &sequence(seed, index)),
+            (None, None) => {
+                let mut bytes = encode(dtype, &self.numbers(problem, argument, class, (seed, index))?);
+                lengthen(dtype, class, &mut bytes, &sequence(seed, index));
+                bytes
+            }
         };
         Ok(InputTensor { name: argument.name.clone(), dtype, dims, bytes: Arc::new(bytes) })
     }

@@ -13,6 +13,7 @@ use random::Random;
 use crate::answer_cache::CachedAnswer;
 use crate::declaration::{Argument, Declaration, Function, Kind, ReferenceSource};
 use crate::declared_op::DeclaredOp;
+use crate::file_array::{Numbers, wide_integers};
 use crate::inputs::{DeclaredInputs, InputTensor};
 use crate::problem::DeclaredProblem;
 use crate::python::{Array, Call, Errors};
@@ -249,17 +250,6 @@ impl DeclaredOp {
         };
         scripts.any(|path| !is_named(&path))
     }
-}
-
-/// The numbers of an output, and the bits of 64-bit integers.
-pub(crate) type Numbers = (Vec<f64>, Vec<u64>);
-
-/// The bits of 64-bit integers; nothing for other types.
-pub(crate) fn wide_integers(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
-    if !matches!(dtype, Dtype::I64 | Dtype::U64) {
-        return Vec::new();
-    }
-    dtype.integers(bytes).into_iter().map(i64::cast_unsigned).collect()
 }
 
 impl Declaration {

@@ -257,12 +257,11 @@ impl Header {
     /// The launches in their order. Of several, the first is the main one.
     fn launches(&self, path: &Path, source: &str) -> Result<Vec<Launch<'_>>, ManifestError> {
         let several = self.table.get(LAUNCHES).and_then(toml::Value::as_array);
-        let (field, tables) = match several {
-            Some(tables) => (LAUNCHES, tables.iter().filter_map(toml::Value::as_table).collect()),
-            None => {
-                let help = "is missing, as in launch = { grid = [\"rows\"], block = [256] }";
-                (LAUNCH, vec![self.table(LAUNCH, help)?])
-            }
+        let (field, tables) = if let Some(tables) = several {
+            (LAUNCHES, tables.iter().filter_map(toml::Value::as_table).collect())
+        } else {
+            let help = "is missing, as in launch = { grid = [\"rows\"], block = [256] }";
+            (LAUNCH, vec![self.table(LAUNCH, help)?])
         };
         if several.is_some() && self.table.contains_key(LAUNCH) {
             return Err(self.wrong(LAUNCH, "a file has either `launch` or `[[launches]]`"));

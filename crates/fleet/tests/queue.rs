@@ -258,7 +258,7 @@ fn a_worker_goes_on_when_the_store_works_again() {
     let answers = folder.0.path().join("jobs/a/answers");
     std::fs::write(&answers, "not a folder").unwrap();
     let (told, stop) = (AtomicU32::new(0), Arc::default());
-    let options = WorkerOptions { patience: Duration::from_secs(60), ..worker_options() };
+    let options = WorkerOptions { patience: Duration::from_mins(1), ..worker_options() };
     let fails = |_: &StoreError| {
         if told.fetch_add(1, Ordering::Relaxed) == 0 {
             std::fs::remove_file(&answers).unwrap();

@@ -522,7 +522,9 @@ fn honest_single_precision_passes_where_scores_and_their_number_cancel() {
         let mut inputs = Inputs::generate(&problem, Class::Normal, seed);
         for (tensor, first) in [(&mut inputs.q, 16.0), (&mut inputs.k, -wanted)] {
             for row in tensor.data.chunks_exact_mut(problem.head_dim) {
-                row.iter_mut().for_each(|x| *x *= 0.25);
+                for x in &mut *row {
+                    *x *= 0.25;
+                }
                 row[0] = first;
             }
         }

@@ -289,6 +289,29 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
         }
     }
 
+    /// A store that other blocks may wait for.
+    fn store_in_turn(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
+        if self.must_hand_over(inst, access, mask) {
+            return Next::Again;
+        }
+        match self.store(inst, access, mask) {
+            Next::Continue => self.after_change(inst, access, mask),
+            next => next,
+        }
+    }
+
+    fn atom_in_turn(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
+        if self.must_hand_over(inst, access, mask) {
+            return Next::Again;
+        }
+        let before = self.block.progress;
+        match self.atom(inst, access, mask) {
+            Next::Continue if self.block.progress != before => self.after_change(inst, access, mask),
+            Next::Continue => self.after_look(inst, access, mask),
+            next => next,
+        }
+    }
+
     /// Notes a change of a word that others poll.
     fn after_change(&mut self, inst: &Inst, access: &Access, mask: u32) -> Next {
         self.block.owes_turn |= P::CHECK && self.is_polled(inst, access, mask);
@@ -371,23 +394,10 @@ impl<P: Policy> RunningWarp<'_, '_, P> {
                 Next::Continue if access.order != Order::Weak => self.after_look(inst, access, mask),
                 next => next,
             },
-            Op::Store(access) if access.order != Order::Weak && self.must_hand_over(inst, access, mask) => {
-                Next::Again
-            }
-            Op::Atom { access, .. } if self.must_hand_over(inst, access, mask) => Next::Again,
-            Op::Store(access) => match self.store(inst, access, mask) {
-                Next::Continue if access.order != Order::Weak => self.after_change(inst, access, mask),
-                next => next,
-            },
+            Op::Store(access) if access.order != Order::Weak => self.store_in_turn(inst, access, mask),
+            Op::Store(access) => self.store(inst, access, mask),
             Op::LoadParam { ty, vector, offset } => self.load_param(inst, *ty, *vector, *offset, mask),
-            Op::Atom { access, .. } => {
-                let before = self.block.progress;
-                match self.atom(inst, access, mask) {
-                    Next::Continue if self.block.progress != before => self.after_change(inst, access, mask),
-                    Next::Continue => self.after_look(inst, access, mask),
-                    next => next,
-                }
-            }
+            Op::Atom { access, .. } => self.atom_in_turn(inst, access, mask),
             Op::Set { f, combine, negate, truth } => {
                 self.set_by_test(inst, *f, (*combine, *negate), *truth, mask)
             }

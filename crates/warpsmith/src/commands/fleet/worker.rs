@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::printer::{FAINT, Printer, one_line, styled};
 
 /// How long a worker tries again when the store does not work: a restart of a file server or a network that is away.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Works until the fleet or the user stops it.
 pub fn run(
