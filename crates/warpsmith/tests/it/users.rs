@@ -858,11 +858,12 @@ fn a_file_can_have_several_launches_and_temporary_memory() {
     assert_eq!(outcome.code, 1, "{outcome}");
     let outcome = at(&reads_first, "check");
     assert_eq!(outcome.code, 1, "{outcome}");
+    let outcome = at(&SCAN.replace("\"scan_sums\"", "\"scan_all\""), "check");
+    assert!(outcome.code == 1 && outcome.stdout.contains("there is no kernel `scan_all`"), "{outcome}");
     for (from, to, message) in [
         ("parameters = [\"sums\", \"n\"]", "parameters = [\"sum\", \"n\"]", "did you mean `sums`"),
         ("block = 32\n", "blocks = 32\n", "has no field `blocks`"),
         ("// warpsmith: block = 32\n", "", "`block` is missing"),
-        ("\"scan_sums\"", "\"scan_all\"", "there is no `scan_all`"),
         ("scratch f32[ceil_div(n, 256)]", "scratch f32[ceil_div(n, 256)] = 0..1", "has no contents"),
     ] {
         let changed = SCAN.replace(from, to);
