@@ -186,7 +186,7 @@ impl Arguments {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::mem::offset_of;
 
     use super::*;
@@ -194,10 +194,10 @@ mod tests {
 
     const SOURCE: &str = include_str!("../../../kernels/attention/common/arguments.cuh");
 
-    /// Field names and offsets from the struct's lines, such as `const void* q;  //   0  ...`, and the size after its
+    /// Field names and offsets from the lines of a struct, such as `const void* q;  //   0  ...`, and the size after its
     /// end.
-    fn table() -> (Vec<(&'static str, usize)>, usize) {
-        let body = SOURCE.split_once("struct Arguments {").expect("the struct").1;
+    pub(crate) fn table(source: &'static str, name: &str) -> (Vec<(&'static str, usize)>, usize) {
+        let body = source.split_once(&format!("struct {name} {{")).expect("the struct").1;
         let (body, after) = body.split_once("};").expect("its end");
         let fields = body.lines().filter(|line| !line.trim().is_empty()).map(|line| {
             let (declaration, comment) = line.split_once(';').expect("a declaration");
@@ -220,7 +220,7 @@ mod tests {
             key_lengths page_table sinks page_size pages_of_sequence window_left window_right from_last_key softcap
             query_starts key_starts
         );
-        let (fields, size) = table();
+        let (fields, size) = table(SOURCE, "Arguments");
         assert_eq!(ours, fields);
         assert_eq!((size_of::<Arguments>(), align_of::<Arguments>()), (size, 8));
     }

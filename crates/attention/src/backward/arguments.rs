@@ -63,24 +63,9 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
+    use crate::arguments::tests::table;
 
     const SOURCE: &str = include_str!("../../../../kernels/attention/common/backward.cuh");
-
-    /// Field names and offsets from the struct's lines, and the size after its end.
-    fn table() -> (Vec<(&'static str, usize)>, usize) {
-        let body = SOURCE.split_once("struct BackwardArguments {").expect("the struct").1;
-        let (body, after) = body.split_once("};").expect("its end");
-        let fields = body.lines().filter(|line| !line.trim().is_empty()).map(|line| {
-            let (declaration, comment) = line.split_once(';').expect("a declaration");
-            let name = declaration.split_whitespace().next_back().expect("a name");
-            let offset = comment.split_whitespace().nth(1).expect("an offset after the slashes");
-            (name, offset.parse().expect("a number"))
-        });
-        (
-            fields.collect(),
-            after.split_whitespace().nth(1).expect("`// 304 bytes`").parse().expect("a number"),
-        )
-    }
 
     #[test]
     fn every_field_of_the_backward_pass_has_the_offset_that_kernels_use() {
@@ -88,7 +73,7 @@ mod tests {
             ($($field:ident)*) => { vec![$((stringify!($field), offset_of!(BackwardArguments, $field))),*] };
         }
         let ours = offsets!(forward d_o dq dk dv d_o_strides dq_strides dk_strides dv_strides);
-        let (fields, size) = table();
+        let (fields, size) = table(SOURCE, "BackwardArguments");
         assert_eq!(ours, fields);
         assert_eq!((size_of::<BackwardArguments>(), align_of::<BackwardArguments>()), (size, 8));
     }

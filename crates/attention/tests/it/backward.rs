@@ -1,7 +1,5 @@
 //! Gradients: every preset of the families on the virtual GPU with all checks, and kernels with planted faults.
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use chips::Chip;
@@ -14,7 +12,7 @@ use op::{CheckDevice, OpProblems};
 use vgpu::Kind;
 use warpsmith_attention::AttentionBackward;
 
-use crate::common::{compiler, device, problem};
+use crate::common::{changed_kernels, compiler, device, problem};
 
 /// A preset, knobs, a problem and a class of inputs.
 type Run<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, &'a str);
@@ -238,32 +236,13 @@ const FAULTS: &[Fault] = &[
     },
 ];
 
-/// The repository's kernels with the planted fault.
-fn planted(fault: &Fault, folder: &Path) -> Catalog {
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention_backward");
-    for part in ["common", fault.family] {
-        let to = folder.join("attention_backward").join(part);
-        fs::create_dir_all(&to).expect("a temporary folder");
-        for entry in fs::read_dir(kernels.join(part)).expect("the kernels").flatten() {
-            let name = entry.file_name();
-            let mut text = fs::read_to_string(entry.path()).expect("a source");
-            if Path::new(fault.file) == Path::new(part).join(&name) {
-                let Fault { name, right, .. } = fault;
-                assert!(text.contains(right), "{name}: the source no longer has `{right}`");
-                text = text.replacen(right, fault.wrong, 1);
-            }
-            fs::write(to.join(name), text).expect("a temporary file");
-        }
-    }
-    Catalog::load(Some(folder)).expect("the same manifests")
-}
-
 #[test]
 fn every_planted_fault_in_a_backward_kernel_is_detected() {
     let mut undetected = Vec::new();
     for fault in FAULTS {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let catalog = planted(fault, folder.path());
+        let change = (fault.file, fault.right, fault.wrong);
+        let catalog = changed_kernels("attention_backward", fault.family, change, folder.path());
         let family = catalog.family(fault.family).expect("the family");
         let results = check(family, "h200", &[(fault.preset, &[], fault.problem, "normal")], Depth::Full);
         let [result] = results.as_slice() else { panic!("{}: {} results", fault.name, results.len()) };

@@ -1,12 +1,13 @@
 //! Helpers of the tests that run kernels.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::{fmt, fs};
 
 use chips::Chip;
 use compiler::testing::{pinned_toolchain, shared_cache};
 use compiler::{Compiler, toolchain};
+use family::Catalog;
 use gpu::accelerator::{CudaDevice, VirtualDevice};
 use op::{CheckDevice, Kernel};
 use warpsmith_attention::metrics::{self, Mismatch, Tolerance, Weights};
@@ -111,4 +112,28 @@ pub fn complaints(kernel: &Kernel<'_>, problem: &Problem, inputs: &Encoded, run:
         changed_inputs: run.changed_inputs.clone(),
         map: map.map(|map| map.to_string()).unwrap_or_default(),
     }
+}
+
+/// The kernels of an op's family in the repository, with `right` in one file replaced by `wrong`.
+pub fn changed_kernels(
+    op: &str,
+    family: &str,
+    (file, right, wrong): (&str, &str, &str),
+    folder: &Path,
+) -> Catalog {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels").join(op);
+    for part in ["common", family] {
+        let to = folder.join(op).join(part);
+        fs::create_dir_all(&to).expect("a temporary folder");
+        for entry in fs::read_dir(kernels.join(part)).expect("the kernels").flatten() {
+            let name = entry.file_name();
+            let mut text = fs::read_to_string(entry.path()).expect("a source");
+            if Path::new(file) == Path::new(part).join(&name) {
+                assert!(text.contains(right), "{file} no longer has `{right}`");
+                text = text.replacen(right, wrong, 1);
+            }
+            fs::write(to.join(name), text).expect("a temporary file");
+        }
+    }
+    Catalog::load(Some(folder)).expect("the same manifests")
 }

@@ -2,12 +2,9 @@
 //! name. A fault is a replacement in the source, so that it stays readable; the test fails if the source no longer
 //! contains the original text.
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chips::Chip;
-use family::Catalog;
 use gpu::device::Device;
 use lab::check::{
     self, Case, CaseOutcome, CaseResult, CheckEnvironment, CheckGroup, CheckPlan, CheckSubject, Depth,
@@ -16,7 +13,7 @@ use op::CheckDevice;
 use vgpu::Kind;
 use warpsmith_attention::Attention;
 
-use crate::common::{compiler, device, problem};
+use crate::common::{changed_kernels, compiler, device, problem};
 
 /// How a fault must be detected.
 #[derive(Clone, Copy)]
@@ -1106,34 +1103,11 @@ const FAULTS: &[Fault] = &[
     },
 ];
 
-/// The repository's kernels with the planted fault.
-fn planted(fault: &Fault, folder: &Path) -> Catalog {
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/attention");
-    for part in ["common", fault.family] {
-        let to = folder.join("attention").join(part);
-        fs::create_dir_all(&to).expect("a temporary folder");
-        for entry in fs::read_dir(kernels.join(part)).expect("the kernels").flatten() {
-            let name = entry.file_name();
-            let mut text = fs::read_to_string(entry.path()).expect("a source");
-            if Path::new(fault.file) == Path::new(part).join(&name) {
-                assert!(
-                    text.contains(fault.right),
-                    "{}: the source no longer has `{}`",
-                    fault.name,
-                    fault.right
-                );
-                text = text.replacen(fault.right, fault.wrong, 1);
-            }
-            fs::write(to.join(name), text).expect("a temporary file");
-        }
-    }
-    Catalog::load(Some(folder)).expect("the same manifests")
-}
-
 /// Checks the kernel with the fault. Returns a description if the fault was not detected as expected.
 fn undetected(fault: &Fault) -> Option<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let catalog = planted(fault, folder.path());
+    let catalog =
+        changed_kernels("attention", fault.family, (fault.file, fault.right, fault.wrong), folder.path());
     let family = catalog.family(fault.family).expect("the family");
     let knobs = fault.knobs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let subject = CheckSubject { family, preset: Some(fault.preset.to_owned()), knobs };
