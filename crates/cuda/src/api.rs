@@ -11,9 +11,10 @@ use crate::state;
 
 thread_local! {
     static CALL: Cell<&'static str> = const { Cell::new("") };
-    /// The function of the runtime library that made the call, or what else findings should name.
+    /// The name that findings use instead of `CALL`: a function of the runtime library, or `host code`. Empty if there
+    /// is none.
     static CALLER: Cell<&'static str> = const { Cell::new("") };
-    /// The kind of object that the call named and that does not exist.
+    /// The kind of the object whose handle the call got, if that object does not exist.
     static MISSED: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 

@@ -12,8 +12,8 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// Frames that are kept: those of the library itself, which are many without optimisation, of the runtime library, and some
-/// of the program.
+/// The most frames of a site. Most of them belong to this library, which has many without optimisation, and to the
+/// runtime library; the others belong to the program.
 const MOST: usize = if cfg!(debug_assertions) { 64 } else { 28 };
 
 /// The calls that led to a place, as return addresses, innermost first.
@@ -81,7 +81,7 @@ fn module(at: usize) -> Option<(String, usize)> {
     let name = known.entry(base).or_insert_with(|| {
         // SAFETY: the name is a string of the dynamic linker.
         let name = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned();
-        // The name of the program itself is what its first argument says, which may be relative to another folder.
+        // For the program itself, `dladdr` gives its first argument, which may be relative to another folder.
         if name.starts_with('/') {
             name
         } else {

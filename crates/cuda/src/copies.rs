@@ -9,12 +9,12 @@ use crate::memory::Spot;
 use crate::order::Use;
 use crate::streams::Key;
 
-/// What the program says about an address.
+/// Where an address lies, as the program says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Host,
     Device,
-    /// The address says it.
+    /// The program does not say it, and the address decides.
     Unified,
 }
 
@@ -110,7 +110,8 @@ pub struct Copy3D {
 // SAFETY: numbers only.
 unsafe impl Plain for Copy3D {}
 
-/// One end of a copy in the form of `CUDA_MEMCPY3D`. Rows that are `pitch` bytes apart; 0 means that they are dense.
+/// One end of a copy that `CUDA_MEMCPY3D` describes. `pitch` is the distance of rows in bytes; 0 if they follow one
+/// another.
 fn end(
     kind: u32,
     (host, device, array): (u64, u64, u64),
@@ -208,7 +209,7 @@ impl Copy {
         slices.checked_add((height - 1).checked_mul(end.pitch)?)?.checked_add(width)
     }
 
-    /// The rows as one if they follow one another.
+    /// Makes one row of all rows, if they follow one another.
     fn dense(self) -> Copy {
         let [width, height, depth] = self.extent;
         let is_dense =
@@ -225,7 +226,7 @@ impl Copy {
     }
 }
 
-/// What an end of a copy is.
+/// Where an end of a copy lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     Device,
@@ -300,7 +301,7 @@ impl State {
         self.report_with(kind, message, related);
     }
 
-    /// Copies.
+    /// Runs a copy and checks its accesses.
     pub fn copy(&mut self, stream: Key, copy: &Copy) -> Outcome {
         if copy.is_empty() {
             return Ok(());
@@ -336,7 +337,8 @@ impl State {
         bytes: u64,
     ) -> Outcome {
         let mut buffer = vec![0u8; (bytes as usize).min(PIECE)];
-        // Overlapping ranges of host memory or of one allocation are copied from the right end.
+        // If the target overlaps the end of the source, the last piece is copied first, because an earlier piece would
+        // overwrite it.
         let backwards = to > from && to < from + bytes;
         let pieces = bytes.div_ceil(PIECE as u64);
         for number in 0..pieces {
@@ -371,7 +373,7 @@ impl State {
         Status::INVALID_VALUE
     }
 
-    /// Fills.
+    /// Runs a fill and checks its accesses.
     pub fn fill(&mut self, stream: Key, fill: &Fill) -> Outcome {
         let Some(width) = fill.width.checked_mul(fill.element) else { return Err(Status::INVALID_VALUE) };
         if width == 0 || fill.height == 0 {
@@ -408,7 +410,7 @@ impl State {
     }
 }
 
-/// Rows of a copy whose order is checked.
+/// The most rows of a copy whose accesses are checked.
 const MOST_ROWS: usize = 256;
 /// Bytes that are copied at a time, so that they stay in the cache.
 const PIECE: usize = 256 << 10;

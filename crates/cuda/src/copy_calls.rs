@@ -11,14 +11,14 @@ use crate::streams::{LEGACY_HANDLE, PER_THREAD};
 use crate::usable;
 use crate::work::{Work, perform};
 
-/// Copies on the default stream and waits.
+/// Runs a copy. The host waits for it, unless both ends are memory that only the device can access.
 fn copy_now(copy: Copy, stream: u64) -> Outcome {
     let mut state = usable()?;
     state.require_context()?;
     crate::streams::refuse_while_capturing(&state)?;
     let key = state.stream(stream)?;
     state.copy(key, &copy)?;
-    // The host does not wait for copies within the device. Pinned and managed memory are memory of the host too.
+    // Pinned, registered and managed memory are memory of the host too.
     let is_within = |end: &End| {
         let is_visible = state.allocation(end.address).is_some_and(Allocation::is_host_visible);
         matches!(state.spot(end.address), Spot::Device(..)) && !is_visible
@@ -35,7 +35,7 @@ fn copy_later(copy: Copy, stream: u64) -> Outcome {
     let key = state.stream(stream)?;
     drop(state);
     perform(key, Work::Copy(copy), Site::here())?;
-    // A copy between the device and memory that is not pinned has ended when the call returns.
+    // A copy from the device to memory that is not pinned has ended when the call returns.
     if let Ok(mut state) = usable()
         && !state.streams.captures.contains_key(&key)
         && [&copy.to, &copy.from].iter().any(|end| matches!(state.spot(end.address), Spot::Host))

@@ -4,7 +4,7 @@ use crate::errors::{Outcome, Status};
 use crate::guest;
 use crate::{State, initialise, state};
 
-/// The version of CUDA that the library speaks: 13.0.
+/// The version of CUDA that the library implements: 13.0.
 pub const VERSION: i32 = 13_000;
 
 /// Only device 0 exists.

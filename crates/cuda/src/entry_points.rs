@@ -6,8 +6,8 @@ use crate::call_site::Site;
 use crate::errors::{Outcome, Status};
 use crate::guest;
 
-/// Functions whose newest version is older than the highest suffix, or that need a version of CUDA: name, first version of
-/// CUDA, symbol. The last row that fits decides.
+/// Functions whose symbol is not the one with the highest suffix, or depends on the version of CUDA: name, first
+/// version of CUDA, symbol. The last row whose version is not newer than the wanted one decides.
 const VERSIONS: &[(&str, i32, &str)] = &[
     ("cuCtxCreate", 3020, "cuCtxCreate_v2"),
     ("cuCtxCreate", 11040, "cuCtxCreate_v3"),
@@ -107,7 +107,7 @@ api! {
         guest::write(table, 0)?;
         let caller = Site::here().stack().into_iter().next().map_or(String::new(), |it| it.module);
         let name = caller.rsplit('/').next().unwrap_or(&caller);
-        // These ask for it, and work without it.
+        // These libraries ask for the table and work without it.
         let needs_none = ["libnvrtc", "libnvJitLink", "libnvvm"].iter().any(|it| name.starts_with(it));
         if !needs_none && crate::missing::say_once("cuGetExportTable") {
             eprintln!(

@@ -20,7 +20,7 @@ pub struct Event {
 /// What an event stands for.
 #[derive(Clone, Debug)]
 enum Recorded {
-    /// A moment of a stream. Operations run when they are enqueued, so the time is the present one.
+    /// A moment of a stream. Operations run when they are enqueued, so its time is that of the call.
     Moment { clock: Clock, time: Instant },
     /// A moment of a capture.
     Captured(Capture),

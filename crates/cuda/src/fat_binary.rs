@@ -21,7 +21,7 @@ const PTX: u16 = 1;
 const LZ4: u64 = 1 << 13;
 const ZSTD: u64 = 1 << 15;
 
-/// Bounds for what a program that is not right could claim.
+/// Limits on the sizes that a damaged or malicious image can claim.
 const MOST_BYTES: u64 = 1 << 31;
 const MOST_TEXT: usize = 1 << 29;
 

@@ -1,4 +1,4 @@
-//! What is found while the program runs. It is written at once, so that a crash loses nothing.
+//! The findings of the running program. Each is written immediately, so that a crash loses none.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,7 +24,7 @@ pub struct Findings {
     has_ended: bool,
 }
 
-/// Findings of one process that are written. A program in a loop could otherwise fill the disk.
+/// The most findings that one process writes. A program in a loop could otherwise fill the disk.
 const MOST: usize = 10_000;
 
 impl Findings {
@@ -34,7 +34,7 @@ impl Findings {
         let mut log = path.and_then(|path| Writer::open(Path::new(&path)).ok());
         if let Some(log) = &mut log {
             let start = Record::Start { process: std::process::id(), device: device.to_owned() };
-            // A log that cannot be written is noticed by `exec`, which misses the end.
+            // If this fails, the log has no end either, and `exec` reports that.
             let _ = log.write(&start);
         }
         Findings {
@@ -47,7 +47,7 @@ impl Findings {
         }
     }
 
-    /// Writes a record, unless an equal one was written.
+    /// Writes a record, unless one with an equal key was written. Equal keys are what makes two findings the same.
     fn write_once(&mut self, key: impl Hash, record: impl FnOnce() -> Record) {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);

@@ -232,7 +232,7 @@ fn run_in_order(stream: Key, nodes: &[(u64, Node)]) -> Outcome {
     Ok(())
 }
 
-/// Gives the program a list: only its length if there is no place for it.
+/// Writes a list for the program: the entries, if it gave a place for them, and their number.
 fn tell(list: &[u64], place: *mut u64, count: *mut u64) -> Outcome {
     if !place.is_null() {
         let most = guest::read(count)? as usize;

@@ -1,5 +1,5 @@
-//! Access to memory of the program. A wrong pointer is an error, not a fault of the library: the kernel copies, and says
-//! what it could not reach.
+//! Access to memory of the program. The operating system copies the bytes and reports which ones it could not reach, so
+//! a wrong pointer of the program is an error and does not crash the library.
 
 use std::mem::MaybeUninit;
 
@@ -23,7 +23,7 @@ plain!(u8, i8, u16, u32, i32, u64, i64, usize, f32, f64);
 // SAFETY: as for its elements.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// Whether the operating system lets the process copy through it. Some sandboxes do not.
+/// Whether the process may copy by these system calls. Some sandboxes forbid them.
 fn copies_through_kernel() -> bool {
     static ALLOWED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *ALLOWED.get_or_init(|| {
@@ -36,7 +36,7 @@ fn copies_through_kernel() -> bool {
 fn transfer(own: u64, theirs: u64, bytes: usize, to_program: bool) -> usize {
     let local = libc::iovec { iov_base: own as *mut libc::c_void, iov_len: bytes };
     let remote = libc::iovec { iov_base: theirs as *mut libc::c_void, iov_len: bytes };
-    // SAFETY: the kernel checks both ranges.
+    // SAFETY: the operating system checks both ranges.
     let done = unsafe {
         if to_program {
             libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
@@ -54,7 +54,7 @@ fn copy(own: u64, theirs: u64, bytes: usize, to_program: bool) -> usize {
     }
     if !copies_through_kernel() {
         let (from, to) = if to_program { (own, theirs) } else { (theirs, own) };
-        // SAFETY: without the kernel's help the program's pointers must be right, as with NVIDIA's library.
+        // SAFETY: without the system calls the pointers of the program must be right, as with NVIDIA's library.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
         return bytes;
     }
@@ -64,7 +64,7 @@ fn copy(own: u64, theirs: u64, bytes: usize, to_program: bool) -> usize {
         let more = transfer(own + done as u64, theirs + done as u64, bytes - done, to_program);
         done += more;
         if more == 0 {
-            // The range may be closed to the program until an operation has ended.
+            // The page may be closed to the program (`host_memory`). Then it is opened, and the copy goes on.
             if opened || !host_memory::open(theirs + done as u64) {
                 break;
             }

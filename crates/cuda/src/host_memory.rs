@@ -1,8 +1,8 @@
 //! Memory that host and device share: managed memory and pinned memory.
 //!
-//! Its pages are mapped twice. The program uses one mapping, which also is the device address; the library and the kernels
-//! use the other one. While an operation on a stream may still use a page, the program's mapping of it is closed. An
-//! access of host code is then a fault, which is checked, and after which the page is open.
+//! Its pages are mapped twice. The program uses one mapping, whose address is also the device address; the library and
+//! the kernels use the other one. While an operation on a stream may still use a page, the program's mapping of it is
+//! closed. An access of host code then faults, and the handler checks the access and opens the page.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -13,7 +13,8 @@ use crate::{RESERVED, try_state};
 
 const PAGE: u64 = 4096;
 
-/// The mappings of the program that can be closed. A fault handler reads them, so they need no lock.
+/// A mapping of the program that can be closed. The fault handler reads these entries and must not wait for a lock, so
+/// they are atomic.
 struct Slot {
     start: AtomicU64,
     bytes: AtomicU64,
@@ -31,11 +32,11 @@ pub struct Shared {
     program: u64,
     library: NonNull<u8>,
     bytes: u64,
-    /// The entry of `VIEWS`; `None` if all are in use. The memory then is never closed.
+    /// The entry of `VIEWS`; `None` if all are in use. The memory is then never closed.
     slot: Option<usize>,
 }
 
-// SAFETY: the mappings belong to the value; who accesses them is decided by the lock of the state.
+// SAFETY: the mappings belong to the value, and the lock of the state guards the accesses to them.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -89,8 +90,8 @@ impl Shared {
         }
     }
 
-    /// Closes the pages of a range, for writes only or for all accesses. Pages that also have other bytes of the allocation
-    /// (up to `end`) stay open: the program may give those to the operating system, which would refuse them.
+    /// Closes the pages of a range, for writes only or for all accesses. Pages that also have other bytes of the
+    /// allocation (up to `end`) stay open: the program may pass those bytes to a system call, which would fail.
     pub fn close(&self, range: std::ops::Range<u64>, end: u64, for_reads: bool) {
         let Some(slot) = self.slot else { return };
         let first = range.start.max(self.program).next_multiple_of(PAGE);
@@ -135,7 +136,7 @@ pub fn open(address: u64) -> bool {
     is_closed
 }
 
-/// What handled faults before.
+/// The handler of faults before this one.
 static mut EARLIER: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
 
 /// Watches faults of the program.
@@ -153,7 +154,7 @@ pub fn watch_faults() {
 fn was_write(context: *mut c_void) -> Option<bool> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: the kernel passes a `ucontext_t` to a handler of this kind.
+        // SAFETY: the operating system passes a `ucontext_t` to a handler of this kind.
         let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         Some(registers[libc::REG_ERR as usize] & 2 != 0)
     }
@@ -165,9 +166,9 @@ fn was_write(context: *mut c_void) -> Option<bool> {
 }
 
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the description of the fault.
+    // SAFETY: the operating system passes the description of the fault.
     let address = unsafe { (*info).si_addr() } as u64;
-    // Without the number the access counts as a read, which is in conflict with fewer operations.
+    // If the processor does not say, the access counts as a read, which is in conflict with fewer operations.
     let write = was_write(context).unwrap_or(false);
     if open(address) {
         if let Some(mut state) = try_state() {
@@ -180,7 +181,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
     {
         state.host_touches_device(address, write);
     }
-    // SAFETY: the earlier action is a valid one. With it the same access faults again.
+    // SAFETY: the earlier action is a valid one. The access is repeated, and the earlier handler gets its fault.
     unsafe { libc::sigaction(signal, (&raw const EARLIER).cast(), std::ptr::null_mut()) };
 }
 

@@ -140,7 +140,7 @@ unsafe extern "C" {
     static mut STDOUT: *mut libc::FILE;
 }
 
-/// Writes what a kernel has printed, in order with what the program prints.
+/// Writes the output of a kernel. The stream of the C library keeps it in order with the output of the program.
 fn print(text: &str) {
     if !text.is_empty() {
         // SAFETY: the stream of the C library, which locks it.
@@ -271,8 +271,7 @@ impl State {
     }
 }
 
-/// Ranges that touch each other and have one kind, as one. A kernel may touch very many; then only the whole ranges that
-/// are written are kept.
+/// Joins adjacent ranges of one kind. A kernel may access very many ranges; only the first 256 are checked.
 fn merged(uses: Vec<Use>) -> Vec<Use> {
     const MOST: usize = 256;
     let mut all: Vec<Use> = Vec::new();

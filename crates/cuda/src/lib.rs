@@ -1,7 +1,7 @@
 //! CUDA's driver API over the virtual GPU: a `libcuda.so.1` for machines with no GPU.
 //!
 //! `warpsmith exec` lets the dynamic linker find this library in place of NVIDIA's. A program then runs unchanged: its
-//! kernels run on the virtual GPU under all checkers, and its calls are checked too. What is found is written as records
+//! kernels run on the virtual GPU under all checkers, and its calls are checked too. Findings are written as records
 //! (`execlog`), which `exec` prints.
 //!
 //! * [`api`]: what every exported function does; [`guest`]: access to memory of the program;
@@ -83,7 +83,7 @@ pub(crate) struct Table<T> {
     objects: HashMap<u64, T>,
     kind: u64,
     made: u64,
-    /// What the objects are, if a program that names one that does not exist has a mistake. Some programs ask whether an
+    /// What the objects are, if a handle of no object is a finding. `None` if it is not: some programs ask whether an
     /// address is a function.
     name: Option<&'static str>,
 }
@@ -94,7 +94,7 @@ impl<T> Table<T> {
         Table { objects: HashMap::new(), kind, made: 0, name: None }
     }
 
-    /// A table of objects that programs only name while they exist.
+    /// A table for which a handle of no object is a finding.
     pub fn named(kind: u64, name: &'static str) -> Table<T> {
         Table { name: Some(name), ..Table::new(kind) }
     }
@@ -279,7 +279,7 @@ impl State {
     }
 }
 
-/// Keeps the host from using the addresses of the device. If that is not allowed, nothing else changes.
+/// Reserves the addresses of the device, so that the host does not use them. A failure is ignored.
 fn reserve() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let bytes = (RESERVED.end - RESERVED.start) as usize;

@@ -104,8 +104,8 @@ impl Allocation {
 impl State {
     /// What is at an address.
     pub fn spot(&self, address: u64) -> Spot {
-        // The address after the last byte of an allocation of the device belongs to it. After memory of the host, other
-        // memory of the host may follow.
+        // The address after the last byte belongs to an allocation of the device, but not to one of the host: other
+        // memory may follow there.
         if let Some((start, bytes, label)) = self.memory.allocation_at(address)
             && (address < start.0 + bytes || RESERVED.contains(&address))
         {
@@ -288,7 +288,7 @@ fn register(address: u64, bytes: u64, flags: u32) -> Outcome {
     if end > RESERVED.start && address < RESERVED.end {
         return Err(Status::INVALID_VALUE);
     }
-    // All of it must exist, or kernels would fault.
+    // Every page must exist, because a kernel that reads one that does not would crash the process.
     let pages = (address / 4096..=(end - 1) / 4096).map(|page| (page * 4096).max(address));
     let mut byte = [0u8];
     if pages.into_iter().any(|at| guest::read_bytes(at, &mut byte).is_err()) {

@@ -3,7 +3,7 @@
 use crate::errors::Status;
 use crate::state;
 
-/// Whether this is the first time that a name is missed.
+/// Records that a function is missing. Returns whether this is the first time.
 pub fn say_once(name: &'static str) -> bool {
     match state() {
         Ok(mut state) => {
@@ -41,7 +41,7 @@ macro_rules! missing {
     )* };
 }
 
-// The parameters are not read, so the functions need none.
+// The functions do not read their parameters, so they are declared without them.
 missing! {
     cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointOperationComplete
     cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState

@@ -19,17 +19,17 @@ pub struct LinkState {
     linked: Option<Box<[u8]>>,
 }
 
-/// What a PTX text without kernels gets, because the virtual GPU does not load such a text.
+/// Is added to a PTX text without kernels, because the virtual GPU refuses such a text.
 const NO_KERNEL: &str = "\n.visible .entry warpsmith_no_kernel()\n{\n\tret;\n}\n";
 
-/// The flag that adds PTX to what nvcc makes.
+/// The hint for a program without PTX.
 const ADD_PTX: &str =
     "add PTX: `nvcc -gencode arch=compute_90,code=compute_90`, or -DCMAKE_CUDA_ARCHITECTURES=90-virtual";
 
-/// What runs PTX for newer devices.
+/// The hint for a program with PTX for newer devices only.
 const NEWER_DEVICE: &str = "run it on a newer device, such as `warpsmith exec --device virtual:h200`";
 
-/// Links PTX texts into one: directives of the file once, and no declarations of what another text defines.
+/// Joins PTX texts into one, which has the directives of a file only once.
 pub fn linked(texts: &[String]) -> String {
     let Some((first, rest)) = texts.split_first() else { return String::new() };
     let mut all = first.clone();

@@ -20,7 +20,7 @@ fn blocks(state: &State, function: u64, threads: i32, dynamic: u64) -> Result<u3
         threads_per_block: threads as u32,
         barriers: 1,
     };
-    // A block that does not fit is an answer: none.
+    // If no block fits, the answer is 0 and not an error.
     Ok(state.chip.occupancy(&resources).map_or(0, |it| it.blocks_per_sm))
 }
 

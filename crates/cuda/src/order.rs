@@ -1,10 +1,10 @@
-//! What happens before what. Operations run when they are enqueued, one after another; what could run in another order on
-//! a GPU is found here, with a vector clock per stream and one for the host.
+//! The order of operations. They run one after another, when they are enqueued. On a GPU some of them could run in
+//! another order: vector clocks, one per stream and one for the host, show which.
 //!
-//! An operation knows all that the host knew when it enqueued it, all earlier operations of its stream, and what
-//! the stream has waited for. The legacy default stream waits for all blocking streams, and they wait for it. The host
-//! learns what a stream, an event or the device has done when one of its threads waits for it. Two accesses to the same bytes, one
-//! of them a write, are a finding if the later operation does not know the earlier one.
+//! An operation knows (is ordered after) all that the host knew when it enqueued it, all earlier operations of its
+//! stream, and what the stream has waited for. The legacy default stream waits for all blocking streams, and they wait
+//! for it. The host learns what a stream, an event or the device has done when one of its threads waits for it. Two
+//! accesses to the same bytes, one of them a write, are a finding if the later operation does not know the earlier one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::call_site::Site;
 use crate::streams::{Key, LEGACY};
 
-/// The last operation of every actor that is known: actors are streams and the host.
+/// For every actor (a stream or the host), the number of its last operation that is known.
 pub type Clock = Vec<u32>;
 
 fn join(into: &mut Clock, other: &Clock) {
@@ -63,20 +63,21 @@ impl Made {
     }
 }
 
-/// Accesses that are kept per allocation. Programs that never synchronise would otherwise collect them for ever.
+/// The most accesses that are kept per allocation. A program that never synchronises would otherwise use more and more
+/// memory.
 const MOST: usize = 512;
 
-/// What happens before what.
+/// The clocks of all streams and of the host, and the accesses that later ones can be in conflict with.
 #[derive(Debug, Default)]
 pub struct Order {
     clocks: Vec<Clock>,
     streams: HashMap<Key, usize>,
-    /// All host threads. Whether they wait for each other is not known here, but a wait that one of them has made is over
+    /// The actor for all host threads. How they wait for each other is not known here, so a wait of one of them counts
     /// for all.
     host: Option<usize>,
     /// Streams that the legacy stream waits for, and that wait for it.
     blocking: Vec<usize>,
-    /// By the start of the allocation.
+    /// The accesses to each allocation, by its start.
     pub accesses: BTreeMap<u64, Vec<Access>>,
     /// Starts of allocations of the host whose pages are closed.
     pub closed: Vec<u64>,
@@ -145,7 +146,7 @@ impl Order {
         Operation { actor, made: Arc::new(Made { what, site }) }
     }
 
-    /// What an event that is recorded now stands for.
+    /// Returns the clock of an event that is recorded now.
     pub fn record(&mut self, stream: Key) -> Clock {
         let operation = self.begin(stream, String::new(), Site::default());
         self.clocks[operation.actor].clone()
@@ -180,7 +181,7 @@ impl Order {
         for actor in self.streams.values().copied().collect::<Vec<_>>() {
             self.learn_from(host, actor);
         }
-        // Everything that follows knows everything that was.
+        // All later operations are ordered after all accesses so far.
         self.accesses.clear();
     }
 
@@ -201,7 +202,8 @@ impl Order {
     pub fn keep(&mut self, operation: &Operation, base: u64, new: &Use) {
         let (actor, time) = (operation.actor, self.clocks[operation.actor][operation.actor]);
         let mut kept = self.accesses.remove(&base).unwrap_or_default();
-        // What the new access covers and knows tells nothing more.
+        // An older access is not needed if the new one is ordered after it, covers its bytes, and is in conflict with
+        // at least as much.
         kept.retain(|old| {
             let is_covered = new.range.start <= old.uses.start && old.uses.end <= new.range.end;
             !(is_covered && (new.writes || !old.writes) && self.knows(actor, old))

@@ -1,5 +1,5 @@
-//! Checks the operations of the program with the order that is known, and closes pages of host memory to the host while
-//! operations may still use them.
+//! Checks whether the accesses of the program are ordered, and closes pages of host memory to the host while operations
+//! may still use them.
 
 use std::ops::Range;
 
@@ -82,7 +82,7 @@ impl State {
                 let pending = all.iter().filter(|it| !self.order.knows(host, it));
                 pending.map(|it| (it.uses.clone(), it.writes)).collect()
             });
-            // Ranges that are closed for all accesses come last: they may share a page with others.
+            // Two ranges may share a page, which must then be closed for all accesses. So these ranges come last.
             for writes in [false, true] {
                 for (range, _) in pending.iter().filter(|(_, it)| *it == writes) {
                     shared.close(range.clone(), base + allocation.bytes, writes);

@@ -12,17 +12,17 @@ use crate::streams::{Key, PER_THREAD};
 use crate::work::{Work, perform};
 use crate::{State, usable};
 
-/// A memory pool. All memory comes from the device; the pool has the attributes.
+/// A memory pool. It only has attributes: its memory is allocated like all memory of the device.
 #[derive(Debug, Default)]
 pub struct Pool {
     attributes: HashMap<u32, u64>,
 }
 
 impl State {
-    /// Frees memory when the stream gets there: everything that uses it must come before.
+    /// Frees memory as an operation of a stream. All uses of the memory must be ordered before it.
     pub fn free_in_order(&mut self, stream: Key, address: u64) -> Outcome {
         let bytes = self.allocations.get(&address).map_or(0, |it| it.bytes);
-        // A free is like a write of all of it.
+        // A free counts as a write of all bytes.
         self.begin_operation(stream, &[Use::new(address, bytes, true)]);
         self.release(address)
     }
@@ -39,7 +39,7 @@ fn allocate(place: *mut u64, bytes: u64, pool: Option<u64>, stream: u64) -> Outc
         return Err(crate::missing::unsupported("allocations in a capture"));
     }
     let address = state.allocate(bytes, Kind::Pool(pool))?;
-    // Other streams may use it only after this one got there.
+    // An allocation counts as a write too: other streams must be ordered after it before they use the memory.
     state.begin_operation(key, &[Use::new(address, bytes, true)]);
     guest::write(place, address)
 }

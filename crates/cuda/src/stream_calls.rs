@@ -169,7 +169,7 @@ api! {
         if capture.origin != key {
             return Err(Status::STREAM_CAPTURE_UNMATCHED);
         }
-        // Work of the other streams must have been joined by an event before the end.
+        // All work of the other streams of the capture must have been joined into this stream by events.
         let others: Vec<Capture> =
             state.streams.captures.values().filter(|it| it.id == capture.id && it.origin == key).cloned().collect();
         state.streams.captures.retain(|_, it| it.id != capture.id);

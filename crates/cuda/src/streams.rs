@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// Waits for everything cannot be captured.
+/// Refuses a call that cannot be captured while a stream captures.
 pub fn refuse_while_capturing(state: &State) -> Outcome {
     // Mode 2, "relaxed", allows calls that could disturb a capture.
     let disturbs = state.streams.captures.values().any(|capture| capture.mode != 2);

@@ -82,7 +82,7 @@ pub fn perform(stream: Key, work: Work, site: Site) -> Outcome {
     run(stream, &work, &site)
 }
 
-/// Runs an operation. `site` is where it was made, which for a graph is another place than that of the call.
+/// Runs an operation. `site` is the place that findings name for it.
 pub fn run(stream: Key, work: &Work, site: &Site) -> Outcome {
     match work {
         Work::Copy(copy) => usable()?.copy(stream, copy),
@@ -96,7 +96,7 @@ pub fn run(stream: Key, work: &Work, site: &Site) -> Outcome {
             Ok(())
         }
         Work::Host(callback) => {
-            // What was enqueued before is done when the function runs; what follows knows what the function did.
+            // The function runs after all earlier operations of the stream, and all later ones are ordered after it.
             usable()?.begin_operation(stream, &[]);
             usable()?.synchronise_stream(stream);
             callback.call();
