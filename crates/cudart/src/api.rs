@@ -32,13 +32,13 @@ pub fn replace_last_error(error: u32) -> u32 {
     LAST_ERROR.replace(error)
 }
 
-/// Writes a value of the program, if it gave a place.
+/// Writes a value to a place of the program. A null or unaligned pointer is an error.
 #[expect(clippy::needless_pass_by_value, reason = "values are numbers and handles, and callers compute them")]
 pub fn write<T>(at: *mut T, value: T) -> Outcome {
     if at.is_null() || !at.is_aligned() {
         return Err(INVALID_VALUE);
     }
-    // The driver checks the place: it copies the bytes there, and says whether that was possible.
+    // The driver copies the bytes, and reports if it cannot write there.
     check(driver::write_guest(at as u64, (&raw const value) as u64, size_of::<T>() as u64))
 }
 

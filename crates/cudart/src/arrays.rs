@@ -146,7 +146,7 @@ runtime! {
         copy_array(ArrayEnd { array, x, y, is_target: false }, (to, pitch), width, height, kind, Some(stream))
     }
 
-    // The bytes follow one another through the rows of the array.
+    // The bytes fill the rows of the array one after the other.
     fn cudaMemcpyToArray(array: u64, x: u64, y: u64, from: u64, bytes: u64, kind: u32) {
         let row = descriptor(array)?.width * texel_bytes(array)?;
         if x != 0 || !bytes.is_multiple_of(row) {
@@ -169,7 +169,7 @@ runtime! {
         let mut words = [0u32; 25];
         words[..3].copy_from_slice(&texture.address);
         words[3] = texture.filter;
-        // Read mode 0 is "as elements"; flag 1 of the driver says so for integers, flag 2 that coordinates are normalised.
+        // Read mode 0 returns integers as integers: flag 1 of the driver. Flag 2: coordinates are normalised.
         words[4] = u32::from(texture.read == 0) | u32::from(texture.normalised != 0) << 1;
         check(driver::cuTexObjectCreate(place, resource.as_ptr() as u64, words.as_ptr() as u64, 0))
     }

@@ -20,7 +20,7 @@ const ARRAY: u32 = 3;
 #[derive(Clone, Copy)]
 enum When {
     Now,
-    /// On the calling thread's default stream, and waits.
+    /// At once, on the calling thread's default stream, for which the host waits.
     NowPerThread,
     Later(u64),
 }

@@ -3,7 +3,7 @@
 use crate::api::{last_error, replace_last_error};
 use crate::{driver, launches};
 
-/// The error of a kernel that has failed since, which every call returns. Reading it keeps it.
+/// The error of a kernel that has failed, which every call returns from then on. Asking for it does not clear it.
 fn pending_fault() -> u32 {
     let mut free = 0;
     match driver::cuMemGetInfo_v2(&raw mut free, std::ptr::null_mut()) {

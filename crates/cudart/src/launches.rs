@@ -40,7 +40,7 @@ struct Failed(std::thread::ThreadId, String, u32, u64);
 /// Launches whose errors the program has not asked for.
 static UNCHECKED: Mutex<Vec<Failed>> = Mutex::new(Vec::new());
 
-/// The program asks for the last error of the thread.
+/// Forgets the failed launches of the thread, because the program asks for its last error.
 pub fn errors_are_asked_for() {
     if last_error() == 0 {
         return;
@@ -72,7 +72,7 @@ fn noted(name: impl FnOnce() -> String, outcome: Outcome) -> Outcome {
     if let Err(error) = outcome {
         let site = driver::site();
         let mut unchecked = UNCHECKED.lock().unwrap_or_else(PoisonError::into_inner);
-        // A program that never asks and launches in a loop has one finding per place, so a few are enough.
+        // A few are enough: a program that never asks and launches in a loop has one finding per place.
         if unchecked.len() < 64 {
             unchecked.push(Failed(std::thread::current().id(), name(), error, site));
         } else {
@@ -82,7 +82,7 @@ fn noted(name: impl FnOnce() -> String, outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// An error for extents that no device allows, which the runtime has a number of its own for.
+/// Refuses extents that no device allows. The runtime has an error number of its own for them.
 fn check_extents(grid: Dim3, block: Dim3) -> Outcome {
     let threads = u64::from(block.x) * u64::from(block.y) * u64::from(block.z);
     let is_grid = grid.x >= 1
@@ -159,7 +159,7 @@ without_device! {
 
 runtime! {
     fn __cudaGetKernel(place: *mut u64, function: u64) {
-        // The launch reports an error, which is remembered here by the host function.
+        // If there is no such kernel, the program gets the host function, and the launch then reports the error.
         write(place, kernel(function).unwrap_or(function))
     }
 

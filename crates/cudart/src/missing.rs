@@ -37,7 +37,7 @@ macro_rules! missing {
     )* };
 }
 
-// The parameters are not read, so the functions need none.
+// The functions do not read their parameters, so they are declared without them.
 missing! {
     __cudaGetProcAddress __cudaRegisterHostVar __cudaRegisterUnifiedTable cudaArrayGetMemoryRequirements
     cudaArrayGetPlane cudaArrayGetSparseProperties cudaCreateSurfaceObject cudaDestroyExternalMemory

@@ -13,7 +13,7 @@ use crate::missing::say_once;
 #[derive(Debug)]
 struct Binary {
     image: u64,
-    /// The library, or the error of loading it, once that was tried.
+    /// The library or the error of loading it; `None` before the first use.
     library: Option<Result<u64, u32>>,
     /// The variables in managed memory: the host's pointer to each, its name and its size.
     managed: Vec<(u64, String, u64)>,
@@ -63,7 +63,7 @@ fn registry() -> Locked {
     Locked(guard)
 }
 
-/// A name of a kernel or a variable. What is no text of the program is no name.
+/// The name of a kernel or a variable; empty if the memory has no text.
 fn text(name: *const c_char) -> String {
     const MOST: usize = 1 << 16;
     const PAGE: usize = 4096;
@@ -254,7 +254,7 @@ fn place_managed(binary: u64) -> Outcome {
         check(driver::cuLibraryGetManaged(&raw mut address, &raw mut bytes, library, name.as_ptr()))?;
         crate::api::write(pointer as *mut u64, address)?;
         let symbol = Symbol { binary, name: text(name.as_ptr().cast()), kernel: None };
-        // Host code that names the variable means the memory, not the pointer to it.
+        // Host code may pass the address of the memory or of the pointer to it, so both name the variable.
         registry.variables.insert(address, symbol.clone());
         registry.variables.insert(pointer, symbol);
     }

@@ -1,11 +1,12 @@
 //! How exact a plain implementation in fp32 is on some inputs.
 //!
 //! A sum whose terms cancel, a softmax of large numbers or the variance of nearly equal numbers is inexact in many fp32
-//! implementations. So the reference itself runs in fp32, several times, on inputs that are moved by one rounding,
-//! and its errors show what honest kernels can have. Its operations on elements round up or down at random
-//! (`Rounded` in `reference.py`), because a kernel may compute in another order. The limits of an output get a multiple of
-//! them in addition. They are computed from the inputs and the reference, never from an answer, and only if an answer exceeds the limits without
-//! them. A reference that converts its inputs to float64 shows only what the moved inputs change.
+//! implementations. So the reference itself runs in fp32, several times, on inputs that are moved by one rounding, and
+//! its errors show what honest kernels can have. Its operations on elements round up or down at random (`Rounded` in
+//! `reference.py`), because a kernel may compute in another order. The limits of an output are widened by a multiple of
+//! these errors. The errors are computed only if an answer exceeds the limits without them. They depend on the inputs
+//! and the reference, never on an answer. A reference that converts its inputs to float64 shows only what the moved
+//! inputs change.
 //!
 //! At a step, such as that of `round`, an honest kernel can have the number on either side, but none between them or
 //! beyond them. So an element whose reference jumps gets no larger limits: its answer must be one of the numbers that
@@ -30,9 +31,9 @@ use crate::rows::Precision;
 
 /// How often the reference runs in fp32. Each time every number of the inputs moves up or down by one rounding, at random.
 const DRAWS: u64 = 6;
-/// How often it runs in addition on inputs that do not move, if the outputs have at most [`FEW`] numbers. Where a difference
-/// is zero unless its sides round differently, moved inputs may have no rounding at all, and about four of ten draws
-/// on the others show it.
+/// How often the reference runs in addition on inputs that do not move, if the outputs have at most [`FEW`] numbers. A
+/// difference may be 0 unless its two sides round differently. With moved inputs it may have no rounding error at all;
+/// without, about four of ten draws show one.
 const DRAWS_OF_FEW: u64 = 18;
 /// See [`DRAWS_OF_FEW`].
 const FEW: usize = 4096;
@@ -54,8 +55,9 @@ const LARGEST_SHARE: f64 = 1.0 / 8.0;
 /// The largest of many errors, as a multiple of their root mean square.
 const LARGEST: f64 = 8.0;
 
-/// What the errors of fp32 are multiplied with. Kernels with an fp64 output compute in fp64, whose errors are smaller by
-/// the ratio of the roundings, as far as errors grow in proportion to their causes.
+/// The factor from errors in fp32 to errors in the type in which kernels compute. Kernels with an fp64 output compute
+/// in fp64; their errors are smaller by the ratio of the unit roundoffs, as far as errors grow in proportion to their
+/// causes.
 fn precision_scale(dtype: launch::Dtype) -> f64 {
     if dtype == launch::Dtype::F64 { 0.5_f64.powi(53 - 24) } else { 1.0 }
 }
@@ -152,7 +154,7 @@ fn find_steps(steps: &mut [Steps<'_>], mut values: impl FnMut(u64, f64) -> Optio
     for (rung, roundings) in LADDER.into_iter().enumerate() {
         for draw in 0..2 * DIRECTIONS {
             let signed = if draw % 2 == 0 { roundings } else { -roundings };
-            // Inputs that the reference refuses tell nothing.
+            // Moved inputs that the reference refuses are left out.
             for (step, values) in steps.iter_mut().zip(values(draw / 2, signed).into_iter().flatten()) {
                 step.add(draw as u8, &values);
             }
@@ -193,7 +195,7 @@ impl<'r> Steps<'r> {
         Steps { output, errors, factor, elements, found: HashMap::new() }
     }
 
-    /// Whether a change is more than the tolerance allows anyway.
+    /// Whether a change exceeds the tolerance of the element.
     fn matters(&self, position: usize, change: f64) -> bool {
         let tolerance = &self.output.tolerance;
         change.abs() > tolerance.atol + tolerance.rtol * self.output.values[position].abs()
@@ -217,7 +219,7 @@ impl<'r> Steps<'r> {
         }
     }
 
-    /// Compares the changes with those of the move before. Whether a larger move could tell more.
+    /// Compares the changes with those of the move before. Returns whether a larger move could show more.
     fn climb(&mut self, rung: usize) -> bool {
         let is_float = self.output.dtype.is_float();
         let mut is_open = false;
@@ -230,14 +232,14 @@ impl<'r> Steps<'r> {
             let is_inexact = self.matters(position, error);
             if before.iter().any(|(change, _)| self.matters(position, *change)) {
                 self.elements[position].is_known = true;
-                // Beyond the first move, the reference itself must be inexact in fp32.
+                // A change that only a later move shows counts only if the reference is inexact there in fp32.
                 if rung == 1 || is_inexact {
                     let ratio = LADDER[rung] / LADDER[rung - 1];
                     self.settle(position, before.map(|(change, _)| change), again, (LADDER[rung], ratio));
                 }
                 continue;
             }
-            // Integers do not move in proportion, so one move tells everything.
+            // Integers do not move in proportion, so one move is enough.
             if !is_float {
                 self.elements[position].is_known = true;
                 self.settle(
@@ -262,18 +264,19 @@ impl<'r> Steps<'r> {
             self.matters(position, *before) && (again - before).abs() < before.abs() * LARGEST_DRIFT
         };
         let (steps, smooth): (Vec<_>, Vec<_>) = sides.into_iter().partition(is_step);
-        // At a kink, such as that of a maximum with 0, a number cannot move beyond it, but farther the other way.
+        // A kink, such as that of `max(x, 0)`, is no step: it limits the change in one direction, but the change in the
+        // other direction is larger.
         let farthest = smooth.iter().map(|(before, _)| before.abs()).fold(0.0, f64::max);
         let jumps: Vec<(f64, f64)> =
             steps.into_iter().filter(|(before, _)| before.abs() > farthest).collect();
         let Some(lowest) = jumps.iter().map(|(before, _)| before.abs()).min_by(f64::total_cmp) else {
             return;
         };
-        // The change without a move: what depends on the size of the move is not part of the step.
+        // The height of the step is the change that a move of size 0 would make: the rest grows with the move.
         let height = |(before, again): &(f64, f64)| before - (again - before) / (ratio - 1.0);
         let right = self.output.values[position];
         self.found.insert(position, jumps.iter().map(|side| right + height(side)).collect());
-        // Beside the step, the element may be inexact as others are.
+        // In addition to the step, the element may have errors like any other.
         let drift = jumps.iter().map(|(before, again)| (again - before).abs()).fold(0.0, f64::max);
         let error = drift / (roundings - roundings / ratio);
         if let Some(allowed) = self.errors.get_mut(position) {
@@ -311,7 +314,7 @@ impl DeclaredInputs {
         DeclaredInputs { tensors: tensors.collect(), ..self.clone() }
     }
 
-    /// The lengths that a sum can have which no size of the op declares, the smallest first.
+    /// Lengths to try for a sum that no size of the op declares: powers of two, the smallest first.
     pub(crate) fn possible_reductions(&self) -> impl Iterator<Item = f64> {
         let elements = self.tensors.iter().map(|tensor| tensor.dims.iter().product::<usize>());
         let most = elements.max().unwrap_or(1) as f64;

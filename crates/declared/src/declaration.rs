@@ -152,7 +152,7 @@ pub(crate) struct Argument {
     pub scale: f64,
     /// Uniform numbers in this range instead of the classes.
     pub range: Option<(f64, f64)>,
-    /// The classes that the argument may have; of other classes it gets the first.
+    /// The classes that the argument may have. For any other class it gets the first of them.
     pub classes: Option<Vec<Class>>,
     /// The value of a scalar.
     pub value: ScalarValue,

@@ -65,8 +65,8 @@ impl DeclaredReference {
         judge(&self.outputs, &zeros).complaints.is_empty()
     }
 
-    /// Whether no answer can be right for both: an element differs by more than the tolerances of both, with what was
-    /// allowed in addition when their answers were judged.
+    /// Whether no answer can be right for both: some element differs by more than the tolerances of both together,
+    /// including what was allowed in addition when their answers were judged.
     pub(crate) fn differs_from(&self, other: &Self) -> bool {
         let differs = |(index, (one, second)): (usize, (&OutputReference, &OutputReference))| {
             let conditionings = [self, other].map(|it| it.conditioning.get().and_then(|all| all.get(index)));

@@ -28,7 +28,7 @@ pub(crate) struct InputTensor {
     pub bytes: Arc<Vec<u8>>,
 }
 
-/// Numbers of a one-hot row.
+/// The number in a one-hot row that is not 0.
 const PEAK: f32 = 4.0;
 
 impl Declaration {
@@ -217,9 +217,9 @@ const EXTRA_SHIFT: u64 = 25;
 const EXTRA_BITS: u64 = 0xf;
 
 /// Gives fp64 numbers that were drawn in fp32 four bits more, of which the last is set. Without them a kernel that
-/// converts its inputs to fp32 would be right. Numbers with all bits would not be better: sums of short numbers are exact
-/// in fp64, and the reference, which computes in fp64 itself, has no error that a kernel could be blamed for. Zeros stay,
-/// and equal numbers of the class `constant` stay equal.
+/// converts its inputs to fp32 would be right. More bits would not be better: sums of short numbers are exact in fp64,
+/// so the reference, which computes in fp64 itself, has no rounding errors. Zeros stay, and equal numbers of the class
+/// `constant` stay equal.
 fn lengthen(dtype: Dtype, class: Class, bytes: &mut [u8], random: &Random) {
     if dtype != Dtype::F64 {
         return;
@@ -236,8 +236,8 @@ fn lengthen(dtype: Dtype, class: Class, bytes: &mut [u8], random: &Random) {
     }
 }
 
-/// Replaces every third row; of one or two rows, one. Inputs at full size have a class that is drawn, so a kernel that
-/// fails on large numbers only at full size would pass by chance.
+/// Replaces every third row by large numbers; of one or two rows, one. The class of inputs at full size is drawn at
+/// random, so without these rows a kernel that fails on large numbers only at full size could pass by chance.
 fn replace_some_rows(numbers: &mut [f32], large: &[f32], rows: usize, seed: u64) {
     let row = (numbers.len() / rows.max(1)).max(1);
     let pairs = numbers.chunks_mut(row).zip(large.chunks(row));

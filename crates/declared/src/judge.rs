@@ -134,8 +134,8 @@ impl Tolerance {
         Tolerance { rtol, atol, l2, row: 2.0 * l2, row_atol: atol / 64.0 }
     }
 
-    /// Replaces what the op's author gives. The author's own `atol` holds for the elements of every row. If only the
-    /// limits of elements hold, the other limits are what they imply.
+    /// Replaces limits by those that the op's author gives. The author's own `atol` holds for the elements of every
+    /// row. If only the limits of elements hold, the other limits are what they imply.
     fn with(self, given: GivenTolerance, values: &[f64]) -> Self {
         let rtol = given.rtol.unwrap_or(self.rtol);
         let atol = given.atol.unwrap_or(self.atol);
@@ -154,8 +154,9 @@ impl Tolerance {
 
 /// The relative L2 error of two roundings of every value, in unit roundoffs.
 ///
-/// The square of the error of one value has the mean 2/3 and the deviation 0.79 at most, and no value has more than 4. Of
-/// many values the root is below 1. Of few, or if few of them make up the norm, chance decides: 6 deviations are allowed.
+/// The square of the error of one value has the mean 2/3 and a standard deviation of at most 0.79, and it is at most 4.
+/// With many values the root of their mean is below 1. With few, or if few of them dominate the norm, it depends on
+/// chance, so 6 standard deviations are allowed.
 fn roundings_of_few(values: &[f64], largest: f64) -> f64 {
     let finite = || values.iter().map(|value| value.abs()).filter(|value| *value <= largest);
     let scale = finite().fold(0.0, f64::max);
@@ -315,7 +316,7 @@ impl RowErrors {
     }
 }
 
-/// An error as a share of its limit. No error is no share, even of a limit of 0.
+/// An error as a share of its limit. The share of an error of 0 is 0, even if the limit is 0.
 fn share_of(error: f64, limit: f64) -> f64 {
     if error == 0.0 { 0.0 } else { error / limit }
 }

@@ -213,7 +213,7 @@ impl OpInputs for DeclaredOp {
         let mut redrawn = inputs.clone();
         let argument = self.declaration.inputs().enumerate().find(|(_, argument)| argument.name == which);
         if let Some((index, argument)) = argument
-            // The shapes were computed when the inputs were drawn.
+            // This cannot fail: the shapes were computed when the inputs were drawn.
             && let Ok(tensor) = self.declaration.draw_one(problem, argument, inputs.class, (seed, index))
         {
             redrawn.tensors[index] = tensor;
@@ -312,7 +312,7 @@ fn blank(dtype: Dtype) -> u32 {
     }
 }
 
-/// On how many other inputs one answer must be right before it is said that the answer does not depend on the inputs.
+/// One answer must be right on this many other inputs before the op is said not to depend on its inputs.
 const OTHER_INPUTS: u64 = 8;
 
 impl OpReference for DeclaredOp {

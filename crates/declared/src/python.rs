@@ -14,7 +14,8 @@ use subprocess::sandbox::{PrivateFolder, ScriptPolicy, confine};
 
 /// Largest size of all outputs of one call, in bytes.
 const MOST_BYTES: u64 = 4 << 30;
-/// The largest memory limit of a reference. The first call must not set a lower one, which the process could not raise.
+/// The largest memory limit of a reference. The first call sets this limit, because the process can lower it later, but
+/// not raise it.
 pub(crate) const MOST_MIB: i64 = 1 << 22;
 /// Time to start Python and import numpy. It is slow on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -189,7 +190,7 @@ impl Python {
         Ok(Process { link: Link::start(command).map_err(failed)?, _temporary: temporary })
     }
 
-    /// Refuses to go on without Python and numpy.
+    /// An error if Python or numpy is missing.
     pub fn require_numpy(&self) -> Result<(), Refusal> {
         self.started().map(drop)
     }

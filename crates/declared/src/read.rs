@@ -23,7 +23,7 @@ const MOST_ITEMS: usize = 64;
 const DEFAULT_SECONDS: f64 = 60.0;
 const DEFAULT_MIB: i64 = 8192;
 
-/// Names that mean something else where sizes, axes and arguments are named.
+/// Names that sizes, axes and arguments cannot have, because they have another meaning.
 const RESERVED: [&str; 5] = ["workspace", "true", "false", "in", "tuned"];
 
 /// The other files of an op.

@@ -33,8 +33,8 @@ pub(crate) enum Precision {
     Single {
         roundings: u64,
     },
-    /// In fp64. What an operation of the reference computes moves at random by at most a share of it, unless it is exact in
-    /// fp32. A reference whose operations are not seen is refused.
+    /// In fp64. Every result of an operation of the reference that is inexact in fp32 moves at random by at most a
+    /// share of itself. A reference whose operations cannot be observed is refused.
     Moved {
         seed: u64,
         share: f64,
@@ -226,7 +226,8 @@ impl DeclaredOp {
     }
 
     /// The place of a call's answer in the cache. It depends on the call, on all scripts of the op and on the inputs.
-    /// `None` for a single file beside scripts that it does not name: the reference may import them.
+    /// `None` if the op is a single file and its folder has scripts that the file does not name: the reference may
+    /// import them.
     fn cached_answer(&self, call: &Call<'_>, tensors: &[&[u8]]) -> Option<CachedAnswer> {
         if !self.files.lines.is_empty() && self.has_other_scripts() {
             return None;

@@ -9,13 +9,13 @@ use crate::problem::DeclaredProblem;
 const EDGES: [i64; 10] = [1, 2, 7, 31, 33, 127, 129, 255, 257, 1021];
 /// The edge cases of variants other than the first, which share most of their code with it.
 const FEW_EDGES: [i64; 3] = [1, 33, 129];
-/// The other sizes of an edge case, by the number of sizes whose rows are not independent.
+/// The other sizes of an edge case, by the number of sizes along which rows are not independent.
 const ORDINARY: [i64; 5] = [64, 64, 64, 16, 8];
 /// Most work of a random problem, in operations or bytes.
 const FUZZED_WORK: f64 = 4e6;
 /// Most work of an edge case, in bytes or multiply-adds: a product of 64 x 64 x 1021 is just below.
 const EDGE_WORK: f64 = 4.2e6;
-/// The number of independent rows where another size is the edge case, and the most where they are.
+/// The number of independent rows in the edge cases of other sizes, and the largest number in their own edge cases.
 const FEW_ROWS: i64 = 3;
 const MOST_ROWS: i64 = 33;
 /// Largest size of a random problem.
@@ -48,7 +48,7 @@ impl Declaration {
         problems
     }
 
-    /// Halves the largest size but the edge case until the problem is light: a tensor may have a size twice.
+    /// Halves the largest of the other sizes until the problem is light: a tensor may have a size in two dimensions.
     fn light(&self, mut problem: DeclaredProblem, edge: usize) -> DeclaredProblem {
         loop {
             let work = self.work(&problem);
@@ -84,7 +84,7 @@ impl Declaration {
         }
     }
 
-    /// A small problem that is a multiple of no tile.
+    /// A small problem whose sizes are multiples of no tile.
     pub fn small(&self) -> DeclaredProblem {
         const SMALL: i64 = 200;
         let number = |size: &Size| if self.is_independent(size) { MOST_ROWS } else { SMALL };

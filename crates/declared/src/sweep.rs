@@ -82,7 +82,7 @@ fn values_of(text: &str, values: &str) -> Result<Vec<toml::Value>, Refusal> {
         range.push(now);
         value = next(now);
     }
-    // The end is a size that the user named.
+    // The user named the end, so it is always a size of the sweep.
     if range.last() != Some(&high) {
         range.push(high);
     }

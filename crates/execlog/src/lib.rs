@@ -194,8 +194,8 @@ impl Writer {
     }
 }
 
-/// Reads the records of a log. Lines that are no records, as a process leaves that is killed while it writes, are left
-/// out.
+/// Reads the records of a log. Lines that are not records are left out: a process that is killed while it writes may
+/// leave one.
 pub fn read(path: &Path) -> io::Result<Vec<Record>> {
     let mut records = Vec::new();
     for line in BufReader::new(File::open(path)?).split(b'\n') {

@@ -75,7 +75,7 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
-/// Joins `out` and `f32[4]` again: the commas of arguments separate a role from a type.
+/// Joins the parts of one argument again: the comma of `out,f32[4]` does not separate two arguments.
 fn joined(parts: Vec<String>) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
     for part in parts {
@@ -96,7 +96,7 @@ fn joined(parts: Vec<String>) -> Vec<String> {
     arguments
 }
 
-/// Whether the options of a texture, and not yet its type or its file, are in `role`.
+/// Whether `role` has options of a texture, but not yet its type or its file.
 fn is_open_texture(role: &str) -> bool {
     let options =
         role.strip_prefix("texture").filter(|options| options.is_empty() || options.starts_with(','));

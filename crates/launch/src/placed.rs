@@ -6,7 +6,7 @@ use vgpu::tensor_map::{Element, Swizzle};
 
 use super::{Argument, Dtype, Init, Role, TextureArgument};
 
-/// The least size in bytes of buffers that are filled on the device if all their elements are 0.
+/// Buffers of at least this size in bytes are filled on the device if all their elements are 0.
 const LARGE: u64 = 32 << 20;
 
 /// The most bytes of contents of all buffers together. Buffers of zeros and outputs do not count: they take memory only
@@ -80,7 +80,7 @@ impl Placed {
             let is_output = matches!(argument.role, Role::Out { .. });
             placed.buffers.push(PlacedBuffer { name, dtype, dims: dims.to_vec(), is_output, buffer });
         }
-        // These need the addresses of buffers that may come after them.
+        // The other parameters need addresses of buffers, which may be those of later arguments.
         for (parameter, argument) in (0..).zip(arguments) {
             match &argument.role {
                 Role::Tensor { of, extents, swizzle } => {

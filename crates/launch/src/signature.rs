@@ -1,8 +1,8 @@
 //! The parameters of a kernel as its CUDA C++ source declares them.
 //!
-//! PTX has neither the names of parameters nor the types behind pointers. Where the source can be read, an array of
-//! float64 for a `float*` is found before the launch. The reader knows only declarations that are written out: it expands
-//! no macros and no typedefs, and says nothing about parameters that it does not understand.
+//! PTX has neither the names of parameters nor the types behind pointers. With the source, a wrong argument is found
+//! before the launch, such as a float64 array for a `float*`. The reader knows only declarations that are written out:
+//! it expands no macros and no typedefs, and says nothing about parameters that it does not understand.
 
 use crate::Dtype;
 
@@ -44,8 +44,9 @@ fn element_type(name: &str) -> Option<Dtype> {
     })
 }
 
-/// The parameters of the kernel called `kernel`, which may have template arguments and a namespace. `None` if the source
-/// does not tell, or declares such kernels with different parameters: the preprocessor or the namespace decides then.
+/// The parameters of the kernel called `kernel`, which may have template arguments and a namespace. `None` if the
+/// source does not show them, or if it has several kernels of this name with different parameters: the preprocessor or
+/// the namespace decides which of them is meant.
 pub fn source_parameters(source: &str, kernel: &str) -> Option<Vec<SourceParameter>> {
     let text = without_comments(source);
     let base = kernel.split(['<', '(']).next().and_then(|name| name.rsplit("::").next())?.trim();

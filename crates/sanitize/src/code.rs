@@ -35,7 +35,7 @@ pub fn is_ptx(file: &Path, text: &str) -> bool {
         || text.lines().find(directive).is_some_and(|line| line.trim_start().starts_with(".version"))
 }
 
-/// The code of a PTX file. `kernels` are the wanted kernels; `None` is the only one of the file.
+/// The code of a PTX file. `kernels` are the wanted kernels; `None` means the only one of the file.
 pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeError> {
     // The loader reports the mistakes of a text that is not PTX.
     let names = ptx_entries(text);
@@ -56,8 +56,9 @@ pub fn from_ptx(text: &str, kernels: &[Option<&str>]) -> Result<Code, SanitizeEr
     })
 }
 
-/// Removes wrong line numbers of inline assembly. LLVM writes a `.loc` for every line of it and counts its lines as lines
-/// of the source. Only the first is right; Triton loads and stores with inline assembly. All lines keep their numbers.
+/// Removes wrong line numbers of inline assembly, with which Triton loads and stores. LLVM writes a `.loc` for every
+/// line of it and counts its lines as lines of the source, so only the first is right. Removed lines become empty, so
+/// that all others keep their numbers in the PTX.
 fn with_lines_of_inline_assembly(text: &str) -> String {
     let mut places = None;
     let mut kept = String::with_capacity(text.len());

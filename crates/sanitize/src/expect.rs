@@ -67,7 +67,7 @@ pub struct Array<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Compares a buffer with the expected array. The tolerances are relative and absolute; without them, those of the type.
+/// Compares a buffer with the expected array. The tolerances are relative and absolute; `None` for those of the type.
 pub fn compare(
     buffer: Array<'_>,
     wanted: Array<'_>,

@@ -12,8 +12,8 @@ pub type Texts<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Whether two findings probably have one cause: they have one severity and a place in common (a missing barrier makes
 /// one store race with many loads), or they access one allocation out of bounds in one function. A place is a line with
-/// the calls that led to it: two calls of one helper function have two causes. A read of what nothing has written may be
-/// the consequence of a race.
+/// the calls that led to it: two calls of one helper function have two causes. An uninitialised read may be the
+/// consequence of a race at the same place.
 fn have_one_cause(one: &Finding, other: &Finding) -> bool {
     fn lines(frames: &[SourceFrame]) -> impl Iterator<Item = (&str, u32)> {
         frames.iter().map(|frame| (frame.file.as_str(), frame.line))
@@ -46,7 +46,7 @@ pub fn causes(findings: &[Finding]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, finding) in findings.iter().enumerate() {
         let belongs = |group: &Vec<usize>| group.iter().any(|it| have_one_cause(&findings[*it], finding));
-        // A finding may connect groups.
+        // A finding may have its cause in common with several groups, which then become one.
         let (same, mut rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(belongs);
         let mut joined: Vec<usize> = same.into_iter().flatten().chain([index]).collect();
         joined.sort_unstable();

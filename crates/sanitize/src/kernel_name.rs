@@ -78,7 +78,7 @@ pub fn template_parameters(source: &str, kernel: &str) -> Option<String> {
     })
 }
 
-/// A name with parameters in one way of writing them: `k(const float *)` is `k(floatconst*)`.
+/// A name with parameters in a normal form: `k(const float *)` becomes `k(floatconst*)`.
 fn normalised(name: &str) -> String {
     let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
     let Some((before, parameters)) = name.trim().strip_suffix(')').and_then(|text| text.split_once('('))

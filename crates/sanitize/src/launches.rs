@@ -10,7 +10,7 @@ use crate::{SanitizeError, readable};
 /// A launch before its kernel is known.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The kernel; `None` is the only one of the file.
+    /// The kernel; `None` means the only one of the file.
     pub kernel: Option<String>,
     /// Grid, block and dynamic shared memory.
     pub geometry: Geometry,
@@ -33,8 +33,8 @@ impl Launches {
         self.launches.iter().map(|launch| launch.kernel.as_deref()).collect()
     }
 
-    /// Checks the arguments against the kernels' parameters, and gives numbers their types. Afterwards no argument
-    /// belongs to two launches with different types.
+    /// Checks the arguments against the kernels' parameters, and gives numbers their types. A number that several
+    /// launches use becomes an argument of its own for each, because its types may differ.
     pub fn fit(&mut self, kernels: &[&Kernel]) -> Result<(), SanitizeError> {
         for (launch, kernel) in self.launches.iter_mut().zip(kernels) {
             order_by_name(&mut launch.arguments, &self.arguments, kernel);

@@ -80,7 +80,7 @@ pub fn run(mut job: Job<'_>, device: &mut VirtualDevice) -> Result<Outcome, Sani
         let modelled = simulated::modelled(device, &report, plan.geometry, occupancy.as_ref());
         last = (occupancy, modelled);
         reports.push(report);
-        // What follows a launch that was stopped has no meaning.
+        // After a launch that was stopped, the results of later launches have no meaning.
         if !has_completed {
             break;
         }

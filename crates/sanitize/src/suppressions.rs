@@ -2,7 +2,7 @@
 //!
 //! A rule names the kind of finding and at least one thing that narrows it: the kernel, the file, text of the source
 //! line or text of the message. Line numbers are not used, because they change with unrelated edits. Every rule counts
-//! what it matched, so that rules that match nothing any more are told.
+//! its matches, so that users learn which rules match nothing any more.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
