@@ -40,7 +40,7 @@ constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int DO_STAGES = knob::DO_STAGES;
 constexpr int DS_STAGES = knob::DS_STAGES;
 constexpr bool ORDERED = knob::ORDERED;
-// Per thread. Keeping the order of the blocks takes more; only narrow heads can give them.
+// Per thread. With ORDERED the producer needs more; only consumers of narrow heads can spare them.
 constexpr bool MORE_FOR_PRODUCER = ORDERED && HEAD_DIM <= 64;
 constexpr int PRODUCER_REGISTERS = MORE_FOR_PRODUCER ? 40 : 24;
 constexpr int CONSUMER_REGISTERS = MORE_FOR_PRODUCER ? 232 : 240;
@@ -128,7 +128,7 @@ static_assert(smem::k_tile::bytes == KeyTile::BYTES && smem::v_tile::bytes == Ke
 
 // ---- the workspace ----
 
-// Rows of a head in the workspace: whole tiles of any size.
+// Rows of a head in the workspace: whole tiles for every BLOCK_M.
 __device__ inline int padded_rows(const Arguments& args) { return (args.seq_q + 127) / 128 * 128; }
 
 struct Workspace {
@@ -153,7 +153,7 @@ struct Workspace {
     }
 };
 
-// ORDERED: the number of blocks that have started. It is the last of the first head's counters, which has no tile.
+// ORDERED: the number of blocks that have started. It is in the last counter of the first head, which no tile uses.
 __device__ inline int* started_blocks(const Arguments& args) {
     return Workspace(args, 0, 0).counters + padded_rows(args) - 1;
 }
@@ -204,11 +204,11 @@ struct Work {
     }
 };
 
-// ORDERED: how many blocks add to a tile of dQ before this one: those with earlier keys. Under a causal mask the last keys
-// that see a tile begin with it, so there it is those with later keys: last key that sees the tile / BLOCK_N - key_tile.
+// ORDERED: how many blocks add to a tile of dQ before this one: those with earlier keys. Under a causal mask those with
+// later keys, because they start at this tile or just before: (last key that the tile sees) / BLOCK_N - key_tile.
 struct Turn {
     int key_tile;
-    int last_key;  // of the present tile, if there were more keys and queries
+    int last_key;  // that the present tile sees, if keys and queries had no end
     int limit;
 
     __device__ Turn(const Arguments& args, const Work& work) : key_tile(work.key_tile) {

@@ -10,8 +10,8 @@
 //
 // Heads above 128: 64 x 32 of S^T and dP^T, P^T and dS^T both to shared memory, and from there 64 x 128 of dV, dQ and dK.
 //
-// The accumulators of S^T and dP^T, rounded in pairs, are the left factors of dV and dK: neither leaves its lane. dP is on the
-// tensor cores while P is computed, and dQ while dV ends.
+// The accumulators of S^T and dP^T, rounded in pairs, are the left factors of dV and dK: neither leaves its lane. The
+// tensor cores compute dP while the threads compute P, and dQ while dV ends.
 #pragma once
 
 #include "hopper-backward/candidate.cuh"
@@ -171,7 +171,7 @@ struct Consumer {
         round(ds, dp);
         const unsigned weights = in_shared(smem::p_tile::offset) + ds_stage * ScoreTile::BYTES;
         const unsigned scores = in_shared(smem::ds_tile::offset) + ds_stage * ScoreTile::BYTES;
-        // With one tile: both consumers have multiplied the last one.
+        // With one tile: it is free when both consumers have multiplied it.
         if constexpr (DS_STAGES == 1) consumers_sync();
         store_scores(scores, ds);
         if constexpr (WIDE) {

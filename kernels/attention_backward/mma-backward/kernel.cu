@@ -66,7 +66,7 @@ __device__ int lane() { return threadIdx.x % 32; }
 __device__ int own_strip() { return threadIdx.x / 32 / SPLIT; }
 __device__ int own_part() { return threadIdx.x / 32 % SPLIT; }
 
-// A tensor's head of one batch entry.
+// One head of one batch entry of a tensor.
 struct Rows {
     const Element* first;
     unsigned stride;
@@ -123,7 +123,7 @@ __device__ void products(float (&s)[BLOCKS][4], OwnTile own, StepTile others) {
     }
 }
 
-// sums += factors * others, where the factors are 16 x STEP, as the products left them.
+// sums += factors * others. The factors are 16 x STEP, in the layout of the accumulators of the products.
 __device__ void add(Sums& sums, const float (&factors)[BLOCKS][4], StepTile others) {
     const Element* tag = nullptr;
 #pragma unroll
