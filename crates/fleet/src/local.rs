@@ -13,7 +13,7 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What the name of the worker with this process number begins with.
+/// The prefix of the name of the worker with this process number.
 pub(crate) fn name_prefix(process: u32) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
     format!("{}-{process}-", host_name().replace(|c| !is_allowed(c), "-"))
@@ -35,8 +35,8 @@ struct LocalWorker {
     has_ended: bool,
 }
 
-/// How often, and with which pauses, the end of the output of a worker that has ended is waited for. Another process may
-/// hold its pipe open.
+/// After a worker has ended, the head waits for the end of its output this often, with these pauses. Another process
+/// may hold its pipe open.
 const OUTPUT_WAITS: (u32, Duration) = (20, Duration::from_millis(10));
 
 impl LocalWorkers {
@@ -75,7 +75,7 @@ impl LocalWorkers {
         self.workers.is_empty()
     }
 
-    /// What the names of the workers begin with that have not ended.
+    /// The prefixes of the names of the workers that have not ended.
     pub(crate) fn names(&self) -> Vec<String> {
         let left = self.workers.iter().filter(|worker| !worker.has_ended);
         left.map(|worker| name_prefix(worker.child.id())).collect()

@@ -10,9 +10,9 @@
 //! | `answers/NUMBER-ATTEMPT` | that worker | [`Answered`] |
 //! | `ended` | head | nothing: workers leave the job |
 //!
-//! Attempts have numbers that only increase. An attempt that a worker has claimed is never offered again: if it gets no answer,
-//! the head offers the next one. So it does when the worker is lost, gives the task back or could not do it, when the claim
-//! cannot be read, and when the worker says for the time of a lease that it does something else.
+//! Attempts have numbers that only increase. An attempt that a worker has claimed is never offered again: if it gets no
+//! answer, the head offers the next one. This is so when the worker is lost, gives the task back or could not do it,
+//! when the claim cannot be read, and when the worker says for the time of a lease that it does something else.
 //!
 //! `workers/NAME` has the [`WorkerFacts`], which a living worker writes again every few seconds. Clocks of machines may
 //! differ, so nobody compares times: a worker is lost when its document has not changed for a while by the head's clock.
@@ -68,7 +68,7 @@ pub(crate) struct Answered {
     pub answer: Answer,
 }
 
-/// How patient a head is.
+/// When a head treats a worker as lost, a task as impossible, and a task as slow.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueOptions {
     /// A worker is lost when it has given no sign of life for this long.
@@ -90,7 +90,7 @@ const FORGOTTEN: u32 = 4;
 /// How long the head sleeps between two looks at a folder, and at a store behind a network.
 const PAUSE: Duration = Duration::from_millis(20);
 const REMOTE_PAUSE: Duration = Duration::from_millis(500);
-/// The longest time of a task that is believed. Workers write it.
+/// The longest time of a task that the head accepts from a worker.
 const LONGEST_SECONDS: f64 = 1e7;
 
 /// A job in a store.
@@ -140,7 +140,7 @@ struct OpenTask {
     avoids: bool,
 }
 
-/// A worker has a task.
+/// The claim of a worker to a task.
 #[derive(Clone, Debug)]
 struct Claim {
     /// The worker; empty if the claim cannot be read.
@@ -276,7 +276,7 @@ impl Queue {
 
     /// Records that a worker could not do a task. Another worker may be able to.
     fn fail(&mut self, number: u32, attempt: u32, answer: Answer) -> Result<(), FleetError> {
-        // A resumed search must not end with it again.
+        // Otherwise a resumed search would read this failure again.
         self.store.remove(&self.document("answers", number, attempt))?;
         let Some(open) = self.open.get_mut(&number) else { return Ok(()) };
         if let Outcome::Failed(reason) = &answer.outcome {
@@ -344,7 +344,7 @@ impl Queue {
             if attempt > open.attempt || open.over.contains(&attempt) || open.claimed.contains_key(&attempt) {
                 continue;
             }
-            // No worker gives a sign of life by the name of a claim that cannot be read.
+            // A claim that cannot be read counts as that of a worker without a name, which gives no sign of life.
             let worker: Option<String> = self.store.get(&of_job(&self.job, &format!("claims/{name}")))?;
             open.claimed.insert(attempt, Claim::new(worker.unwrap_or_default()));
         }
@@ -363,7 +363,7 @@ impl Queue {
         for number in numbers {
             let Some(open) = self.open.get(&number) else { continue };
             if is_waiting(open) && open.avoids {
-                // The worker that could do it may have left.
+                // The workers that may take it may have left, so the offer must be made anew.
                 self.offer(number, open.attempt)?;
                 continue;
             }
@@ -402,7 +402,7 @@ impl Queue {
         }
         let long_dead = self.signs.extract_if(|_, sign| sign.seen.elapsed() > FORGOTTEN * self.options.lease);
         for (worker, _) in long_dead {
-            // A worker that lives after all writes its document again.
+            // If the worker is alive after all, it writes its document again.
             self.store.remove(&format!("workers/{worker}"))?;
         }
         Ok(())

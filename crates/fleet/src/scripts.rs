@@ -101,7 +101,7 @@ pub fn kubernetes(options: &ScriptOptions) -> String {
     yaml
 }
 
-/// JSON's strings are YAML's.
+/// Quotes a text for YAML: a JSON string is a YAML string too.
 fn json_word(text: &str) -> String {
     serde_json::json!(text).to_string()
 }

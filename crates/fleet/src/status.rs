@@ -1,4 +1,4 @@
-//! What is going on in a store.
+//! The state of the jobs and workers in a store.
 
 use serde::Serialize;
 

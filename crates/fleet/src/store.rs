@@ -151,7 +151,8 @@ impl Store {
         self.write(name, document, PutMode::Overwrite).map(drop)
     }
 
-    /// Writes a document unless there is one of this name. Whether it was written: of many writers, one wins.
+    /// Writes a document unless there is one of this name. Returns whether it was written: of several writers exactly
+    /// one succeeds.
     pub fn put_new(&self, name: &str, document: &impl Serialize) -> Result<bool, StoreError> {
         self.write(name, document, PutMode::Create)
     }

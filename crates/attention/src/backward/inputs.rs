@@ -37,8 +37,8 @@ fn random(seed: u64, stream: u64) -> Random {
     Random::new(Random::new(seed).after(stream).bits())
 }
 
-/// The gradient of the output. The classes that relate Q, K and V have an ordinary one. A large one, with large values, would
-/// be beyond fp16's range in dS, which every 16-bit implementation rounds.
+/// The gradient of the output. With the classes that relate Q, K and V it is of the class `normal`: a large gradient
+/// and large values together would give a dS beyond fp16's range, and every 16-bit implementation rounds dS.
 fn draw_d_o(problem: &Problem, class: Class, seed: u64) -> Values {
     let own = match class {
         Class::Uniform
@@ -100,8 +100,8 @@ impl BackwardInputs {
         BackwardInputs::new(problem, (class, seed), original, d_o, layout)
     }
 
-    /// The same inputs with one of them drawn from another seed. O and LSE follow from new queries, keys and values: the
-    /// exponent of a score without its own log-sum-exp may be any number.
+    /// The same inputs with one of them drawn from another seed. If queries, keys or values change, O and LSE are
+    /// computed again: with the LSE of other scores, weights could be any number.
     pub(super) fn redraw(&self, which: &str, seed: u64) -> Self {
         let problem = &self.problem;
         let of_forward = Input::ALL.into_iter().find(|input| input.to_string() == which);

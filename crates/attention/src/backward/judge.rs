@@ -38,7 +38,7 @@ fn limit((unit, half_step): (f64, f64), norm: f64, elements: usize, rounding: &G
     MULTIPLE * spread.hypot(own) + ROUNDINGS * unit * norm + LOST * lost + fp32 + below
 }
 
-/// An error as a share of its limit. No error is no share, even of a limit of 0.
+/// An error as a share of its limit. The share of an error of 0 is 0, even if the limit is 0.
 fn share_of(error: f64, limit: f64) -> f64 {
     if error == 0.0 {
         0.0

@@ -5,7 +5,7 @@ use random::Random;
 use crate::problem::Problem;
 use crate::tensor::{Layout, Shape, Tensor};
 
-/// Which features a problem has decides which of these it has.
+/// The inputs for serving. A problem has those that its features need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServingInputs {
     /// The number of keys of each sequence; `None` if all have `seq_k`.
@@ -79,8 +79,8 @@ impl ServingInputs {
         self.sinks.as_ref().map(|sinks| f64::from(sinks[head]))
     }
 
-    /// Draws the pages of all sequences, in random order, with some pages to spare. Other entries of the table are numbers
-    /// of no page, or of a page that another sequence has or nobody.
+    /// Draws the pages of all sequences, in random order, with some pages to spare. The other entries of the table are
+    /// invalid page numbers, or numbers of pages that belong to another sequence or to none.
     fn pages(&self, problem: &Problem, size: usize, random: &mut Random) -> Pages {
         let of_sequence = pages_of_sequence(problem, size);
         let needed: Vec<_> = (0..problem.batch)
@@ -119,7 +119,7 @@ impl ServingInputs {
     }
 
     /// K or V as kernels read it. NaN fills what no query needs: positions beyond a sequence's length or before its
-    /// windows, and pages of nobody.
+    /// windows, and pages that belong to no sequence.
     pub fn cache(&self, problem: &Problem, tensor: &Tensor) -> Vec<u8> {
         if problem.serving.is_plain() {
             return tensor.bytes.clone();

@@ -67,7 +67,7 @@ pub fn group_failures(results: &[CaseResult]) -> Vec<FailureGroup<'_>> {
     let mut groups: Vec<FailureGroup<'_>> = Vec::new();
     for result in results.iter().filter(|result| !result.passed()) {
         let mut own = FailureGroup { results: vec![result], causes: causes(result) };
-        // The result may connect groups that had nothing in common.
+        // The result may share causes with several groups, which then become one.
         let is_same = |group: &mut FailureGroup<'_>| {
             group.results[0].family == result.family
                 && group.causes.iter().any(|cause| own.causes.contains(cause))

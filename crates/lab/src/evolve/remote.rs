@@ -1,7 +1,7 @@
 //! A candidate that a worker of a fleet evaluates.
 //!
-//! The worker takes it through all stages. Whether it is the same as an earlier one, and whether it becomes an elite, is
-//! decided by the head, in the order of the search.
+//! The worker takes it through all stages. The head decides, in the order of the search, whether it is the same as an
+//! earlier one and whether it becomes an elite.
 
 use std::path::Path;
 

@@ -37,7 +37,7 @@ pub fn compile(
     let mut folder = OsString::from("-L");
     folder.push(installed.folder());
     command.arg(folder).arg("-o").arg(&program).arg(file).args(&options.nvcc);
-    // The compiler's messages are messages.
+    // What the compiler prints is a message, not data.
     command.stdin(Stdio::null()).stdout(Stdio::from(std::io::stderr()));
     let status = command.status().map_err(|error| {
         CommandError::missing(format!("cannot start {}: {error}", nvcc.program.display()))

@@ -48,7 +48,7 @@ pub fn run(options: &ExecOptions, global: &Global, printer: &Printer) -> Result<
         command.env(name, value);
     }
     if printer.is_json() {
-        // Stdout has the document alone.
+        // Stdout is for the document only.
         command.stdout(Stdio::from(std::io::stderr()));
     }
     let status = status(&mut command, program)?;
@@ -62,7 +62,7 @@ pub fn run(options: &ExecOptions, global: &Global, printer: &Printer) -> Result<
     match run.code() {
         0 => Ok(Exit::Success),
         code => {
-            // What is temporary goes before the process does.
+            // `exit` runs no destructors, so the temporary folder is removed here.
             drop(installed);
             std::process::exit(code);
         }

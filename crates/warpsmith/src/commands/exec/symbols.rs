@@ -26,7 +26,7 @@ impl Symbols {
         let all: Vec<SourceFrame> = stack.iter().flat_map(|address| self.frames(address)).collect();
         let is_own = |frame: &&SourceFrame| !is_generated(frame);
         let mut frames: Vec<SourceFrame> = all.iter().filter(is_own).cloned().collect();
-        // What follows `main` is the start of every program.
+        // The frames after `main` are the start code of every program.
         if let Some(end) = frames.iter().position(|frame| is_main(&frame.function)) {
             frames.truncate(end + 1);
         }

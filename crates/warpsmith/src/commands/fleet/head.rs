@@ -201,7 +201,7 @@ fn slurm(
         Device::Cuda { .. } => "cuda".to_owned(),
         Device::Virtual { .. } => device_name(&plan.device),
     };
-    // Nodes have other current folders.
+    // The nodes have other current folders, so the path must be absolute.
     let place = Path::new(store.place());
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned()).display().to_string();
     let script = ScriptOptions {
