@@ -1,5 +1,7 @@
 //! The compile request of a candidate.
 
+use std::collections::HashSet;
+
 use chips::Target;
 use compiler::{Request, Source, included_names, prepare_nvcc_source, standard_headers};
 
@@ -15,10 +17,11 @@ impl Family {
         let generated = header::generate(self, candidate, &self.layout(candidate)?);
         let mut headers = self.headers.clone();
         // NVRTC has no standard headers. Only those that are named are given, so that other builds keep their hash.
-        let texts = || self.headers.iter().map(|(_, text)| text).chain([&self.source.1]);
-        let is_named = |name: &str| texts().any(|text| included_names(text).any(|it| it == name));
+        let texts = self.headers.iter().map(|(_, text)| text).chain([&self.source.1]);
+        let named: HashSet<&str> = texts.flat_map(|text| included_names(text)).collect();
         let is_own = |name: &str| self.headers.iter().any(|(known, _)| known == name);
-        headers.extend(standard_headers().into_iter().filter(|(name, _)| is_named(name) && !is_own(name)));
+        let standard = standard_headers().into_iter();
+        headers.extend(standard.filter(|(name, _)| named.contains(name.as_str()) && !is_own(name)));
         headers.push((header::NAME.to_owned(), generated));
         let (name, text) = self.source.clone();
         let mut request = Request {
