@@ -24,6 +24,7 @@ pub struct Compiler {
     libraries: Libraries,
     /// If there is one, the libraries of this process compile nothing but a probe.
     processes: Option<Processes>,
+    has_machine_code: bool,
     cache: Cache,
     warn: Warn,
     /// Used to warn once only that the cache is not writable.
@@ -51,7 +52,7 @@ pub struct BuildOutcome {
 }
 
 /// The hash of a request for a compiler of this identity.
-pub(super) fn request_hash(request: &Request, identity: &str) -> String {
+pub(super) fn request_hash(request: &Request, identity: &str, has_machine_code: bool) -> String {
     let mut hasher = blake3::Hasher::new();
     // Each field is hashed with its length, so that different requests never hash the same bytes.
     let mut field = |bytes: &[u8]| {
@@ -59,7 +60,7 @@ pub(super) fn request_hash(request: &Request, identity: &str) -> String {
     };
     field(MEANING.as_bytes());
     field(identity.as_bytes());
-    for option in fixed_options(request).iter().chain(&request.options) {
+    for option in fixed_options(request, has_machine_code).iter().chain(&request.options) {
         field(option.as_bytes());
     }
     field(request.source.name.as_bytes());
@@ -87,7 +88,16 @@ impl Compiler {
         let cache = Cache::new(cache.join("builds"), limit);
         let warn = Warn(Box::new(|_| ()));
         let unwritable = Once::new();
-        Ok(Compiler { toolchain, identity, libraries, processes: None, cache, warn, unwritable })
+        let (processes, has_machine_code) = (None, true);
+        Ok(Compiler { toolchain, identity, libraries, processes, has_machine_code, cache, warn, unwritable })
+    }
+
+    /// Compiles sources to PTX only, which takes half of the time. Such builds run on a virtual GPU; the resources of
+    /// their kernels are unknown (0), and what only the assembler refuses is not found.
+    #[must_use]
+    pub fn without_machine_code(mut self) -> Self {
+        self.has_machine_code = false;
+        self
     }
 
     /// Compiles in other processes, so that a crash of the compiler is an error. Each process is started with `command`
@@ -120,7 +130,7 @@ impl Compiler {
 
     /// The hash of a request's build, without building it.
     pub fn hash(&self, request: &Request) -> String {
-        request_hash(request, &self.identity)
+        request_hash(request, &self.identity, self.has_machine_code)
     }
 
     /// The build of a request, from the cache or compiled and stored.
@@ -175,13 +185,17 @@ impl Compiler {
             return self.assemble(request, hash);
         }
         let source = &request.source;
-        let mut options = fixed_options(request);
+        let mut options = fixed_options(request, self.has_machine_code);
         let folders = source.include_dirs.iter().chain(&self.toolchain.includes);
         options.extend(folders.map(|folder| format!("--include-path={}", folder.display())));
         options.extend(request.options.iter().cloned());
         let start = Instant::now();
         let mut job = Job { toolchain: self.toolchain.clone(), source: source.clone(), options };
         let mut compiled = self.run(&job)?;
+        if !self.has_machine_code {
+            let entries = entries_of_ptx(&compiled.ptx);
+            return self.finished(request, hash, compiled, entries, start);
+        }
         let mut entries = log::entries(&compiled.log);
         if entries.is_empty() && compiled.ptx.contains(".entry") {
             // On a machine with a driver, NVRTC has its own cache, and a build from it has no log. A compiler without
@@ -254,14 +268,24 @@ impl Compiler {
 }
 
 /// Options of every build. The request may name another standard.
-fn fixed_options(request: &Request) -> Vec<String> {
-    let mut options = vec![format!("--gpu-architecture={}", request.target)];
+fn fixed_options(request: &Request, has_machine_code: bool) -> Vec<String> {
+    let mut target = request.target.to_string();
+    if !has_machine_code {
+        target = target.replace("sm_", "compute_");
+    }
+    let mut options = vec![format!("--gpu-architecture={target}")];
     if !request.options.iter().any(|option| option.starts_with("--std=")) {
         options.push("--std=c++17".to_owned());
     }
     let others = ["-lineinfo", "--device-as-default-execution-space", "--ptxas-options=-v"];
     options.extend(others.map(str::to_owned));
     options
+}
+
+/// The kernels of a PTX text. Their resources are unknown.
+fn entries_of_ptx(ptx: &str) -> Vec<Entry> {
+    let names = ptx.lines().filter_map(|line| line.split_once(".entry ")?.1.split('(').next());
+    names.map(|name| Entry { name: name.trim().to_owned(), ..Entry::default() }).collect()
 }
 
 fn milliseconds(since: Instant) -> f64 {

@@ -9,22 +9,27 @@
 use std::collections::HashMap;
 
 /// Hash of a cubin's machine code with the constants and variables it uses, or of all its bytes if it is not an ELF
-/// file. `ptx` is the source of the cubin; its instructions name the variables they use.
+/// file. `ptx` is the source of the cubin; its instructions name the variables they use. Without a cubin the
+/// instructions of the PTX are hashed.
 pub fn code_hash(cubin: &[u8], ptx: &str) -> String {
     let mut hasher = blake3::Hasher::new();
-    match executable_sections(cubin) {
-        Some(sections) => {
-            for (name, bytes) in sections {
-                hasher.update(&(name.len() as u64).to_le_bytes()).update(name);
-                hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-            }
-            for definition in used_variables(ptx) {
-                hasher.update(&(definition.len() as u64).to_le_bytes()).update(definition.as_bytes());
-            }
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    };
+    if let Some(sections) = executable_sections(cubin) {
+        for (name, bytes) in sections {
+            part(name);
+            part(bytes);
         }
-        None => {
-            hasher.update(cubin);
+        for definition in used_variables(ptx) {
+            part(definition.as_bytes());
         }
+    } else if cubin.is_empty() {
+        for line in code_of_ptx(ptx).chain(used_variables(ptx)) {
+            part(line.as_bytes());
+        }
+    } else {
+        hasher.update(cubin);
     }
     hasher.finalize().to_hex()[..32].to_owned()
 }
@@ -144,6 +149,20 @@ fn parameters_of(mut attributes: &[u8]) -> Option<usize> {
     (described == all).then_some(count)
 }
 
+/// The lines of a PTX text that decide what the GPU executes, without its variables.
+fn code_of_ptx(ptx: &str) -> impl Iterator<Item = &str> {
+    let is_code =
+        |line: &&str| !line.is_empty() && ![".loc", ".file", "//"].iter().any(|it| line.starts_with(it));
+    let lines = ptx.lines().map(str::trim).take_while(|line| !line.starts_with(".section"));
+    lines.filter(is_code).filter(|line| !is_variable(line))
+}
+
+/// Whether a line of PTX defines a global variable.
+fn is_variable(line: &str) -> bool {
+    let line = line.strip_prefix(".visible ").or(line.strip_prefix(".weak ")).unwrap_or(line);
+    line.starts_with(".global ")
+}
+
 /// Definitions of the global variables that the PTX uses elsewhere, each as one line of the compiler's output.
 fn used_variables(ptx: &str) -> Vec<&str> {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '%');
@@ -151,16 +170,12 @@ fn used_variables(ptx: &str) -> Vec<&str> {
     for name in ptx.split(|c| !word(c)) {
         *mentions.entry(name).or_default() += 1;
     }
-    let is_definition = |line: &&str| {
-        let line = line.strip_prefix(".visible ").or(line.strip_prefix(".weak ")).unwrap_or(line);
-        line.starts_with(".global ")
-    };
     let name = |line: &str| {
         let declared = line.split(['=', '[', ';']).next().unwrap_or_default();
         declared.split_whitespace().last().map(str::to_owned)
     };
     let is_used = |line: &&str| name(line).is_some_and(|name| mentions.get(name.as_str()) > Some(&1));
-    ptx.lines().filter(is_definition).filter(is_used).collect()
+    ptx.lines().filter(|line| is_variable(line)).filter(is_used).collect()
 }
 
 fn field(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
@@ -176,6 +191,21 @@ mod tests {
     fn a_file_that_is_not_elf_is_hashed_as_bytes() {
         assert_ne!(code_hash(b"abc", ""), code_hash(b"abd", ""));
         assert_eq!(code_hash(b"", ""), code_hash(b"", ""));
+    }
+
+    #[test]
+    fn without_a_cubin_the_instructions_and_used_variables_are_hashed() {
+        let ptx = |line: u32, unused: u32, used: u32, code: &str| {
+            let variables = format!(".global .u32 unused = {unused};\n.global .u32 used = {used};");
+            let body = format!("\t.loc 1 {line} 0\n\tld.global.u32 %r1, [used];\n\t{code}");
+            let places = format!("\t.file 1 \"k{line}.cu\"\n\t.section .debug\n{{\n{line}\n}}");
+            format!("// line {line}\n{variables}\n.entry k()\n{{\n{body}\n}}\n{places}\n")
+        };
+        let hash = |text: String| code_hash(b"", &text);
+        let first = hash(ptx(1, 2, 3, "ret;"));
+        assert_eq!(first, hash(ptx(9, 8, 3, "ret;")));
+        assert_ne!(first, hash(ptx(1, 2, 4, "ret;")));
+        assert_ne!(first, hash(ptx(1, 2, 3, "exit;")));
     }
 
     #[test]

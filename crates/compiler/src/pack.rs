@@ -40,7 +40,7 @@ struct Member {
 impl Pack {
     /// The key of a kernel in a pack: a hash of its source, options and target, without the compiler's version.
     pub fn key(request: &Request) -> String {
-        request_hash(request, "")
+        request_hash(request, "", true)
     }
 
     /// The bytes of a pack with these cubins, each with its key.

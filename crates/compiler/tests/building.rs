@@ -48,6 +48,20 @@ fn the_second_build_comes_from_the_cache() {
 }
 
 #[test]
+fn a_build_without_machine_code_has_the_same_ptx_and_another_hash() {
+    let cache = tempfile::tempdir().unwrap();
+    let request = request(DOUBLE, "-DFACTOR=2");
+    let whole = compiler(cache.path()).build(&request).unwrap().build;
+    let ptx_only = compiler(cache.path()).without_machine_code().build(&request).unwrap();
+    assert!(!ptx_only.cached);
+    assert_eq!(ptx_only.build.ptx, whole.ptx);
+    assert!(ptx_only.build.cubin.is_empty());
+    let names: Vec<&str> = ptx_only.build.entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["twice"]);
+    assert_eq!(ptx_only.build.entry("twice").unwrap().registers, 0);
+}
+
+#[test]
 fn source_options_target_and_name_each_change_the_hash() {
     let cache = tempfile::tempdir().unwrap();
     let compiler = compiler(cache.path());

@@ -38,7 +38,8 @@ pub fn new_compiler() -> Compiler {
         return Compiler::new(toolchain, Path::new(&cache)).expect("NVRTC");
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    Compiler::new(pinned_toolchain(folder), &shared_cache(folder)).expect("NVRTC")
+    let compiler = Compiler::new(pinned_toolchain(folder), &shared_cache(folder)).expect("NVRTC");
+    compiler.without_machine_code()
 }
 
 pub fn problem(name: &str) -> Problem {
