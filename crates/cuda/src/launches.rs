@@ -220,15 +220,11 @@ impl State {
         self.check_uses(&operation, &merged(uses));
         if !report.stats.completed {
             self.fault = Some(fault_of(&report));
-            if self.findings_of_kernels_are_off() {
+            if !self.is_checked() {
                 eprintln!("warpsmith: the kernel `{}` was stopped", readable(&name));
             }
         }
         Ok(())
-    }
-
-    fn findings_of_kernels_are_off(&self) -> bool {
-        !self.is_checked()
     }
 
     /// The modelled time of a launch in seconds, if its events were counted.

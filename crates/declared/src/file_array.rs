@@ -40,8 +40,7 @@ impl FileArray {
     /// The elements, if the array has this type and shape. A type that numpy lacks is stored as an integer of its width.
     pub fn elements(&self, name: &str, dtype: Dtype, dims: &[usize]) -> Result<&[u8], Refusal> {
         let FileArray { file, array } = self;
-        let is_lacking = matches!(dtype, Dtype::Bf16 | Dtype::E4m3 | Dtype::E5m2);
-        let stores_bits = is_lacking && !array.dtype.is_float() && array.dtype.bytes() == dtype.bytes();
+        let stores_bits = dtype.may_be_stored_as(array.dtype);
         if array.dtype != dtype && !stores_bits {
             let (stored, wanted) = (array.dtype.name(), dtype.name());
             return Err(Refusal::new(format!("{file} has the type {stored}, but {name} is {wanted}")));

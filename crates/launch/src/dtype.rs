@@ -95,6 +95,17 @@ impl Dtype {
         matches!(self, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::E4m3 | Dtype::E5m2)
     }
 
+    /// Whether numpy has no such type.
+    pub fn is_missing_in_numpy(self) -> bool {
+        matches!(self, Dtype::Bf16 | Dtype::E4m3 | Dtype::E5m2)
+    }
+
+    /// Whether an array of this type may be stored as the bits of `stored`: numpy lacks the type, and `stored` is an
+    /// integer of its width.
+    pub fn may_be_stored_as(self, stored: Dtype) -> bool {
+        self.is_missing_in_numpy() && !stored.is_float() && stored.bytes() == self.bytes()
+    }
+
     /// Appends a number, rounded to the type (to nearest even; the FP8 types saturate).
     pub fn push_float(self, value: f64, into: &mut Vec<u8>) {
         match self {

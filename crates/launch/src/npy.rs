@@ -79,7 +79,7 @@ fn dtype(descr: &str) -> Result<Dtype, String> {
         return Ok(Dtype::U8);
     }
     // Types that numpy lacks are stored under the name of an integer type, so they are left out.
-    let plain = Dtype::ALL.into_iter().filter(|it| !matches!(it, Dtype::Bf16 | Dtype::E4m3 | Dtype::E5m2));
+    let plain = Dtype::ALL.into_iter().filter(|it| !it.is_missing_in_numpy());
     plain.into_iter().find(|dtype| dtype.numpy() == descr).ok_or_else(|| {
         let reason = if descr.starts_with('>') { "big-endian" } else { "not a type that kernels have here" };
         format!("has elements of type `{descr}`, which is {reason}")

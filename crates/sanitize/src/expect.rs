@@ -82,9 +82,7 @@ pub fn compare(
             wanted.dims
         )));
     }
-    // A type that numpy lacks is stored as the integer of its width, or compared as a number.
-    let is_encoded = !dtype.is_float() || wanted.dtype.is_float() || wanted.dtype.bytes() != dtype.bytes();
-    let stored = if is_encoded { wanted.dtype } else { dtype };
+    let stored = if dtype.may_be_stored_as(wanted.dtype) { dtype } else { wanted.dtype };
     let (relative, absolute) = tolerance(dtype);
     let (relative, absolute) = (tolerances.0.unwrap_or(relative), tolerances.1.unwrap_or(absolute));
     let mut comparison =
@@ -121,8 +119,7 @@ impl Values {
     fn excess(&self, expected: &Values, index: usize, relative: f64, absolute: f64) -> f64 {
         match (self.integers.get(index), expected.integers.get(index)) {
             (Some(got), Some(wanted)) if got != wanted => {
-                // At least 1: two large integers may be equal as f64.
-                let error = got.abs_diff(*wanted).max(1) as f64;
+                let error = got.abs_diff(*wanted) as f64;
                 let allowed = absolute + relative * expected.floats[index].abs();
                 if allowed == 0.0 { f64::INFINITY } else { error / allowed }
             }
@@ -178,6 +175,23 @@ fn place(mut index: usize, dims: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_are_the_bits_of_types_that_numpy_lacks_and_numbers_of_others() {
+        let equal = |dtype: Dtype, bytes: &[u8], stored: Dtype, expected: &[u8]| {
+            let array = |name, dtype, bytes| Array { name, dtype, dims: &[1], bytes };
+            let compared =
+                compare(array("p", dtype, bytes), array("want.npy", stored, expected), (None, None));
+            compared.unwrap().is_equal()
+        };
+        let seven = 7.0_f32.to_le_bytes();
+        assert!(equal(Dtype::F32, &seven, Dtype::I32, &7_i32.to_le_bytes()));
+        assert!(!equal(Dtype::F32, &seven, Dtype::I32, &seven));
+        assert!(equal(Dtype::F64, &7.0_f64.to_le_bytes(), Dtype::U64, &7_u64.to_le_bytes()));
+        assert!(equal(Dtype::Bf16, &seven[2..], Dtype::U16, &seven[2..]));
+        assert!(equal(Dtype::Bf16, &seven[2..], Dtype::I32, &7_i32.to_le_bytes()));
+        assert!(equal(Dtype::E4m3, &[0x38], Dtype::U8, &[0x38]));
+    }
 
     #[test]
     fn errors_are_compared_with_the_tolerance() {
