@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use launch::Dtype;
-use op::{Complaint, JudgedRow, Judgement};
+use op::{Complaint, JudgedRow, Judgement, share_of};
 
 use crate::declaration::{Declaration, GivenTolerance, ReferenceSource};
 use crate::problem::DeclaredProblem;
@@ -314,11 +314,6 @@ impl RowErrors {
         let row = format!("{} {}", output.name, output.row_name(row));
         Some(JudgedRow { row, error: relative(squares.sqrt()), limit: relative(allowed) })
     }
-}
-
-/// An error as a share of its limit. The share of an error of 0 is 0, even if the limit is 0.
-fn share_of(error: f64, limit: f64) -> f64 {
-    if error == 0.0 { 0.0 } else { error / limit }
 }
 
 impl OutputReference {

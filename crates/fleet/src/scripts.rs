@@ -40,7 +40,7 @@ pub fn slurm(options: &ScriptOptions) -> String {
     let ScriptOptions { workers, processors, .. } = options;
     let gpu = if options.needs_gpu() { "#SBATCH --gpus-per-task=1\n" } else { "" };
     let words = options.worker();
-    let command: Vec<_> = words.iter().map(|word| shell_word(word)).collect();
+    let command: Vec<_> = words.iter().map(text::quote::word).collect();
     format!(
         "#!/bin/bash\n\
          #SBATCH --job-name=warpsmith-worker\n\
@@ -104,11 +104,6 @@ pub fn kubernetes(options: &ScriptOptions) -> String {
 /// Quotes a text for YAML: a JSON string is a YAML string too.
 fn json_word(text: &str) -> String {
     serde_json::json!(text).to_string()
-}
-
-fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

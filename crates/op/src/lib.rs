@@ -35,7 +35,7 @@ pub use check_device::CheckDevice;
 pub use contract::{
     Complaint, ExtraTolerance, JudgedRow, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems,
     OpReference, Peer, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
-    roundings,
+    roundings, share_of,
 };
 pub use erased::{AnyInputs, AnyOp, AnyProblem, AnyReference, erase};
 pub use kernel::{

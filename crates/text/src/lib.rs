@@ -1,6 +1,7 @@
-//! Text for people: counted nouns, and escapes of untrusted text for every format.
+//! Text for people: counted nouns, escapes of untrusted text for every format, and quotes for shells.
 
 pub mod escape;
+pub mod quote;
 
 /// A number with its noun: `1 trial`, `3 trials`, `2 launches`.
 pub fn count(number: usize, one: &str) -> String {

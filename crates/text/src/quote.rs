@@ -13,7 +13,7 @@ pub fn word(word: impl AsRef<OsStr>) -> String {
         Ok(text) if !text.is_empty() && !text.starts_with('=') && bytes.iter().all(is_plain) => {
             text.to_owned()
         }
-        Ok(text) if crate::printer::one_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
+        Ok(text) if crate::escape::one_line(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
         _ => {
             let escaped = |byte: &u8| match byte {
                 b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
@@ -34,6 +34,7 @@ pub fn flag(flag: &str, value: impl AsRef<OsStr>) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::process::Command;
 
@@ -56,7 +57,7 @@ mod tests {
         ] {
             let text = OsStr::from_bytes(text);
             let quoted = word(text);
-            assert_eq!(crate::printer::one_line(&quoted), quoted);
+            assert_eq!(crate::escape::one_line(&quoted), quoted);
             let printed = Command::new("bash").arg("-c").arg(format!("printf %s {quoted}")).output();
             assert_eq!(printed.unwrap().stdout, text.as_bytes(), "{quoted}");
         }

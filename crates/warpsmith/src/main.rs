@@ -15,7 +15,6 @@ mod ops;
 mod printer;
 mod profile_table;
 mod progress;
-mod quote;
 mod sandboxed;
 #[cfg(test)]
 #[path = "../tests/unit/schemas.rs"]

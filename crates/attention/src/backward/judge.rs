@@ -5,7 +5,7 @@
 //! They hold for the L2 error of every row and of each gradient. The constant is one rounding: if all weights of a row are
 //! equal, all have the same error. What fp32 sums and numbers below the type's smallest can lose is added.
 
-use op::{Complaint, JudgedRow, Judgement};
+use op::{Complaint, JudgedRow, Judgement, share_of};
 
 use crate::oracle::{Gradient, GradientRounding, Gradients, key_rows};
 use crate::problem::{Dtype, Problem};
@@ -36,17 +36,6 @@ fn limit((unit, half_step): (f64, f64), norm: f64, elements: usize, rounding: &G
     let own = unit * norm / 3.0_f64.sqrt();
     let below = if norm > 0.0 { half_step * (elements as f64).sqrt() } else { 0.0 };
     MULTIPLE * spread.hypot(own) + ROUNDINGS * unit * norm + LOST * lost + fp32 + below
-}
-
-/// An error as a share of its limit. The share of an error of 0 is 0, even if the limit is 0.
-fn share_of(error: f64, limit: f64) -> f64 {
-    if error == 0.0 {
-        0.0
-    } else if error.is_nan() {
-        f64::INFINITY
-    } else {
-        error / limit
-    }
 }
 
 /// The comparison of one gradient.

@@ -78,6 +78,7 @@
 mod mismatch;
 mod tolerance;
 
+use op::share_of;
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::Input;
@@ -262,11 +263,6 @@ impl Squares {
         let ratio = |norm: f64| if norm == 0.0 { 0.0 } else { norm / wanted };
         RelativeError { error: ratio(error), limit: ratio(limit), share: share_of(error, limit) }
     }
-}
-
-/// An error as a share of its limit. No error is no share, even of a limit of 0.
-fn share_of(error: f64, limit: f64) -> f64 {
-    if error == 0.0 { 0.0 } else { error / limit }
 }
 
 /// The largest share of a limit, where it is, and the number of shares above 1.

@@ -68,6 +68,16 @@ impl Judgement {
 /// errors of numbers whose mantissas are equally frequent between two powers of 2.
 const ONE_ROUNDING: f64 = 0.41;
 
+/// An error as a share of its limit. The share of an error of 0 is 0, even if the limit is 0; an error that is NaN is
+/// beyond every limit.
+pub fn share_of(error: f64, limit: f64) -> f64 {
+    match error {
+        0.0 => 0.0,
+        _ if error.is_nan() => f64::INFINITY,
+        _ => error / limit,
+    }
+}
+
 /// A relative L2 error as a multiple of that of one rounding to a type with `bits` significant bits, for
 /// [`Judgement::roundings`].
 pub fn roundings(error: f64, bits: i32) -> f64 {

@@ -11,7 +11,9 @@ use std::fmt;
 use family::SettingError;
 
 pub use inputs::OpInputs;
-pub use judgement::{Complaint, ExtraTolerance, JudgedRow, Judgement, OpJudgement, Picture, roundings};
+pub use judgement::{
+    Complaint, ExtraTolerance, JudgedRow, Judgement, OpJudgement, Picture, roundings, share_of,
+};
 pub use peers::{OpPeers, Peer, PeerProblem, Peers, pytorch_script};
 pub use problems::{OpProblems, Similarity, SuiteText, Work};
 pub use reference::OpReference;

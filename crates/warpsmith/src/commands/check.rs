@@ -38,11 +38,11 @@ use crate::findings;
 use crate::ops;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, styled};
 use crate::progress;
-use crate::quote;
 use crate::sandboxed;
 use crate::snippet;
 use crate::suppressed;
 use crate::tables::Table;
+use text::quote;
 
 /// The largest launch on the virtual GPU: half a head of S = 2048 at D = 64. Larger problems are reduced. A case has
 /// three launches or more.

@@ -31,8 +31,8 @@ use crate::layout;
 use crate::ops;
 use crate::printer::{BAD, FAINT, GOOD, Printer, STRONG, WARN, flat, one_line, styled};
 use crate::progress;
-use crate::quote;
 use crate::tables;
+use text::quote;
 
 /// The default number of candidates.
 pub const BUDGET: u32 = 128;

@@ -10,7 +10,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::ops;
 use crate::printer::{FAINT, Printer, STRONG, styled};
-use crate::quote;
+use text::quote;
 
 /// The files of the template. `NAME` stands for the op's name.
 const TEMPLATE: [(&str, &str); 6] = [

@@ -29,8 +29,8 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::ops;
 use crate::printer::{FAINT, Printer, one_line, styled};
-use crate::quote;
 use crate::sandboxed;
+use text::quote;
 
 /// The time limit of a worker for starting and for compiling.
 pub const BUILD_LIMIT: Duration = Duration::from_mins(10);

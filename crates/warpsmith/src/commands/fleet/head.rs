@@ -72,7 +72,7 @@ impl Head {
             tell(&format!("workers started here: {}", workers.len()));
             fleet.watch(workers);
         } else if store.list("workers").map_err(store_failure)?.is_empty() {
-            let place = crate::quote::word(format!("dir:{}", store.place()));
+            let place = text::quote::word(format!("dir:{}", store.place()));
             printer.message(&format!("no worker yet; start some with: warpsmith worker --fleet {place}"));
         }
         Ok(Some(Head { fleet: Box::new(fleet), _workers: slurm_workers }))
