@@ -314,10 +314,16 @@ impl DeclaredInputs {
         DeclaredInputs { tensors: tensors.collect(), ..self.clone() }
     }
 
+    /// The most terms that a sum has if every number of an input is a term of one result.
+    pub(crate) fn terms_of_a_result(&self, outputs: &[OutputReference]) -> f64 {
+        let most = self.tensors.iter().map(InputTensor::elements).max().unwrap_or(1);
+        let fewest = outputs.iter().map(|output| output.dims.iter().product::<usize>()).min().unwrap_or(1);
+        most.div_ceil(fewest.max(1)).max(1) as f64
+    }
+
     /// Lengths to try for a sum that no size of the op declares: powers of two, the smallest first.
     pub(crate) fn possible_reductions(&self) -> impl Iterator<Item = f64> {
-        let elements = self.tensors.iter().map(|tensor| tensor.dims.iter().product::<usize>());
-        let most = elements.max().unwrap_or(1) as f64;
+        let most = self.tensors.iter().map(InputTensor::elements).max().unwrap_or(1) as f64;
         (1..32).map(|step| f64::from(step).exp2()).take_while(move |length| *length < 2.0 * most)
     }
 }

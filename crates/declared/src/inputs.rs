@@ -7,7 +7,7 @@ use op::values::{self, PIECE};
 use op::{Class, cores};
 use random::Random;
 
-use crate::declaration::{Argument, Declaration};
+use crate::declaration::{Argument, Declaration, Kind};
 use crate::problem::DeclaredProblem;
 
 /// The inputs of a problem.
@@ -26,6 +26,14 @@ pub(crate) struct InputTensor {
     pub dtype: Dtype,
     pub dims: Vec<usize>,
     pub bytes: Arc<Vec<u8>>,
+}
+
+/// The share of the numbers of the class `uniform` that are equal to a scalar.
+const SHARE_OF_SCALARS: f64 = 1.0 / 32.0;
+impl InputTensor {
+    pub fn elements(&self) -> usize {
+        self.dims.iter().product()
+    }
 }
 
 /// The number in a one-hot row that is not 0.
@@ -88,7 +96,34 @@ impl Declaration {
                 *number *= argument.scale as f32;
             }
         }
+        if class == Class::Uniform {
+            self.put_scalars(&mut numbers, problem, argument, &mut sequence(!seed, index));
+        }
         Ok(numbers)
+    }
+
+    /// Makes some numbers of the class `uniform` equal to a scalar of the op, if the class has such numbers. Without them
+    /// a kernel that writes `x >= limit` for `x > limit` would be right.
+    fn put_scalars(
+        &self,
+        numbers: &mut [f32],
+        problem: &DeclaredProblem,
+        argument: &Argument,
+        random: &mut Random,
+    ) {
+        let scalars = self.arguments.iter().filter(|it| it.kind == Kind::Scalar);
+        let scalars: Vec<f64> = scalars
+            .map(|it| self.scalar(it, problem))
+            .filter(|value| *value != 0.0 && value.abs() <= argument.scale.abs())
+            .collect();
+        if scalars.is_empty() {
+            return;
+        }
+        for number in numbers {
+            if random.uniform() < SHARE_OF_SCALARS {
+                *number = scalars[random.bits() as usize % scalars.len()] as f32;
+            }
+        }
     }
 
     /// Inputs of a class with the opposite signs of those in `inputs`. Arguments with a range have no opposite; they
@@ -212,14 +247,14 @@ fn each_element(
     bytes
 }
 
-/// The lowest of the four bits that fp64 inputs have beyond those of fp32, and its distance from the end.
-const EXTRA_SHIFT: u64 = 25;
-const EXTRA_BITS: u64 = 0xf;
+/// The bits that a number of fp64 has beyond those of fp32.
+const BITS_BEYOND_FP32: u64 = (1 << 29) - 1;
+/// Four of them. Equal numbers have no others: fp64 adds them with the same error every time, so the errors of a sum, and
+/// of the reference, which computes in fp64 itself, do not cancel.
+const BITS_OF_EQUAL_NUMBERS: u64 = 0xf << 25;
 
-/// Gives fp64 numbers that were drawn in fp32 four bits more, of which the last is set. Without them a kernel that
-/// converts its inputs to fp32 would be right. More bits would not be better: sums of short numbers are exact in fp64,
-/// so the reference, which computes in fp64 itself, has no rounding errors. Zeros stay, and equal numbers of the class
-/// `constant` stay equal.
+/// Gives fp64 numbers that were drawn in fp32 all bits of their type. Without them a kernel that converts its inputs to
+/// fp32, or to a few short pieces, would be right. Zeros stay, and equal numbers of the class `constant` stay equal.
 fn lengthen(dtype: Dtype, class: Class, bytes: &mut [u8], random: &Random) {
     if dtype != Dtype::F64 {
         return;
@@ -227,10 +262,13 @@ fn lengthen(dtype: Dtype, class: Class, bytes: &mut [u8], random: &Random) {
     let all = Random::new(!random.clone().bits()).bits();
     let mut random = Random::new(all);
     for element in bytes.as_chunks_mut().0 {
-        let drawn = if class == Class::Constant { all } else { random.bits() };
         let number = f64::from_le_bytes(*element);
+        let more = if class == Class::Constant {
+            (all | 1 << 25) & BITS_OF_EQUAL_NUMBERS
+        } else {
+            (random.bits() | 1) & BITS_BEYOND_FP32
+        };
         if number != 0.0 {
-            let more = (drawn & EXTRA_BITS | 1) << EXTRA_SHIFT;
             *element = f64::from_bits(number.to_bits() | more).to_le_bytes();
         }
     }

@@ -413,7 +413,7 @@ impl OpJudgement for DeclaredOp {
 
     fn judge(
         &self,
-        _extra: Option<&ExtraTolerance>,
+        extra: Option<&ExtraTolerance>,
         inputs: &DeclaredInputs,
         reference: &DeclaredReference,
         outputs: &[Vec<u8>],
@@ -428,19 +428,27 @@ impl OpJudgement for DeclaredOp {
         let conditioning = reference.conditioning.get_or_init(|| self.conditioning(inputs, reference));
         let problem = &inputs.problem;
         let declared = self.declaration.reduction(problem);
-        let with = |reduction: f64| {
+        let with = |reduction: f64, more: f64| {
             let widened = reference.outputs.iter().enumerate().map(|(index, output)| {
                 let tolerance =
                     self.declaration.tolerance_of(&output.name, output.dtype, reduction, &output.values);
-                let more = (reduction / declared).sqrt();
                 output.conditioned(tolerance, conditioning.get(index), more)
             });
             judge::judge(&widened.collect::<Vec<_>>(), outputs)
         };
-        let mut judgement = with(declared);
+        let mut judgement = with(declared, 1.0);
+        // Atomic additions are a long sum, whose length the counts of elements show.
+        if self.declaration.reduction.is_none() && extra.is_some_and(|it| it.is_unordered) {
+            let unordered = with(inputs.terms_of_a_result(&reference.outputs), 1.0);
+            if unordered.complaints.is_empty() {
+                return unordered;
+            }
+        }
         if let Some(last) = judgement.complaints.last_mut()
             && self.declaration.reduction.is_none()
-            && let Some(fitting) = inputs.possible_reductions().find(|&it| with(it).complaints.is_empty())
+            && let Some(fitting) = inputs
+                .possible_reductions()
+                .find(|&it| with(it, (it / declared).sqrt()).complaints.is_empty())
         {
             last.message += &format!(
                 "; it would be right for a sum of {fitting} terms: if the kernel adds that many, declare the length of \

@@ -67,8 +67,6 @@ pub struct OpFiles {
     pub arrays: NamedArrays,
 }
 
-/// The family of an op that is a single CUDA file.
-pub const FILE_FAMILY: &str = "file";
 /// The file that declares an op.
 pub const OP_FILE: &str = "op.toml";
 
@@ -296,17 +294,21 @@ impl Tree {
         let Expanded { op, kernel, source, beside } =
             single_file::expand(path, &text).map_err(ManifestErrors::from)?;
         let name = single_file::op_name(path);
+        // Its one family has the same name.
+        let family = crate::family_of_file(path);
         let mut tree = Tree {
             label: path.display().to_string(),
             folder: path.parent().map(Path::to_owned),
             single_file: Some(path.display().to_string()),
             ..Tree::default()
         };
-        for (file, generated) in [(OP_FILE.to_owned(), op), (format!("{FILE_FAMILY}/kernel.toml"), kernel)] {
-            tree.lines.insert(format!("{name}/{file}"), generated.lines);
-            tree.files.insert(format!("{name}/{file}"), generated.text);
+        for (file, generated) in
+            [(format!("{name}/{OP_FILE}"), op), (format!("{family}/kernel.toml"), kernel)]
+        {
+            tree.lines.insert(file.clone(), generated.lines);
+            tree.files.insert(file, generated.text);
         }
-        tree.files.insert(format!("{name}/{FILE_FAMILY}/{}", source_file(path)), source);
+        tree.files.insert(format!("{family}/{}", source_file(path)), source);
         tree.files.extend(beside.into_iter().map(|(file, text)| (format!("{name}/{file}"), text)));
         Ok(tree)
     }
@@ -454,6 +456,7 @@ fn read(op: &str, name: &str, trees: &[&Tree]) -> Result<Family, ManifestErrors>
         op_sizes,
         op: op.to_owned(),
         name: name.to_owned(),
+        is_single_file: tree.single_file.is_some(),
         file: file(tree, "kernel.toml"),
         source: (file(source_tree, source_file), source.clone()),
         headers: included_headers(op, source, &find),

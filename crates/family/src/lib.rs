@@ -31,7 +31,7 @@ pub mod tuned_table;
 mod value;
 
 pub use candidate::{Candidate, Launch, SettingError, Sizes, TensorBox, setting_name};
-pub use catalog::{Catalog, CatalogError, Entry, FILE_FAMILY, NamedArrays, OP_FILE, OpFiles};
+pub use catalog::{Catalog, CatalogError, Entry, NamedArrays, OP_FILE, OpFiles};
 pub use expression::{EvalError, Expression, Scope};
 pub use layout::{Buffer, Layout};
 pub use manifest::{Axis, Constraint, Family, Knob, Limits, Parameter, Pathology, Preset, Weights};
@@ -53,4 +53,10 @@ pub fn kernel_names(source: &str) -> Vec<String> {
 /// The name of the op that a CUDA or PTX file declares.
 pub fn op_of_file(path: &std::path::Path) -> String {
     single_file::op_name(path)
+}
+
+/// The full name of the family that a CUDA or PTX file declares. It has the name of its op.
+pub fn family_of_file(path: &std::path::Path) -> String {
+    let name = op_of_file(path);
+    format!("{name}/{name}")
 }

@@ -13,6 +13,7 @@ use toml::Spanned;
 
 use crate::Value;
 use crate::expression::{Expression, Scope};
+use crate::single_file::PLAIN_NAME;
 use crate::suggest::nearest;
 use crate::text::{ManifestError, ManifestErrors, Reader};
 use crate::tuned_table::{self, Table};
@@ -61,6 +62,8 @@ pub struct Family {
     pub(crate) shared: Vec<BufferRule>,
     pub(crate) workspace: Vec<BufferRule>,
     pub(crate) tensor_maps: Vec<TensorMapRule>,
+    /// Whether the op and the family are one CUDA file that declares both.
+    pub(crate) is_single_file: bool,
     /// The CUDA source, as (path below `kernels/`, text).
     pub(crate) source: (String, String),
     /// Headers of the op that the source includes, directly or not, as (name in `#include`, text).
@@ -383,6 +386,7 @@ enum NumberOrText {
 pub(crate) struct Place {
     pub op: String,
     pub name: String,
+    pub is_single_file: bool,
     /// The path of the manifest, for messages.
     pub file: String,
     pub source: (String, String),
@@ -446,6 +450,7 @@ pub(crate) fn read(text: &str, place: Place) -> Result<Family, ManifestErrors> {
     let family = Family {
         op: place.op,
         name: place.name,
+        is_single_file: place.is_single_file,
         description: file.family.description,
         plain: file.family.plain,
         deterministic: file.family.deterministic,
@@ -899,6 +904,13 @@ impl Family {
         let own = (name == file).then_some(text);
         let header = || self.headers.iter().find(|(name, _)| name == file).map(|(_, text)| text);
         own.or_else(header).map(String::as_str)
+    }
+
+    /// Whether a text is that of one of the family's own files. The kernels of a single file got plain names.
+    pub fn is_text_of(&self, file: &str, text: &str) -> bool {
+        let written = |text: &str| text.replace(PLAIN_NAME, "");
+        self.source_text(file)
+            .is_some_and(|own| own == text || self.is_single_file && written(own) == written(text))
     }
 
     /// The family's file that a path ends with.

@@ -6,7 +6,6 @@ use chips::Target;
 use compiler::{Request, Source, included_names, prepare_nvcc_source, standard_headers};
 
 use crate::candidate::{Candidate, SettingError};
-use crate::catalog::FILE_FAMILY;
 use crate::header;
 use crate::manifest::Family;
 
@@ -30,7 +29,7 @@ impl Family {
             options: Vec::new(),
         };
         // A single file was often written for nvcc, and `sanitize` compiles it as such.
-        if self.name == FILE_FAMILY {
+        if self.is_single_file {
             prepare_nvcc_source(&mut request);
         }
         Ok(request)

@@ -22,6 +22,8 @@ use std::path::Path;
 
 use crate::text::{ManifestError, Reader};
 
+/// What the declaration of a kernel gets, so that its name has no types of parameters.
+pub(crate) const PLAIN_NAME: &str = "extern \"C\" ";
 /// The start of a line that declares something.
 const MARK: &str = "// warpsmith:";
 /// Most headers that a file may include.
@@ -43,6 +45,23 @@ const KERNEL_FIELDS: [&str; 11] = [
     "limits",
     "specialise",
     "targets",
+];
+
+/// Fields that stand before `[arguments]`, besides those of `kernel.toml`.
+const OP_FIELDS: [&str; 13] = [
+    LAUNCH,
+    LAUNCHES,
+    "description",
+    "reference",
+    "reference_seconds",
+    "reference_mib",
+    "independent",
+    "classes",
+    "sizes",
+    "axes",
+    "work",
+    "tolerance",
+    "problems",
 ];
 
 /// The generated files, and the line of the CUDA file that each of their lines comes from.
@@ -225,7 +244,13 @@ impl Header {
     }
 
     fn argument(&self, name: &str, value: &toml::Value) -> Result<Argument, ManifestError> {
-        Argument::read(value.as_str().unwrap_or_default()).map_err(|message| self.wrong(name, message))
+        Argument::read(value.as_str().unwrap_or_default()).map_err(|message| {
+            if KERNEL_FIELDS.contains(&name) || OP_FIELDS.contains(&name) {
+                self.wrong(name, "is below `[arguments]`, so it is taken for an argument: write it above")
+            } else {
+                self.wrong(name, message)
+            }
+        })
     }
 
     /// The `[[arguments]]` table of an argument; empty for a size and for temporary memory.
@@ -555,7 +580,7 @@ fn with_plain_name(source: &str, entry: &str) -> String {
         let is_left = ["extern", "template"].iter().any(|word| specifiers.contains(word));
         if start >= copied && !is_left {
             text += &source[copied..start];
-            text += "extern \"C\" ";
+            text += PLAIN_NAME;
             copied = start;
         }
     }

@@ -105,7 +105,8 @@ pub fn family_path(family: &Family, folder: Option<&Path>, name: &str) -> Option
     let headers = folders.map(|folder| folder.join(&family.op).join(name));
     let mut paths = std::iter::once(PathBuf::from(name)).chain(headers);
     let is_it = |path: &PathBuf| {
-        files::read_text_bounded(path, text.len() as u64 + 1).is_ok_and(|found| found == text)
+        files::read_text_bounded(path, text.len() as u64 + 1)
+            .is_ok_and(|found| family.is_text_of(name, &found))
     };
     paths.find(is_it)
 }

@@ -117,7 +117,7 @@ impl Cli {
                 );
                 return Err(CommandError::usage(message));
             }
-            *name = format!("{}/{}", family::op_of_file(&path), family::FILE_FAMILY);
+            *name = family::family_of_file(&path);
             self.global.kernels = Some(path);
         }
         self.global.arrays = match &self.command {

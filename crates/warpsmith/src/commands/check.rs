@@ -1006,8 +1006,11 @@ fn failure(
 /// The command line that repeats a case.
 fn repeat(verdict: &CaseResult, options: &CheckOptions, global: &Global) -> String {
     let mut words = vec!["warpsmith check".to_owned()];
-    let is_flag = verdict.family.starts_with('-');
-    words.extend((!is_flag).then(|| quote::word(&verdict.family)));
+    // A file that declares its op is named itself.
+    let file = global.kernels.as_ref().filter(|path| path.is_file());
+    let name = file.map_or_else(|| verdict.family.clone(), |file| file.display().to_string());
+    let is_flag = name.starts_with('-');
+    words.extend((!is_flag).then(|| quote::word(&name)));
     words.extend(verdict.preset.iter().map(|preset| quote::flag("--preset", preset)));
     words.extend(verdict.knobs.iter().map(|(name, value)| quote::flag("--set", format!("{name}={value}"))));
     words.push(quote::flag("--problem", &verdict.problem));
@@ -1026,9 +1029,10 @@ fn repeat(verdict: &CaseResult, options: &CheckOptions, global: &Global) -> Stri
     if global.device != "auto" {
         words.push(quote::flag("--device", &global.device));
     }
-    words.extend(global.kernels.iter().map(|folder| quote::flag("--kernels", folder)));
+    let folder = global.kernels.iter().filter(|_| file.is_none());
+    words.extend(folder.map(|folder| quote::flag("--kernels", folder)));
     words.extend(super::workbench::array_flags(&global.arrays));
-    words.extend(is_flag.then(|| format!("-- {}", quote::word(&verdict.family))));
+    words.extend(is_flag.then(|| format!("-- {}", quote::word(&name))));
     words.join(" ")
 }
 

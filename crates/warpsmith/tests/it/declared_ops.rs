@@ -373,7 +373,7 @@ fn a_single_file_is_checked_and_timed() {
     assert!(outcome.stdout.contains("11 of 11 runs passed"), "{outcome}");
     let outcome = on_file(folder.path(), &["bench", "scale.cu", "--problem", "n777"]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert!(outcome.stdout.contains("file default") && outcome.stdout.contains("modelled"), "{outcome}");
+    assert!(outcome.stdout.contains("scale default") && outcome.stdout.contains("modelled"), "{outcome}");
 }
 
 #[test]
@@ -382,6 +382,7 @@ fn a_fault_in_a_single_file_is_reported_at_its_line() {
     let outcome = on_file(folder.path(), &["check", "scale.cu", "--problem", "n777", "--sanitize"]);
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(outcome.stdout.contains("scale.cu:11:"), "{outcome}");
+    assert!(outcome.stdout.contains("repeat: warpsmith check scale.cu --preset default"), "{outcome}");
 }
 
 /// A folder with `SCALE` and arrays of 300 numbers, of which `y` has the right ones.
@@ -525,7 +526,7 @@ fn a_ptx_file_is_checked_timed_and_built() {
     assert!(checked.stdout.contains("11 of 11 runs passed"), "{checked}");
     let timed = on_file(folder.path(), &["bench", "scale.ptx", "--problem", "n777"]);
     assert_eq!(timed.code, 0, "{timed}");
-    assert!(timed.stdout.contains("file default") && timed.stdout.contains("modelled"), "{timed}");
+    assert!(timed.stdout.contains("scale default") && timed.stdout.contains("modelled"), "{timed}");
     let built = on_file(folder.path(), &["build", "scale.ptx", "--arch", "sm_90"]);
     assert_eq!(built.code, 0, "{built}");
     // A wrong address is a finding at its line of the PTX.

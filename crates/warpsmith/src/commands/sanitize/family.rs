@@ -36,7 +36,7 @@ pub fn run(
     // A file that declares its op has one family.
     let is_file = family::is_kernel_file(&options.file);
     let name = if is_file {
-        format!("{}/{}", family::op_of_file(&options.file), family::FILE_FAMILY)
+        family::family_of_file(&options.file)
     } else {
         options.file.to_string_lossy().into_owned()
     };
