@@ -25,7 +25,7 @@ const SAMPLE: [(usize, u64); 4] = [(1, 0), (2, 0), (2, 1), (1, 2)];
 const WITHOUT_LINE: [&str; 3] = ["unwritten-output", "idle-blocks", "not-resident"];
 
 fn files() -> Vec<PathBuf> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus").canonicalize().unwrap();
     let list = |folder| std::fs::read_dir(corpus.join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = list("kernels").chain(list("bugs")).collect();
     files.retain(|file| file.extension().is_some_and(|kind| kind == "cu"));
@@ -79,12 +79,24 @@ fn complaints(findings: &[Finding], marks: &[Mark], name: &str) -> Vec<String> {
     complaints
 }
 
-fn judge(file: &Path, compiler: &Compiler, runs: &[(usize, u64)]) -> Vec<String> {
-    let file = AnnotatedFile::new(file, compiler);
+/// The compilers of the ordinary kernels and of the files with bugs. `corpus.rs` of the program's tests runs every ordinary
+/// kernel with builds from the same cache; of the files with bugs it runs a sample.
+struct Compilers {
+    of_kernels: Compiler,
+    of_bugs: Compiler,
+}
+
+fn judge(path: &Path, compilers: &Compilers, runs: &[(usize, u64)]) -> Vec<String> {
+    let is_bug = path.parent().is_some_and(|folder| folder.ends_with("bugs"));
+    let compiler = if is_bug { &compilers.of_bugs } else { &compilers.of_kernels };
+    let file = AnnotatedFile::new(path, compiler);
     let name = &file.name;
     let kernel = file.kernel.as_deref().unwrap();
     let marks = marks(&file.text);
     let mut found = Vec::new();
+    if is_bug && !name.ends_with("_fixed.cu") && marks.iter().all(|mark| mark.group.is_none()) {
+        found.push(format!("{name} has no mark"));
+    }
     for &(workers, seed) in runs {
         let mut device = VirtualDevice::new(Chip::by_name("h200").unwrap());
         device.set_world(seed);
@@ -113,6 +125,7 @@ fn verdicts_depend_neither_on_workers_nor_on_seeds() {
     files.retain(|file| file.to_string_lossy().contains(wanted.as_deref().unwrap_or_default()));
     assert!(wanted.is_some() || files.len() >= 400, "the corpus has only {} files", files.len());
     let target_tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let compiler = Compiler::new(pinned_toolchain(target_tmp), &shared_cache(target_tmp)).unwrap();
-    complain_each(&files, |file| judge(file, &compiler, runs));
+    let compiler = || Compiler::new(pinned_toolchain(target_tmp), &shared_cache(target_tmp)).unwrap();
+    let compilers = Compilers { of_kernels: compiler(), of_bugs: compiler().without_machine_code() };
+    complain_each(&files, |file| judge(file, &compilers, runs));
 }

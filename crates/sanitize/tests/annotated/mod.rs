@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use compiler::{Build, Compiler, Request, Source, standard_headers};
+use compiler::{Build, Compiler};
 use gpu::accelerator::Geometry;
 use launch::{Argument, Extent};
+use warpsmith_sanitize::code;
 
 /// A CUDA file and how to launch its kernel.
 pub struct AnnotatedFile {
@@ -38,16 +39,10 @@ impl AnnotatedFile {
             .collect();
         let target = flag("--arch").unwrap().parse().unwrap();
         let kernel = flag("--kernel").map(str::to_owned);
-        let folder = file.parent().unwrap();
-        let source = Source {
-            name: name.clone(),
-            text: text.clone(),
-            headers: standard_headers(),
-            include_dirs: vec![folder.to_owned(), folder.join("..")],
-            ..Source::default()
-        };
-        let request = Request { source, target, options: Vec::new() };
-        let build = compiler.build(&request).unwrap_or_else(|error| panic!("{name}: {error}")).build;
+        let request = code::request(file, &text, target, &[], &[]);
+        // As the program builds it, so that its tests take these builds from the cache.
+        let built = compiler.build_nvcc_source(&request).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let build = built.outcome.build;
         AnnotatedFile { name, text, kernel, geometry, arguments, build }
     }
 }
