@@ -412,6 +412,10 @@ impl OpInputs for Attention {
         Class::ALL.iter().map(|class| class.name()).collect()
     }
 
+    fn joined_classes(&self) -> Vec<&str> {
+        vec![Class::ByHead.name()]
+    }
+
     fn hard_classes(&self) -> Vec<&str> {
         HARD_CLASSES.map(Class::name).to_vec()
     }

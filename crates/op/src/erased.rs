@@ -155,6 +155,7 @@ impl<O: Op> OpInputs for Erased<O> {
     methods! {
         classes() -> Vec<&str>;
         hard_classes() -> Vec<&str>;
+        joined_classes() -> Vec<&str>;
         inputs(of: &AnyProblem => problem, class: &str, seed: u64) -> Result<AnyInputs, Refusal>
             => |drawn: Result<_, _>| drawn.map(erased_inputs);
         timed_inputs(of: &AnyProblem => problem, class: &str, seed: u64) -> Result<AnyInputs, Refusal>

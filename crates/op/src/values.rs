@@ -43,10 +43,12 @@ pub enum Class {
     Spikes,
     /// Numbers near the end of the type's range, as far as fp32 scores stay finite.
     Huge,
+    /// Every head has the inputs of another class, so one run at full size has many of them.
+    ByHead,
 }
 
 impl Class {
-    /// All classes.
+    /// All classes but [`Class::ByHead`], which is made of them.
     pub const ALL: [Class; 15] = [
         Class::Normal,
         Class::Uniform,
@@ -86,6 +88,7 @@ impl Class {
             Class::PositiveV => "positive-v",
             Class::Spikes => "spikes",
             Class::Huge => "huge",
+            Class::ByHead => "by-head",
         }
     }
 }
@@ -108,7 +111,7 @@ impl FromStr for Class {
     type Err = UnknownClass;
 
     fn from_str(text: &str) -> Result<Self, UnknownClass> {
-        let found = Class::ALL.into_iter().find(|class| class.name() == text);
+        let found = Class::ALL.into_iter().chain([Class::ByHead]).find(|class| class.name() == text);
         found.ok_or_else(|| UnknownClass { name: text.to_owned() })
     }
 }
@@ -120,7 +123,7 @@ pub const PIECE: usize = 1 << 16;
 /// that is not in [`Class::OF_TENSORS`], the numbers are normal.
 pub fn fill(data: &mut [f32], class: Class, (row, peak): (usize, f32), random: &mut Random) {
     match class {
-        Class::Normal | Class::Sink | Class::PositiveV | Class::Spikes | Class::Huge => {
+        Class::Normal | Class::Sink | Class::PositiveV | Class::Spikes | Class::Huge | Class::ByHead => {
             draw(data, random, 1, Random::normal);
         }
         Class::Uniform => draw(data, random, 1, |random| 2.0 * random.uniform() - 1.0),

@@ -175,6 +175,9 @@ impl Encoded {
 
 /// One tensor. What it has in common with the others comes from the first seed, its own numbers from the second.
 fn generate(problem: &Problem, class: Class, (structure, seed): (u64, u64), which: Input) -> Values {
+    if class == Class::ByHead {
+        return by_head(problem, (structure, seed), which);
+    }
     // Each tensor has its own stream, so that a longer Q does not change K.
     let mut seeds = Random::new(seed).after(which as u64);
     let mut random = Random::new(seeds.bits());
@@ -192,6 +195,35 @@ fn generate(problem: &Problem, class: Class, (structure, seed): (u64, u64), whic
             related::relate(&mut data, problem, class, which, structure);
         }
         _ => {}
+    }
+    Values { shape, data, scales: None }
+}
+
+/// The class of a head of keys, counted over all batch entries. Successive seeds continue where the heads of the one before
+/// end, so that a few of them try all classes on a problem with few heads.
+fn class_of_head(problem: &Problem, structure: u64, head: usize) -> Class {
+    let heads = (problem.batch * problem.kv_heads) as u64;
+    let classes = Class::ALL.len() as u64;
+    Class::ALL[((structure % classes * (heads % classes) + head as u64) % classes) as usize]
+}
+
+/// One tensor of class `by-head`. The heads of a class are those of a problem that has no others.
+fn by_head(problem: &Problem, (structure, seed): (u64, u64), which: Input) -> Values {
+    let shape = if which == Input::Q { problem.query_shape() } else { problem.key_shape() };
+    let group = if which == Input::Q { problem.heads / problem.kv_heads } else { 1 };
+    let mut data = vec![0.0; shape.elements()];
+    let mut heads: Vec<&mut [f32]> = data.chunks_exact_mut((group * shape.head_elements()).max(1)).collect();
+    for class in Class::ALL {
+        let own = heads.iter_mut().enumerate();
+        let own: Vec<_> = own.filter(|(head, _)| class_of_head(problem, structure, *head) == class).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let (kv_heads, queries_of_head) = (own.len(), problem.heads / problem.kv_heads);
+        let part = Problem { batch: 1, kv_heads, heads: kv_heads * queries_of_head, ..*problem };
+        let numbers = generate(&part, class, (structure, seed), which);
+        let numbers = numbers.data.chunks_exact((group * shape.head_elements()).max(1));
+        own.into_iter().zip(numbers).for_each(|((_, head), numbers)| head.copy_from_slice(numbers));
     }
     Values { shape, data, scales: None }
 }
@@ -290,6 +322,26 @@ mod tests {
                 assert_eq!(encoded, redrawn.encode(dtype, Layout::Bshd), "{which} {dtype}");
             }
         }
+    }
+
+    #[test]
+    fn every_head_of_class_by_head_has_a_class_and_a_few_seeds_have_all() {
+        let problem: Problem = "b2h8kv4sq5sk300d64-fp16".parse().expect("a valid name");
+        let classes = |seed| (0..8).map(move |head| class_of_head(&problem, seed, head));
+        assert!(Class::ALL.iter().all(|class| classes(4).chain(classes(5)).any(|it| it == *class)));
+        let inputs = Inputs::generate(&problem, Class::ByHead, 4);
+        for (index, class) in classes(4).enumerate() {
+            let part = Problem { batch: 1, heads: 2, kv_heads: 1, ..problem };
+            let alone = Inputs::generate(&part, class, 4);
+            let (batch, head) = (index / 4, index % 4);
+            assert_eq!(inputs.k.head(batch, head), alone.k.data, "{class}");
+            assert_eq!(inputs.v.head(batch, head), alone.v.data, "{class}");
+            let queries: Vec<f32> = [2 * head, 2 * head + 1].map(|head| inputs.q.head(batch, head)).concat();
+            assert_eq!(queries, alone.q.data, "{class}");
+        }
+        // One tensor can be drawn again without the others.
+        let redrawn = inputs.redraw(&problem, Class::ByHead, (4, 9), Input::V);
+        assert!(redrawn.q == inputs.q && redrawn.k == inputs.k && redrawn.v != inputs.v);
     }
 
     #[test]

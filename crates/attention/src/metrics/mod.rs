@@ -16,7 +16,7 @@
 //! Attention is linear in V: values that are sixty times larger make an output and every error sixty times larger.
 //! With a fixed `atol` of 1e-2 no kernel could pass where two large values nearly cancel (seen on an H200 with inputs
 //! of class `large`, where scores of some thousands also carry the error of fp32). `atol` is therefore meant for
-//! values of unit size and is multiplied by the root mean square of V if that is above 1. It is never reduced, so
+//! values of unit size and is multiplied by the root mean square of V, in the row's head, if that is above 1. It is never reduced, so
 //! that small values have no stricter bound than the documented one. The L2 bound is relative and needs no
 //! adjustment.
 //!

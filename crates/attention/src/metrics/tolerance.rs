@@ -101,7 +101,8 @@ impl Tolerance {
         let rounding = &reference.rounding[element / width];
         // A column can have several times the average share of its row's error.
         let largest = |norm: f64| 4.0 * norm / (width as f64).sqrt();
-        let (size, wanted) = (reference.value_size.max(1.0), reference.output[element].abs());
+        let row = reference.rows.list()[element / width];
+        let (size, wanted) = (reference.value_size(row).max(1.0), reference.output[element].abs());
         let usual = self.atol * size + self.rtol * wanted;
         let magnitude = reference.magnitude.as_ref().map_or(0.0, |magnitude| magnitude[element]);
         let by_weights = match self.weights {

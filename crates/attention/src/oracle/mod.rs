@@ -34,8 +34,8 @@ pub struct Reference {
     /// `sum(p |v|)` of each output element; errors of the weights are proportional to it. Only for FP8 inputs, whose
     /// weights may be rounded to FP8 as well.
     pub magnitude: Option<Vec<f64>>,
-    /// Root mean square of V; errors are proportional to it.
-    pub value_size: f64,
+    /// Root mean square of V in each head of each batch entry; errors are proportional to it.
+    pub value_sizes: Vec<f64>,
     /// What the rounding of scores and weights can change, per row.
     pub rounding: Vec<Rounding>,
     /// What the sums of FP8 tensor cores can change. Only for FP8 inputs.
@@ -101,6 +101,12 @@ const LARGEST_SCORE_ERROR: f64 = 500.0;
 const SMALL_CHANGE: f64 = 1.0 / (1 << 10) as f64;
 
 impl Reference {
+    /// The root mean square of the values that a row's head attends to.
+    pub fn value_size(&self, row: Row) -> f64 {
+        let Problem { heads, kv_heads, .. } = self.problem;
+        self.value_sizes[row.batch * kv_heads + row.head / (heads / kv_heads)]
+    }
+
     /// The rows with their outputs and LSE.
     pub fn iter(&self) -> impl Iterator<Item = (Row, &[f64], f64)> {
         let outputs = self.output.chunks_exact(self.problem.head_dim);
@@ -145,17 +151,19 @@ pub fn attention(problem: &Problem, inputs: &Inputs, rows: Rows) -> Reference {
         fp8_sums: fp8_sums.as_mut().map(|sums| (&mut sums.lse[..], &mut sums.output[..])),
     };
     cores::each_with(jobs(problem, all), |job, scratch| compute(problem, inputs, job, scratch));
-    let value_size = root_mean_square(&inputs.v);
-    Reference { problem: *problem, rows, output, lse, magnitude, value_size, rounding, fp8_sums }
+    let value_sizes = root_mean_squares(&inputs.v);
+    Reference { problem: *problem, rows, output, lse, magnitude, value_sizes, rounding, fp8_sums }
 }
 
-fn root_mean_square(values: &Values) -> f64 {
-    let heads = values.data.chunks_exact(values.shape.head_elements().max(1));
-    let squares = heads.enumerate().map(|(index, head)| {
-        let scale = values.scale(index / values.shape.heads, index % values.shape.heads);
-        scale * scale * head.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>()
-    });
-    (squares.sum::<f64>() / values.data.len().max(1) as f64).sqrt()
+/// Of every head of every batch entry.
+fn root_mean_squares(values: &Values) -> Vec<f64> {
+    let elements = values.shape.head_elements();
+    let size = |index: usize| {
+        let (batch, head) = (index / values.shape.heads, index % values.shape.heads);
+        let squares = values.head(batch, head).iter().map(|&x| f64::from(x) * f64::from(x));
+        values.scale(batch, head).abs() * (squares.sum::<f64>() / elements.max(1) as f64).sqrt()
+    };
+    (0..values.shape.all_heads()).map(size).collect()
 }
 
 /// Divides all rows into jobs of rows of one head.

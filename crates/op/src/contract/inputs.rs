@@ -16,6 +16,11 @@ pub trait OpInputs: OpProblems {
     /// The classes that are numerically hardest. Every kernel runs on one of them at full size.
     fn hard_classes(&self) -> Vec<&str>;
 
+    /// Classes that are made of several others. They are used only where they are named.
+    fn joined_classes(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// The inputs of a problem. The same class and seed give the same inputs everywhere.
     fn inputs(&self, problem: &Self::Problem, class: &str, seed: u64) -> Result<Self::Inputs, Refusal>;
 

@@ -125,7 +125,7 @@ pub fn plan<'w>(
 
 /// Returns an error for a class of inputs that the op does not have.
 pub fn require_class(op: &AnyOp, name: &str) -> Result<(), CommandError> {
-    let all = op.classes();
+    let all = [op.classes(), op.joined_classes()].concat();
     if all.contains(&name) {
         return Ok(());
     }

@@ -390,7 +390,8 @@ impl Selection {
                     some => some.iter().map(String::as_str).collect(),
                 };
                 for (index, class) in classes.into_iter().enumerate() {
-                    let is_chosen = !self.is_sweep && index == 0;
+                    // A joined class is for many heads at little cost.
+                    let is_chosen = !self.is_sweep && index == 0 && !op.joined_classes().contains(&class);
                     let depth = if small || !limit.is_finite() && (is_chosen || flops <= SWEEP_FLOPS) {
                         Depth::Full
                     } else {
