@@ -1,6 +1,8 @@
 import ctypes
+import functools
 import hashlib
 import importlib.metadata
+import types
 
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -179,52 +181,66 @@ def cudnn_fp8(problem):
     """cuDNN's FP8 attention. It has one scale per tensor, so the inputs are quantised again. Its output is E4M3."""
     if not problem.is_fp8:
         raise ValueError("cudnn_fp8 needs an E4M3 problem")
-    import cudnn
-
-    types = cudnn.data_type
-    handle = cudnn.create_handle()
-    graph = cudnn.pygraph(
-        io_data_type=types.FP8_E4M3,
-        intermediate_data_type=types.FLOAT,
-        compute_data_type=types.FLOAT,
-        handle=handle,
-    )
-    one = {"dim": [1, 1, 1, 1], "stride": [1, 1, 1, 1], "data_type": types.FLOAT}
-    given, values, scales = {}, {}, {}
+    values, scales = {}, {}
     for name, tensor in zip("qkv", problem.tensors):
-        scale = tensor.abs().max().float().clamp(min=1e-6) / E4M3_MOST
-        codes = (tensor.float() / scale).to(torch.float8_e4m3fn)
-        values[name], scales[name] = codes, scale
-        given[name] = graph.tensor(
-            dim=list(codes.shape), stride=list(codes.stride()), data_type=types.FP8_E4M3
-        )
+        scales[name] = tensor.abs().max().float().clamp(min=1e-6) / E4M3_MOST
+        values[name] = (tensor.float() / scales[name]).to(torch.float8_e4m3fn)
+    layouts = tuple((tuple(codes.shape), codes.stride()) for codes in values.values())
+    built = cudnn_fp8_graph(layouts, problem.scale, problem.causal)
     numbers = {f"descale_{name}": float(scale) for name, scale in scales.items()}
     output_scale = float(scales["v"])
     numbers |= {"descale_s": 1 / 256, "scale_s": 256.0, "scale_o": 1 / output_scale}
-    factors = {name: graph.tensor(name=name, **one) for name in numbers}
-    masks = {"top-left": {"use_causal_mask": True}, "bottom-right": {"use_causal_mask_bottom_right": True}}
-    o, _, *maxima = graph.sdpa_fp8(
-        **given, **factors, is_inference=True, attn_scale=problem.scale, **masks.get(problem.causal, {})
-    )
     output = torch.empty_like(values["q"])
-    o.set_output(True).set_dim(list(output.shape)).set_stride(list(output.stride()))
-    o.set_data_type(types.FP8_E4M3)
-    for each in maxima:
-        each.set_output(True).set_dim(one["dim"]).set_stride(one["stride"]).set_data_type(types.FLOAT)
-    graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-    workspace = torch.empty(max(1, graph.get_workspace_size()), dtype=torch.uint8, device="cuda")
-    memory = {given[name]: values[name] for name in given}
-    memory |= {factors[name]: torch.full((1, 1, 1, 1), value, device="cuda") for name, value in numbers.items()}
-    memory |= {each: torch.zeros(1, 1, 1, 1, device="cuda") for each in maxima}
-    memory[o] = output
+    workspace = torch.empty(max(1, built.graph.get_workspace_size()), dtype=torch.uint8, device="cuda")
+    memory = {given: values[name] for name, given in built.given.items()}
+    memory |= {
+        factor: torch.full((1, 1, 1, 1), numbers[name], device="cuda") for name, factor in built.factors.items()
+    }
+    memory |= {each: torch.zeros(1, 1, 1, 1, device="cuda") for each in built.maxima}
+    memory[built.output] = output
     problem.output_scale = output_scale
 
     def call():
-        cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
-        graph.execute(memory, workspace, handle=handle)
+        built.cudnn.set_stream(handle=built.handle, stream=torch.cuda.current_stream().cuda_stream)
+        built.graph.execute(memory, workspace, handle=built.handle)
         return output
 
     return call
+
+
+@functools.cache
+def cudnn_fp8_graph(layouts, softmax_scale, causal):
+    """The graph for Q, K and V of these shapes and strides. Building it takes seconds, and it does not depend on the scales."""
+    import cudnn
+
+    kinds = cudnn.data_type
+    handle = cudnn.create_handle()
+    graph = cudnn.pygraph(
+        io_data_type=kinds.FP8_E4M3,
+        intermediate_data_type=kinds.FLOAT,
+        compute_data_type=kinds.FLOAT,
+        handle=handle,
+    )
+    one = {"dim": [1, 1, 1, 1], "stride": [1, 1, 1, 1], "data_type": kinds.FLOAT}
+    given = {
+        name: graph.tensor(dim=list(shape), stride=list(stride), data_type=kinds.FP8_E4M3)
+        for name, (shape, stride) in zip("qkv", layouts)
+    }
+    names = ["descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o"]
+    factors = {name: graph.tensor(name=name, **one) for name in names}
+    masks = {"top-left": {"use_causal_mask": True}, "bottom-right": {"use_causal_mask_bottom_right": True}}
+    output, _, *maxima = graph.sdpa_fp8(
+        **given, **factors, is_inference=True, attn_scale=softmax_scale, **masks.get(causal, {})
+    )
+    shape, stride = layouts[0]
+    output.set_output(True).set_dim(list(shape)).set_stride(list(stride))
+    output.set_data_type(kinds.FP8_E4M3)
+    for each in maxima:
+        each.set_output(True).set_dim(one["dim"]).set_stride(one["stride"]).set_data_type(kinds.FLOAT)
+    graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+    return types.SimpleNamespace(
+        cudnn=cudnn, handle=handle, graph=graph, given=given, factors=factors, maxima=maxima, output=output
+    )
 
 
 OTHERS = {
