@@ -38,9 +38,9 @@ def draw(inputs, seq, head_dim, random):
     return [each.half() for each in (q, k, v)]
 
 
-def attention(tensors, scale, handle):
-    """The output of cuDNN, and the numbers that its codes stand for."""
-    types = cudnn.data_type
+def prepare(codes, scales, softmax_scale, causal=False):
+    """A call of cuDNN on the codes of Q, K and V with their scales, and its output: codes whose scale is that of V."""
+    types, handle = cudnn.data_type, cudnn.create_handle()
     graph = cudnn.pygraph(
         io_data_type=types.FP8_E4M3,
         intermediate_data_type=types.FLOAT,
@@ -48,30 +48,42 @@ def attention(tensors, scale, handle):
         handle=handle,
     )
     one = {"dim": [1] * 4, "stride": [1] * 4, "data_type": types.FLOAT}
-    given, codes, scales = {}, {}, {}
-    for name, tensor in zip("qkv", tensors):
-        scales[name] = float(tensor.abs().max().float().clamp(min=1e-6) / E4M3_MOST)
-        codes[name] = (tensor.float() / scales[name]).to(torch.float8_e4m3fn)
+    given = {}
+    for name, tensor in zip("qkv", codes):
         stride = list(tensor.stride())
         given[name] = graph.tensor(dim=list(tensor.shape), stride=stride, data_type=types.FP8_E4M3)
-    numbers = {f"descale_{name}": value for name, value in scales.items()}
-    numbers |= {"descale_s": 1 / 256, "scale_s": 256.0, "scale_o": 1 / scales["v"]}
+    numbers = {f"descale_{name}": scale for name, scale in zip("qkv", scales)}
+    numbers |= {"descale_s": 1 / 256, "scale_s": 256.0, "scale_o": 1 / scales[2]}
     factors = {name: graph.tensor(name=name, **one) for name in numbers}
-    o, _, *maxima = graph.sdpa_fp8(**given, **factors, is_inference=True, attn_scale=scale)
-    output = torch.empty_like(codes["q"])
+    options = {"use_causal_mask": True} if causal else {}
+    o, _, *maxima = graph.sdpa_fp8(**given, **factors, is_inference=True, attn_scale=softmax_scale, **options)
+    output = torch.empty_like(codes[0])
     o.set_output(True).set_dim(list(output.shape)).set_stride(list(output.stride()))
     o.set_data_type(types.FP8_E4M3)
     for each in maxima:
         each.set_output(True).set_dim(one["dim"]).set_stride(one["stride"]).set_data_type(types.FLOAT)
     graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
     workspace = torch.empty(max(1, graph.get_workspace_size()), dtype=torch.uint8, device="cuda")
-    memory = {given[name]: codes[name] for name in given}
+    memory = dict(zip(given.values(), codes))
     memory |= {factors[name]: torch.full((1,) * 4, value, device="cuda") for name, value in numbers.items()}
     memory |= {each: torch.zeros((1,) * 4, device="cuda") for each in maxima}
     memory[o] = output
-    graph.execute(memory, workspace, handle=handle)
+
+    def call():
+        cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
+        graph.execute(memory, workspace, handle=handle)
+
+    return call, output
+
+
+def attention(tensors, scale):
+    """The output of cuDNN, and the numbers that its codes stand for."""
+    scales = [float(tensor.abs().max().float().clamp(min=1e-6) / E4M3_MOST) for tensor in tensors]
+    codes = [(tensor.float() / unit).to(torch.float8_e4m3fn) for tensor, unit in zip(tensors, scales)]
+    call, output = prepare(codes, scales, scale)
+    call()
     torch.cuda.synchronize()
-    return output.double() * scales["v"], [codes[name].double() * scales[name] for name in "qkv"]
+    return output.double() * scales[2], [each.double() * unit for each, unit in zip(codes, scales)]
 
 
 def reference(q, k, v, scale, rows):
@@ -83,17 +95,17 @@ def errors(output, right):
     return [float((output - right).norm() / right.norm()), float((output - right).abs().max())]
 
 
-def measure(inputs, seq, head_dim, handle):
+def measure(inputs, seq, head_dim):
     random = torch.Generator(device="cuda")
     random.manual_seed(1000 + seq + head_dim)
     q, k, v = draw(inputs, seq, head_dim, random)
     scale = 1 / math.sqrt(head_dim)
     rows = torch.randperm(seq, generator=random, device="cuda")[:ROWS]
     right = reference(q, k, v, scale, rows)
-    output, decoded = attention([q, k, v], scale, handle)
+    output, decoded = attention([q, k, v], scale)
     signs = torch.where(torch.rand(head_dim, generator=random, device="cuda") < 0.5, -1.0, 1.0).double()
     rotation = signs[:, None] * hadamard(head_dim)
-    rotated, _ = attention([*((each.double() @ rotation).float() for each in (q, k)), v], scale, handle)
+    rotated, _ = attention([*((each.double() @ rotation).float() for each in (q, k)), v], scale)
     return {
         "kernel": errors(output[:, :, rows], reference(*decoded, scale, rows)),
         "plain": errors(output[:, :, rows], right),
@@ -102,12 +114,11 @@ def measure(inputs, seq, head_dim, handle):
 
 
 def main():
-    handle = cudnn.create_handle()
     for head_dim in (64, 128, 256):
         for seq in (512, 1024, 4096, 16384):
             for inputs in ("normal", "outliers", "sink"):
                 line = {"inputs": inputs, "head_dim": head_dim, "seq": seq}
-                print(json.dumps(line | measure(inputs, seq, head_dim, handle)), flush=True)
+                print(json.dumps(line | measure(inputs, seq, head_dim)), flush=True)
 
 
 if __name__ == "__main__":
