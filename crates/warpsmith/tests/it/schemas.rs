@@ -122,7 +122,7 @@ const PRINTED: [(&str, &str); 43] = [
     ("kernel", "kernels mma"),
     ("kernel", "kernels wmma"),
     ("build", "build reference --arch sm_89"),
-    ("build", "build wmma --all"),
+    ("build", "build wmma --all --arch sm_89"),
     ("build", "build reference --kernels faulty --arch sm_89"),
     ("check", "check reference --problem b1h1s16d64-fp16"),
     ("check-compact", "check reference --problem b1h1s16d64-fp16 --compact"),
