@@ -34,6 +34,7 @@ constexpr int THREADS = CONSUMERS * 128 + (SPLIT && !FP8 ? 32 : 128);
 constexpr bool PING_PONG = knob::PING_PONG;
 constexpr bool LAZY_MAX = knob::RUNNING_MAX == knob::RunningMax::lazy;
 constexpr bool FORWARD = knob::KEY_ORDER == knob::KeyOrder::forward;
+constexpr bool ROUND_LATE = knob::ROUND_LATE;
 constexpr bool INTEGER_MAX = knob::RUNNING_MAX != knob::RunningMax::floats;
 
 // FP8 products need V transposed: by warps of this kernel, or by a launch before it.

@@ -44,6 +44,9 @@ struct Rows16Bit : ScoreRows {
         wgmma::group_end();
     }
 
+    // 16-bit weights are packed after the products anyway.
+    __device__ __forceinline__ void round_late() {}
+
     // Products of 16-bit types are added in fp32 and need no promotion.
     struct PromotionFactors {};
     __device__ __forceinline__ PromotionFactors prepare_promotion(float) const { return {}; }

@@ -62,6 +62,11 @@ struct RowsFp8 : ScoreRows {
             for (int i = 0; i < 4 * RESIDUAL_BLOCKS; ++i) rounded_residuals[i] = residual(i / 4, i % 4, rounded[i]);
         }
     }
+    // The same after the products: the rounded weights are the left factors at once.
+    __device__ __forceinline__ void round_late() {
+#pragma unroll
+        for (int i = 0; i < 4 * STEPS; ++i) weights[i] = round(i / 4, i % 4);
+    }
     // Makes the rounded weights the left factors. No product may be reading the previous ones. The XOR keeps the copy here:
     // the compiler would move a plain copy to a place where products are in flight, and then serialise the products. The
     // parameter is that of `round_weights`.
@@ -86,8 +91,9 @@ struct RowsFp8 : ScoreRows {
         unsigned inside = HIGHEST_BITS;
 #pragma unroll
         for (int i = 0; i < 4 * STEPS; ++i) {
-            unsigned fits = ~(rounded[i] + FIND_LARGEST);
-            if constexpr (FINDS_LIGHT) fits &= rounded[i] + ranges.light_offset[i % 2];
+            const unsigned codes = ROUND_LATE ? weights[i] : rounded[i];
+            unsigned fits = ~(codes + FIND_LARGEST);
+            if constexpr (FINDS_LIGHT) fits &= codes + ranges.light_offset[i % 2];
             inside &= fits;
         }
         return __any_sync(0xffffffffu, inside != HIGHEST_BITS);

@@ -357,7 +357,7 @@ struct Consumer {
     // be computed before it, too, and little is left to do between the wait and the next product. The compiler would move
     // all of that below the wait. But it does not move an event for profilers (`__prof_trigger`), and the check decides
     // whether there is one. At head_dim 64 a step takes 1 to 2% longer this way.
-    static constexpr bool CHECKS_BEFORE_WAIT = HEAD_DIM > 64;
+    static constexpr bool CHECKS_BEFORE_WAIT = HEAD_DIM > 64 && !ROUND_LATE;
 
     // One step: the scores of `step` and the output of the step before it on the tensor cores, meanwhile the weights of
     // `step`. FP8: PROMOTE: the output so far is promoted while the tensor cores compute the scores. Returns false if
@@ -384,7 +384,8 @@ struct Consumer {
             rows.template update_running_max<MASKED ? Rows::Keys::masked : Rows::Keys::all_visible>();
             rows.exponentiate();
         }
-        rows.template round_weights<LAZY>();
+        constexpr bool LATE = LAZY && ROUND_LATE;
+        if constexpr (!LATE) rows.template round_weights<LAZY>();
         jitter(work.first_query - step);
         bool misfit = false;
         if constexpr (LAZY && CHECKS_BEFORE_WAIT) {
@@ -392,12 +393,13 @@ struct Consumer {
             if (misfit) __prof_trigger(0);
         }
         output_done();
+        if constexpr (LATE) rows.round_late();
         if constexpr (LAZY) {
             if constexpr (!CHECKS_BEFORE_WAIT) misfit = rows.any_out_of_range();
             if (misfit) return false;
             rows.add_step_sum();
         }
-        rows.template pack_weights<LAZY>();
+        if constexpr (!LATE) rows.template pack_weights<LAZY>();
         if constexpr (!LAZY) rows.rescale_output();
         return true;
     }

@@ -830,6 +830,20 @@ mod tests {
     }
 
     #[test]
+    fn large_values_of_one_head_are_not_the_size_of_the_others() {
+        let problem = problem("b2h4kv2s20d32-fp16");
+        let mut inputs = Inputs::generate(&problem, Class::Normal, 5);
+        let head = inputs.v.shape.head_elements();
+        inputs.v.data[2 * head..3 * head].iter_mut().for_each(|x| *x *= 1000.0);
+        let reference = attention(&problem, &inputs, Rows::all(&problem));
+        for (row, ..) in reference.iter() {
+            let expected = if row.batch == 1 && row.head < 2 { 1000.0 } else { 1.0 };
+            let size = reference.value_size(row) / expected;
+            assert!((0.9..1.1).contains(&size), "{row}: {size}");
+        }
+    }
+
+    #[test]
     fn a_sample_equals_part_of_the_whole() {
         let problem = problem("b2h2s200d32-causal-fp16");
         let inputs = Inputs::generate(&problem, Class::Normal, 4);
