@@ -123,7 +123,9 @@ class Problem:
             for index, (one, wanted) in enumerate(zip(got, expected)):
                 difference = one.double() - wanted
                 worst[index] = max(worst[index], (difference.norm() / wanted.norm()).item())
-                rows = difference.norm(dim=-1) / wanted.norm(dim=-1).clamp_min(1e-3 * wanted.norm(dim=-1).mean())
+                # The first rows of a causal mask may have no gradient, but have the rounding error of delta.
+                norms = wanted.norm(dim=-1)
+                rows = difference.norm(dim=-1) / norms.clamp_min(0.05 * norms.max())
                 worst_row = max(worst_row, rows.max().item())
         return worst, worst_row
 
@@ -169,11 +171,12 @@ class Kernel:
         up = lambda a, b: (a + b - 1) // b  # noqa: E731
         if self.family == "hopper-backward":
             block_n, boxes = (64 if p.head_dim > 128 else 128), up(p.head_dim, 64)
-            floats = p.batch * p.heads * up(p.seq_q, 128) * 128 * (2 + 64 * boxes + knobs["ORDERED"])
+            tiles, blocks = up(p.seq_q, knobs["BLOCK_M"]), up(p.seq_k, block_n) * p.kv_heads * p.batch
+            floats = p.batch * p.heads * tiles * knobs["BLOCK_M"] * (2 + 64 * boxes + knobs["ORDERED"])
             return floats, [
-                ("attention_backward_prepare", (up(p.seq_q, 128), p.heads, p.batch), 256, 0),
-                ("attention_backward_hopper", (up(p.seq_k, block_n), p.kv_heads, p.batch), 384, self.shared),
-                ("attention_backward_convert", (up(p.seq_q, knobs["BLOCK_M"]), p.heads, p.batch), 256, 0),
+                ("attention_backward_prepare", (tiles, p.heads, p.batch), 256, 0),
+                ("attention_backward_hopper", (blocks, 1, 1), 384, self.shared),
+                ("attention_backward_convert", (tiles, p.heads, p.batch), 256, 0),
             ]
         rows, threads = knobs["ROWS"], knobs["ROWS"] * 2 * knobs["COLUMN_SPLIT"]
         all_rows = p.batch * p.heads * p.seq_q
@@ -315,9 +318,10 @@ def fa3(problem, deterministic=False):
 
 
 class Timer:
-    """A graph that repeats a call for about 20 ms."""
+    """A graph that repeats a call for about 20 ms. It keeps the call, and so its buffers."""
 
     def __init__(self, call, stream):
+        self.call = call
         with torch.cuda.stream(stream):
             for _ in range(3):
                 call()
@@ -357,10 +361,12 @@ def subjects_of(problem, kernels):
     return peers, ours
 
 
-def measure(name, kernels, rounds):
+def measure(name, kernels, options):
     torch.cuda.empty_cache()
     problem, stream = Problem(name), torch.cuda.Stream()
     peers, ours = subjects_of(problem, kernels)
+    if options.peer:
+        peers = {name: make for name, make in peers.items() if name in options.peer}
     timers, rows = {}, {}
     for subject, make in {**peers, **ours}.items():
         row = rows.setdefault(subject, {"problem": name, "subject": subject, "peer": subject in peers})
@@ -374,7 +380,7 @@ def measure(name, kernels, rounds):
             row["bits"] = sum((a != b).sum().item() for a, b in zip(first, second))
             limit = LIMITS[problem.dtype]
             row["right"] = all(error <= limit for error in row["errors"]) and row["worst_row"] <= 3 * limit
-            if row["right"]:
+            if row["right"] or options.even_wrong:
                 timers[subject] = Timer(call, stream)
         except Exception as error:  # noqa: BLE001: a subject that cannot run does not end the others
             row["failure"] = f"{type(error).__name__}: {str(error)[:200]}"
@@ -382,7 +388,7 @@ def measure(name, kernels, rounds):
                 print(f"{name} {subject}: {row['failure']}")
                 raise
     samples = {subject: [] for subject in timers}
-    for turn in range(rounds):
+    for turn in range(options.rounds):
         order = list(timers) if turn % 2 == 0 else list(timers)[::-1]
         for subject in order:
             samples[subject].append(timers[subject].sample())
@@ -400,25 +406,28 @@ def line(row, best):
     if "failure" in row:
         return f"{start} {row['failure']}"
     errors = " ".join(f"{error:.1e}" for error in row["errors"]) + f" row {row['worst_row']:.1e} bits {row['bits']}"
-    if not row["right"]:
-        return f"{start} WRONG {errors}"
+    verdict = "" if row["right"] else " WRONG"
+    if "us" not in row:
+        return f"{start}{verdict} {errors}"
     ratio = f"{best / row['us']:5.2f}x" if best else ""
-    return f"{start} {row['us']:9.2f} us {row['tflops']:6.1f} TF {ratio} {errors}"
+    return f"{start} {row['us']:9.2f} us {row['tflops']:6.1f} TF {ratio}{verdict} {errors}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("builds", type=Path, help="folder with the files of `warpsmith build --emit`")
     parser.add_argument("--problem", action="append", help="default: the rows of the suite `training`, and more")
+    parser.add_argument("--peer", action="append", help="default: all; `none` for none")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--even-wrong", action="store_true", help="also time kernels whose results are wrong, for experiments")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.zeros(1, device="cuda")  # makes the context
     kernels = [Kernel(path) for path in sorted(options.builds.rglob("*.cubin"))]
     rows = []
     for name in options.problem or TRAINING:
-        rows += measure(name, kernels, options.rounds)
+        rows += measure(name, kernels, options)
         if options.json:
             options.json.write_text(json.dumps(rows, indent=1))
     wrong = [row for row in rows if not row["peer"] and not row.get("right")]

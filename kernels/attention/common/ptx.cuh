@@ -90,6 +90,11 @@ __device__ inline void store_release(int* number, int value) {
 // instruction that requires a uniform operand then needs no loop over the lanes.
 __device__ inline unsigned same_in_warp(unsigned value) { return __shfl_sync(0xffffffffu, value, 0); }
 
+// Adds four floats to those at a 16-byte boundary in global memory, each atomically. From sm_90 on.
+__device__ inline void add4_floats(float* global, float a, float b, float c, float d) {
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" :: "l"(global), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
 // ---- launches that overlap ----
 
 // Lets the next launch on the stream start, if it asked for that: its blocks take free room on the multiprocessors. And waits

@@ -40,6 +40,9 @@ constexpr int Q_STAGES = knob::Q_STAGES;
 constexpr int DO_STAGES = knob::DO_STAGES;
 constexpr int DS_STAGES = knob::DS_STAGES;
 constexpr bool ORDERED = knob::ORDERED;
+constexpr bool DQ_DIRECT = knob::DQ_DIRECT;
+constexpr bool LATE_DQ = knob::LATE_DQ;
+constexpr int PING_PONG = knob::PING_PONG;
 // Per thread. With ORDERED the producer needs more; only consumers of narrow heads can spare them.
 constexpr bool MORE_FOR_PRODUCER = ORDERED && HEAD_DIM <= 64;
 constexpr int PRODUCER_REGISTERS = MORE_FOR_PRODUCER ? 40 : 24;
@@ -58,7 +61,7 @@ constexpr int RESULT_COLUMNS = WIDE ? HEAD_DIM / 2 : HEAD_DIM;
 // P (wide heads only) and dS: a row for each key, in boxes of 64 queries, swizzled like the boxes of a copy.
 using ScoreTile = tma::CopiedTile<Element, BLOCK_M, BLOCK_N>;
 
-// dQ of a step is BLOCK_M x PADDED_DIM. A consumer computes 64 rows of it: all columns of its own 64 queries, or half of the
+// dQ of a step is BLOCK_M x PADDED_DIM. A consumer computes half of it: all columns of its own 64 queries, or half of the
 // columns of all queries.
 constexpr bool OWN_QUERIES = BLOCK_M == 128;
 constexpr int DQ_COLUMNS = OWN_QUERIES ? PADDED_DIM : PADDED_DIM / 2;
@@ -75,9 +78,9 @@ __device__ inline float* floats_in_shared(unsigned offset) { return reinterpret_
 __device__ inline unsigned barrier(int index) { return in_shared(smem::barriers::offset) + index * 8; }
 __device__ inline unsigned kv_full() { return barrier(0); }
 __device__ inline unsigned dq_full(int consumer) { return barrier(1 + 2 * Q_STAGES + 2 * DO_STAGES + consumer); }
-__device__ inline unsigned dq_free(int consumer) {
-    return barrier(1 + 2 * Q_STAGES + 2 * DO_STAGES + CONSUMERS + consumer);
-}
+__device__ inline unsigned dq_free(int consumer) { return dq_full(CONSUMERS + consumer); }
+__device__ inline unsigned ds_full(int stage) { return dq_full(2 * CONSUMERS + stage); }
+__device__ inline unsigned ds_free(int stage) { return ds_full(DS_STAGES + stage); }
 __device__ inline unsigned dq_tile(int consumer) { return in_shared(smem::dq_tile::offset) + consumer * DQ_FLOATS * 4; }
 
 // A ring of tiles of BLOCK_M rows, each with a float for every row.
@@ -109,8 +112,9 @@ struct Ring {
     __device__ __forceinline__ static void wait_full(const RingPosition& at) {
         ptx::mbarrier_wait(full(at.stage), at.parity);
     }
-    // Releases a tile for this warp.
+    // Releases a tile for this warp, whose lanes have read its statistics.
     __device__ __forceinline__ static void release(RingPosition& at) {
+        __syncwarp();
         if (lane() == 0) ptx::mbarrier_arrive(free(at.stage));
         at.advance<STAGES>();
     }
@@ -123,13 +127,13 @@ static_assert(smem::k_tile::bytes == KeyTile::BYTES && smem::v_tile::bytes == Ke
                   smem::do_tile::bytes == DO_STAGES * QueryTile::BYTES &&
                   smem::ds_tile::bytes == DS_STAGES * ScoreTile::BYTES &&
                   smem::p_tile::bytes == (WIDE ? DS_STAGES * ScoreTile::BYTES : 0) &&
-                  smem::dq_tile::bytes == CONSUMERS * DQ_FLOATS * 4,
+                  smem::dq_tile::bytes == (DQ_DIRECT ? 0 : CONSUMERS * DQ_FLOATS * 4),
               "as the manifest lays it out");
 
 // ---- the workspace ----
 
-// Rows of a head in the workspace: whole tiles for every BLOCK_M.
-__device__ inline int padded_rows(const Arguments& args) { return (args.seq_q + 127) / 128 * 128; }
+// Rows of a head in the workspace: whole tiles.
+__device__ inline int padded_rows(const Arguments& args) { return (args.seq_q + BLOCK_M - 1) / BLOCK_M * BLOCK_M; }
 
 struct Workspace {
     float* lse;     // in base 2
@@ -160,18 +164,12 @@ __device__ inline int* started_blocks(const Arguments& args) {
 
 // ---- the work of a block ----
 
-// ORDERED: a block that waits for others must know that they run. So blocks take numbers when they start, and wait only for
-// blocks with smaller ones. The place of a block's work follows from its number: the tile of keys, the head, the batch entry.
-__device__ inline int* place_of_block() { return reinterpret_cast<int*>(shared_memory + smem::place_of_block::offset); }
-__device__ inline void take_number(const Arguments& args) {
-    const int number = atomicAdd(started_blocks(args), 1);
-    const int key_tiles = gridDim.x, key_tile = number % key_tiles, head = number / key_tiles;
-    place_of_block()[0] = args.mask == attention::Mask::causal ? key_tiles - 1 - key_tile : key_tile;
-    place_of_block()[1] = head % args.kv_heads;
-    place_of_block()[2] = head / args.kv_heads;
-}
+__device__ inline int key_tiles_of(const Arguments& args) { return (args.seq_k + BLOCK_N - 1) / BLOCK_N; }
+// Tiles of keys, of all key/value heads, have numbers: those of the blocks. ORDERED: a block that waits for others must know
+// that they run. So blocks take numbers when they start, and wait only for blocks with smaller ones.
+__device__ inline int* number_of_block() { return reinterpret_cast<int*>(shared_memory + smem::number_of_block::offset); }
 
-// A block has BLOCK_N keys of one key/value head. Its steps are the tiles of queries that see them, for each query head.
+// The tile's BLOCK_N keys of one key/value head. Its steps are the tiles of queries that see them, for each query head.
 struct Work {
     int key_tile, first_key, kv_head, batch;
     int first_head, heads;
@@ -179,16 +177,24 @@ struct Work {
 
     // Each role computes it after it has its own number of registers.
     __device__ explicit Work(const Arguments& args) : heads(args.heads / args.kv_heads) {
-        if constexpr (ORDERED) {
-            key_tile = place_of_block()[0];
-            kv_head = place_of_block()[1];
-            batch = place_of_block()[2];
+        const int number = ORDERED ? *number_of_block() : ptx::block_index_again().x;
+        const int key_tiles = key_tiles_of(args), all_heads = args.kv_heads * args.batch;
+        int head;
+        if (args.mask == attention::Mask::causal && (knob::HEAD_GROUP > 1 || ORDERED)) {
+            // HEAD_GROUP heads at a time, the first keys of all of them first: they have the most queries. ORDERED: the last
+            // keys first, because blocks wait for them.
+            const int section = number / (key_tiles * knob::HEAD_GROUP) * knob::HEAD_GROUP;
+            const int heads_of_section = min(knob::HEAD_GROUP, all_heads - section);
+            const int rest = number - section * key_tiles;
+            key_tile = rest / heads_of_section;
+            head = section + rest % heads_of_section;
+            if (ORDERED) key_tile = key_tiles - 1 - key_tile;
         } else {
-            const int3 block = ptx::block_index_again();
-            key_tile = block.x;
-            kv_head = block.y;
-            batch = block.z;
+            key_tile = number % key_tiles;
+            head = number / key_tiles;
         }
+        batch = head / args.kv_heads;
+        kv_head = head % args.kv_heads;
         first_key = key_tile * BLOCK_N;
         first_head = kv_head * heads;
         tiles = (args.seq_q + BLOCK_M - 1) / BLOCK_M;
@@ -223,6 +229,30 @@ struct Turn {
     // Of the next tile.
     __device__ void advance() { last_key = min(last_key, 0x7fffffff - BLOCK_M) + BLOCK_M; }
 };
+
+// ---- results in the type ----
+
+// A 4x4 matrix of words in four neighbouring lanes: lane i's word j becomes lane j's word i.
+__device__ __forceinline__ void transpose_words(unsigned (&words)[4]) {
+#pragma unroll
+    for (int distance = 1; distance <= 2; distance *= 2) {
+        const bool upper = (threadIdx.x & distance) != 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i & distance) continue;
+            const unsigned received = __shfl_xor_sync(0xffffffffu, upper ? words[i] : words[i + distance], distance);
+            (upper ? words[i] : words[i + distance]) = received;
+        }
+    }
+}
+
+// Stores four neighbouring blocks of 8 columns of a row, 16 bytes per lane: `words` are the lane's pairs of each block, as
+// accumulators have them. `to` is where the first block belongs; null if the row does not exist. Four lanes have a row.
+__device__ __forceinline__ void store_blocks(Element* to, int columns, unsigned (&words)[4]) {
+    transpose_words(words);
+    const int column = lane() % 4 * 8;
+    if (to != nullptr && column < columns) ptx::store16(to + column, words);
+}
 
 // With JITTER the warp sleeps for a time that depends on block, warp and step. This must not change the result.
 __device__ inline void jitter(int what) {

@@ -1,13 +1,13 @@
 // The gradients of attention on Hopper. common/backward.cuh has the formulas.
 //
 //   1. attention_backward_prepare   LSE in base 2 and delta = rowsum(dO * O) of all rows, and zeros for dQ, to the workspace
-//   2. attention_backward_hopper    a block has 128 keys of a key/value head (64 of wide heads) and loops over the queries that see them
+//   2. attention_backward_hopper    a block has 128 keys of a key/value head (64 of wide heads), for all queries that see them
 //   3. attention_backward_convert   dQ from fp32 to the type
 //
-// In launch 2 a producer warp copies Q and dO by tensor copies, two consumer warpgroups compute (`consumer.cuh`), and two
-// warps let the copy engine add the consumers' parts of dQ to the workspace, in fp32. dK and dV are sums in registers, also
-// over the query heads of a group. The order in which blocks add to dQ differs between launches, and so may its last bits; with
-// ORDERED it is fixed.
+// In launch 2 a producer warp copies Q and dO by tensor copies, two consumer warpgroups compute (`consumer.cuh`, and
+// `consumer_wide.cuh` for wide heads with 128 queries per step), and two warps let the copy engine add the consumers' parts of dQ to
+// the workspace, in fp32; with DQ_DIRECT the consumers do so. dK and dV are sums in registers, also over the query heads of a
+// group. The order in which blocks add to dQ differs between launches, and so may its last bits; with ORDERED it is fixed.
 //
 // Rows that do not exist: tensor copies load zeros; a query has an LSE of +inf, so its weights are 0; a key's weights
 // are set to 0 by the mask.
@@ -16,8 +16,18 @@
 // of dS 32 KB, dQ 32 KB.
 
 #include "hopper-backward/consumer.cuh"
+#include "hopper-backward/consumer_wide.cuh"
 
 namespace backward {
+
+template <bool>
+struct ConsumerOf {
+    using Type = Consumer;
+};
+template <>
+struct ConsumerOf<true> {
+    using Type = WideConsumer;
+};
 
 __device__ __forceinline__ void init_barriers(const Arguments& args) {
     if (threadIdx.x == 0) {
@@ -28,8 +38,12 @@ __device__ __forceinline__ void init_barriers(const Arguments& args) {
             ptx::mbarrier_init(dq_full(consumer), 4);  // one arrival per warp
             ptx::mbarrier_init(dq_free(consumer), 1);
         }
+        for (int stage = 0; LATE_DQ && stage < DS_STAGES; ++stage) {
+            ptx::mbarrier_init(ds_full(stage), CONSUMERS * 4);
+            ptx::mbarrier_init(ds_free(stage), CONSUMERS * 4);
+        }
         tma::fence_barrier_init();
-        if constexpr (ORDERED) take_number(args);
+        if constexpr (ORDERED) *number_of_block() = atomicAdd(started_blocks(args), 1);
     }
     __syncthreads();
 }
@@ -37,10 +51,9 @@ __device__ __forceinline__ void init_barriers(const Arguments& args) {
 // One thread copies all tiles.
 __device__ __forceinline__ void produce(const BackwardArguments& args, const Work& work, const TensorMap& q_map,
                                         const TensorMap& k_map, const TensorMap& v_map, const TensorMap& d_o_map) {
-    tma::expect(kv_full(), 2 * KeyTile::BYTES);
+    tma::arrive_and_expect(kv_full(), 2 * KeyTile::BYTES);
     KeyTile::load(in_shared(smem::k_tile::offset), k_map, work.first_key, work.kv_head, work.batch, kv_full());
     KeyTile::load(in_shared(smem::v_tile::offset), v_map, work.first_key, work.kv_head, work.batch, kv_full());
-    ptx::mbarrier_arrive(kv_full());
     RingPosition q, d_o;
     const int end = work.first_head + work.heads, padded = padded_rows(args.forward);
 #pragma unroll 1
@@ -108,20 +121,26 @@ attention_backward_prepare(const __grid_constant__ attention::BackwardArguments 
                            const __grid_constant__ tma::TensorMap, const __grid_constant__ tma::TensorMap,
                            const __grid_constant__ tma::TensorMap) {
     using namespace backward;
-    const int head = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * 128;
+    const int head = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * BLOCK_M;
     const Workspace rows(args.forward, batch, head);
-    for (int query = first + threadIdx.x / 32; query < first + 128; query += 8) {
+    float4* dq = reinterpret_cast<float4*>(rows.dq + static_cast<long long>(first) * PADDED_DIM);
+    for (int i = threadIdx.x; i < BLOCK_M * PADDED_DIM / 4; i += 256) dq[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    constexpr int LANES = HEAD_DIM > 128 ? 32 : HEAD_DIM > 64 ? 16 : 8;  // of a row
+#pragma unroll
+    for (int row = 0; row < BLOCK_M; row += 256 / LANES) {
+        const int query = first + row + threadIdx.x / LANES;
+        if (BLOCK_M % (256 / LANES) != 0 && query >= first + BLOCK_M) break;  // whole warps
         const bool exists = query < args.forward.seq_q;
-        const float delta = exists ? attention::delta_of<Element, HEAD_DIM>(args, batch, head, query) : 0.0f;
-        if (lane() != 0) continue;
-        rows.deltas[query] = delta;
+        // A row that does not exist has the delta of the last one, which is finite.
+        const float delta = attention::delta_of<Element, HEAD_DIM, LANES>(args, batch, head,
+                                                                         exists ? query : args.forward.seq_q - 1);
+        if (threadIdx.x % LANES != 0) continue;
+        rows.deltas[query] = exists ? delta : 0.0f;
         rows.lse[query] = exists ? attention::exponent_of_lse(
                                        args.forward.lse[attention::row_index(args.forward, batch, head, query)])
                                  : -negative_infinity();
     }
-    if (ORDERED && threadIdx.x < 128) rows.counters[first + threadIdx.x] = 0;
-    float4* dq = reinterpret_cast<float4*>(rows.dq + static_cast<long long>(first) * PADDED_DIM);
-    for (int i = threadIdx.x; i < 128 * PADDED_DIM / 4; i += 256) dq[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (ORDERED && threadIdx.x < BLOCK_M) rows.counters[first + threadIdx.x] = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(backward::THREADS, 1)
@@ -141,11 +160,11 @@ attention_backward_hopper(const __grid_constant__ attention::BackwardArguments a
         wgmma::lower_registers<PRODUCER_REGISTERS>();
         const int warp = ptx::same_in_warp(warp_of_group());
         if (warp == 0 && lane() == 0) produce(args, Work(args.forward), q_map, k_map, v_map, d_o_map);
-        if (warp == 1 && lane() == 0) add_dq<0>(args);
-        if (warp == 2 && lane() == 0) add_dq<1>(args);
+        if (!DQ_DIRECT && warp == 1 && lane() == 0) add_dq<0>(args);
+        if (!DQ_DIRECT && warp == 2 && lane() == 0) add_dq<1>(args);
     } else {
         wgmma::raise_registers<CONSUMER_REGISTERS>();
-        Consumer(args, Work(args.forward), group).run();
+        ConsumerOf<WIDE && BLOCK_M == 128>::Type(args, Work(args.forward), group).run();
     }
 }
 
@@ -159,17 +178,21 @@ attention_backward_convert(const __grid_constant__ attention::BackwardArguments 
     const float4* from =
         reinterpret_cast<const float4*>(Workspace(args.forward, batch, head).dq_tile(tile, consumer)) + thread;
     const int row = tile * BLOCK_M + (OWN_QUERIES ? consumer * 64 : 0) + warp_of_group() * 16 + lane() / 4;
-    const int column = (OWN_QUERIES ? 0 : consumer * DQ_COLUMNS) + lane() % 4 * 2;
+    const int column = OWN_QUERIES ? 0 : consumer * DQ_COLUMNS;
     const float scale = args.forward.softmax_scale;
-    Element* upper = attention::row_of(static_cast<Element*>(args.dq), args.dq_strides, batch, head, row);
-    Element* lower = upper + 8ull * args.dq_strides.sequence;
+    Element* const upper = attention::row_of(static_cast<Element*>(args.dq), args.dq_strides, batch, head, row) + column;
+    Element* const lower = upper + 8ull * args.dq_strides.sequence;
 #pragma unroll
-    for (int block = 0; block < DQ_COLUMNS / 8; ++block) {
-        const float4 x = from[block * 128];
-        if (column + block * 8 >= HEAD_DIM) break;
-        if (row < args.forward.seq_q)
-            *reinterpret_cast<unsigned*>(upper + column + block * 8) = pack(scale * x.x, scale * x.y, upper);
-        if (row + 8 < args.forward.seq_q)
-            *reinterpret_cast<unsigned*>(lower + column + block * 8) = pack(scale * x.z, scale * x.w, upper);
+    for (int block = 0; block < DQ_COLUMNS / 8; block += 4) {
+        unsigned words[2][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float4 x = from[(block + i) * 128];
+            words[0][i] = pack(scale * x.x, scale * x.y, upper);
+            words[1][i] = pack(scale * x.z, scale * x.w, upper);
+        }
+        const int columns = HEAD_DIM - column - block * 8;
+        store_blocks(row < args.forward.seq_q ? upper + block * 8 : nullptr, columns, words[0]);
+        store_blocks(row + 8 < args.forward.seq_q ? lower + block * 8 : nullptr, columns, words[1]);
     }
 }

@@ -199,7 +199,7 @@ attention_backward_delta(const __grid_constant__ attention::BackwardArguments ar
     const int seq = args.forward.seq_q, heads = args.forward.heads;
     if (row >= static_cast<long long>(args.forward.batch) * heads * seq) return;
     const int all_head = static_cast<int>(row / seq), query = static_cast<int>(row % seq);
-    const float delta = attention::delta_of<Element, HEAD_DIM>(args, all_head / heads, all_head % heads, query);
+    const float delta = attention::delta_of<Element, HEAD_DIM, 32>(args, all_head / heads, all_head % heads, query);
     if (lane() == 0) static_cast<float*>(args.forward.workspace)[row] = delta;
 }
 

@@ -82,8 +82,8 @@ fn mma_has_the_right_gradients() {
 #[test]
 fn hopper_has_the_right_gradients() {
     let jitter: &[(&str, &str)] = &[("JITTER", "true")];
-    let runs: [Run<'_>; 9] = [
-        ("d64", &[], "b2h4kv2sq140sk133d64-causal-bf16", "normal"),
+    let runs: [Run<'_>; 11] = [
+        ("d64", &[], "b2h4kv2sq300sk133d64-causal-bf16", "normal"),
         ("d64", jitter, "b1h1sq33sk70d64-causal-tl-fp16", "normal"),
         ("d64", &[], "b1h1s1d64-fp16", "normal"),
         ("d128", jitter, "b1h2kv1sq140sk65d128-fp16", "normal"),
@@ -91,7 +91,9 @@ fn hopper_has_the_right_gradients() {
         ("d128", &[], "b1h1sq165sk17d80-causal-bf16", "drift"),
         ("d128", &[], "b1h1sq100sk70d64-bf16", "normal"),
         ("d256", jitter, "b1h1sq70sk90d256-causal-bf16", "normal"),
-        ("d256", &[("DS_STAGES", "1")], "b1h1sq70sk90d256-fp16", "normal"),
+        ("d256", &[], "b1h4kv2sq140sk90d256-fp16", "normal"),
+        ("d64", &[("LATE_DQ", "false"), ("PING_PONG", "0"), ("BLOCK_M", "64")], "b1h2kv1sq140sk133d64-causal-fp16", "normal"),
+        ("d128", &[("DQ_DIRECT", "true")], "b1h4kv2sq140sk90d128-bf16", "normal"),
     ];
     expect_right("hopper-backward", "h200", &runs);
 }
@@ -128,7 +130,7 @@ const HOPPER: Fault = Fault {
     file: "hopper-backward/consumer.cuh",
     right: "",
     wrong: "",
-    preset: "d64",
+    preset: "d64-ordered",
     problem: "b1h1sq140sk150d64-causal-fp16",
     found: &[],
 };
@@ -200,6 +202,34 @@ const FAULTS: &[Fault] = &[
         name: "dS of the other warpgroup is not awaited",
         right: "        jitter(tile + 1);\n        consumers_sync();",
         wrong: "        jitter(tile + 1);",
+        found: &[Kind::Race],
+        ..HOPPER
+    },
+    Fault {
+        name: "LATE_DQ: dS of the other warpgroup is not awaited",
+        right: "        ptx::mbarrier_wait(ds_full(late.stage), late.parity);\n",
+        wrong: "",
+        preset: "d64",
+        problem: "b1h1sq300sk150d64-fp16",
+        found: &[Kind::Race],
+        ..HOPPER
+    },
+    Fault {
+        name: "LATE_DQ: dS is replaced while the other warpgroup's product reads it",
+        right: "        ptx::mbarrier_wait(ds_free(scores.stage), scores.parity ^ 1);\n",
+        wrong: "",
+        preset: "d64",
+        problem: "b1h1sq400sk150d64-fp16",
+        found: &[Kind::Race],
+        ..HOPPER
+    },
+    Fault {
+        name: "wide heads: P and dS of the other warpgroup are not awaited",
+        file: "hopper-backward/consumer_wide.cuh",
+        right: "        ptx::named_barrier_sync<1, CONSUMERS * 128>();\n",
+        wrong: "",
+        preset: "d256",
+        problem: "b1h1sq140sk70d256-fp16",
         found: &[Kind::Race],
         ..HOPPER
     },
