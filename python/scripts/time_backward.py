@@ -125,7 +125,7 @@ class Problem:
                 worst[index] = max(worst[index], (difference.norm() / wanted.norm()).item())
                 # The first rows of a causal mask may have no gradient, but have the rounding error of delta.
                 norms = wanted.norm(dim=-1)
-                rows = difference.norm(dim=-1) / norms.clamp_min(0.05 * norms.max())
+                rows = difference.norm(dim=-1) / norms.clamp_min(0.1 * norms.max())
                 worst_row = max(worst_row, rows.max().item())
         return worst, worst_row
 
