@@ -145,7 +145,7 @@ pub struct Sketch {
     branches: HashMap<u32, u32>,
     registers: usize,
     params: Vec<Slot>,
-    /// Registers with several definitions.
+    /// Registers with several definitions, and those that a loop reads before it defines them.
     joined: Vec<bool>,
     /// The class of each register.
     classes: Vec<Class>,
@@ -212,6 +212,8 @@ impl Sketch {
         }
         let (mut steps, mut slots) = (Vec::with_capacity(code.insts.len()), Vec::new());
         let mut definitions = vec![0u32; code.registers];
+        // A loop whose blocks are in another order reads such a register of the turn before.
+        let mut is_read_before = vec![false; code.registers];
         let mut classes = vec![Class::R32; code.registers];
         let mut functions = HashMap::new();
         let generic_local = facts::may_use_generic_local(code);
@@ -223,6 +225,11 @@ impl Sketch {
             }
             let floats = matches!(meta.pipe, Pipe::Fp32 | Pipe::Fp64 | Pipe::Fp16 | Pipe::Special);
             let (results, sources) = (inst.results(), inst.sources());
+            let guard = (!inst.guard.is_always()).then(|| inst.guard.pred());
+            let read = sources.iter().filter(|s| s.is_frame()).map(|s| s.index()).chain(guard);
+            for r in read.filter(|r| definitions[*r] == 0) {
+                is_read_before[r] = true;
+            }
             steps.push(Step {
                 rule: if is_unknown_load(inst, fact, generic_local) {
                     Rule::Unknown
@@ -251,7 +258,12 @@ impl Sketch {
             Constant::Bits(bits) => Some((constant_key(*class, *index as usize), *bits)),
             _ => None,
         });
-        let several = definitions.iter().filter(|n| **n > 1).count();
+        let joined: Vec<bool> = definitions
+            .iter()
+            .zip(is_read_before)
+            .map(|(n, is_read_before)| *n > 1 || *n == 1 && is_read_before)
+            .collect();
+        let several = joined.iter().filter(|joined| **joined).count();
         Some(Sketch {
             steps,
             slots,
@@ -263,7 +275,7 @@ impl Sketch {
             decided_by,
             registers: code.registers,
             params: code.params.to_vec(),
-            joined: definitions.iter().map(|n| *n > 1).collect(),
+            joined,
             classes,
             constants: constants.collect(),
             functions,

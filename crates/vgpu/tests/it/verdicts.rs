@@ -511,3 +511,22 @@ fn ldmatrix_needs_aligned_rows_from_the_lanes_that_give_them() {
     assert_eq!(verdict(&body("x1", "%r10", 8), 1, 32), []);
     assert_eq!(verdict(&body("x1", "%r10", 7), 1, 32), misaligned);
 }
+
+#[test]
+fn a_loop_may_read_a_register_in_a_block_before_its_definition() {
+    // The blocks are in the order of a compiler: NEXT is before HEAD, which it follows. `%r17` is what HEAD has computed.
+    let body = |stored: &str| {
+        format!(
+            "mov.u32 %r14, 0; mov.u32 %r15, 0; mov.u32 %r22, 0; bra HEAD;
+            NEXT: mov.u32 %r15, %r17; add.u32 %r14, %r14, 1; setp.lt.u32 %p4, %r14, 3; @!%p4 bra DONE;
+            HEAD: mad.lo.u32 %r17, %r11, %r12, %r15; setp.ge.s32 %p1, %r22, %r17; @%p1 bra NEXT;
+            mov.u32 %r13, 5; setp.gt.s32 %p2, %r12, 0; @!%p2 bra STORE; mov.u32 %r13, {stored};
+            STORE: @!%p8 st.global.u32 [%rd1], %r13; bar.sync 0; add.u32 %r22, %r22, 1; bra NEXT;
+            DONE:"
+        )
+    };
+    let verdict = |stored: &str| verdict(&of_two_warps(&body(stored)), 1, 64);
+    assert_eq!(verdict("%r11"), race(Severity::Note));
+    assert_eq!(verdict("%r17"), race(Severity::Note));
+    assert_eq!(verdict("%r10"), race(Severity::Error));
+}
