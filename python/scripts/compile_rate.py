@@ -1,12 +1,14 @@
 """Measures how many CUDA files of other projects `warpsmith sanitize` compiles as they are.
 
     python python/scripts/compile_rate.py target/release/warpsmith PROJECT... [--files 12] [--seed 1] [--jobs 2]
+        [--exclude 'b200|sm100']
 
 A project is the folder of its sources. Flags of `sanitize` that its own build gives the compiler may follow it, separated
 by commas: `../ThunderKittens,--std=c++20,--define=KITTENS_HOPPER,--arch=sm_90a`. The files are drawn at random from those that define a
 kernel (headers too, if fewer other files do). The folders `include`, `Common` and `csrc` of the project are searched for
 headers. For each project the script prints how many files compile, and for each file that does not, the first error.
-Files for GPUs that the virtual GPU does not have (sm_100 and newer) are counted apart.
+Files for GPUs that the virtual GPU does not have (sm_100 and newer) are counted apart. `--exclude` leaves out files whose paths
+match it: those that the project itself builds for such GPUs only.
 """
 
 import argparse
@@ -17,13 +19,15 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-KERNEL = re.compile(r"__global__\s+(?:\w+\s+|__\w+__\s*(?:\([^()]*\))?\s*)*void")
+KERNEL = re.compile(r"(?:__global__|CUTLASS_GLOBAL)\s+(?:\w+\s+|__\w+__\s*(?:\([^()]*\))?\s*)*void")
 NEWER_GPU = re.compile(r"the code needs sm_1\d\d")
 HEADERS = {"include", "Common", "csrc"}
 
 
-def files_with_kernels(project: Path, least: int) -> list[Path]:
+def files_with_kernels(project: Path, least: int, exclude: str | None = None) -> list[Path]:
     def is_wanted(path: Path) -> bool:
+        if exclude and re.search(exclude, str(path.relative_to(project))):
+            return False
         text = path.read_text(errors="replace")
         # Files for ROCm are no CUDA files.
         return bool(KERNEL.search(text)) and "#include <hip/" not in text
@@ -67,12 +71,13 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--exclude", help="regular expression of paths that are not drawn")
     options = parser.parse_args()
     compiled = tried = newer = 0
     for text in options.projects:
         folder, *flags = text.split(",")
         project = Path(folder)
-        files = files_with_kernels(project, options.files)
+        files = files_with_kernels(project, options.files, options.exclude)
         chosen = random.Random(options.seed).sample(files, min(options.files, len(files)))
         with ThreadPoolExecutor(options.jobs) as pool:
             errors = list(pool.map(lambda file: first_error(options.program, file, project, flags), chosen))

@@ -288,10 +288,15 @@ impl Attempt {
         let diagnostics = without_features(diagnostics, &self.request);
         let mut causes: Vec<Diagnostic> = Vec::new();
         for name in diagnostics.iter().filter_map(|it| undefined_name(&it.message)) {
-            let declares = |text: &String| {
+            let has_word = |text: &str| {
                 text.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
             };
-            let Some((_, errors)) = self.left_out.iter().find(|(texts, _)| texts.iter().any(declares)) else {
+            let mut all = self.left_out.iter();
+            // What has the name in its head declares it, more likely than what has it in its body.
+            let declares = all.clone().find(|(texts, _)| texts.iter().any(|text| has_word(&head(text))));
+            let Some((_, errors)) =
+                declares.or_else(|| all.find(|(texts, _)| texts.iter().any(|it| has_word(it))))
+            else {
                 continue;
             };
             causes.extend(errors.iter().filter(|it| !causes.contains(it)).cloned().collect::<Vec<_>>());

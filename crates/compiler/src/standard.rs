@@ -9,7 +9,8 @@ const HEADERS: &[(&[&str], &[&str])] = &[
     (&["stdio.h", "cstdio", "stdlib.h", "cstdlib", "stdbool.h", "time.h", "ctime", "memory.h"], &[]),
     (&["string.h", "cstring"], &["cstring"]),
     (&["assert.h", "cassert"], &["cassert"]),
-    (&["stdint.h", "cstdint", "inttypes.h", "cinttypes"], &["cstdint"]),
+    (&["stdint.h", "cstdint"], &["cstdint"]),
+    (&["inttypes.h", "cinttypes"], &["cstdint", FORMATS]),
     (&["stddef.h", "cstddef"], &["cstddef"]),
     (&["limits.h", "climits", "float.h", "cfloat", "limits"], &["climits", "cfloat", "limits"]),
     (&["math.h", "cmath"], &["cmath"]),
@@ -34,6 +35,17 @@ const HEADERS: &[(&[&str], &[&str])] = &[
     (&["span"], &["span"]),
     (&["variant"], &["variant"]),
 ];
+
+/// Stands for the formats of `printf` for integers of a size.
+const FORMATS: &str = "formats";
+
+/// The formats of `printf` for integers on Linux, where `int64_t` is `long`.
+fn formats() -> String {
+    let sizes = [("8", "hh"), ("16", "h"), ("32", ""), ("64", "l"), ("PTR", "l"), ("MAX", "l")];
+    let define =
+        |kind: char, (size, prefix): (&str, &str)| format!("#define PRI{kind}{size} \"{prefix}{kind}\"\n");
+    ['d', 'i', 'o', 'u', 'x', 'X'].into_iter().flat_map(|kind| sizes.map(|size| define(kind, size))).collect()
+}
 
 /// Macros that libcu++ leaves to the host's headers, by header.
 const MACROS: &[(&str, &[(&str, &str)])] = &[
@@ -93,6 +105,10 @@ pub fn standard_headers() -> Vec<(String, String)> {
     for (names, contents) in HEADERS {
         let mut text = String::from("#pragma once\n");
         for inner in *contents {
+            if *inner == FORMATS {
+                text += &formats();
+                continue;
+            }
             include(&mut text, &format!("cuda/std/{inner}"));
             let macros = MACROS.iter().filter(|(header, _)| header == inner).flat_map(|(_, macros)| *macros);
             for (name, value) in macros {

@@ -31,6 +31,9 @@ namespace std {}
 // C++17 has removed it; nvcc ignores it with a warning.
 #define register
 
+// Words of GNU C++.
+#define __extension__
+
 // Built-in functions of host compilers, which nvcc translates for device code. They are also used in constant expressions.
 namespace warpsmith_nvcc {
 template <class T> __host__ __device__ constexpr int count_bits(T x)

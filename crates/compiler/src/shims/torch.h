@@ -146,6 +146,10 @@ namespace torch {
 using namespace at;
 namespace headeronly {
 using namespace c10;
+template <class T, size_t N, template <class> class Traits = at::DefaultPtrTraits, class Index = int64_t>
+using HeaderOnlyGenericPackedTensorAccessor = at::GenericPackedTensorAccessor<T, N, Traits, Index>;
+template <class T, size_t N, template <class> class Traits = at::DefaultPtrTraits, class Index = int64_t>
+using HeaderOnlyTensorAccessor = at::TensorAccessor<T, N, Traits, Index>;
 }
 namespace stable {
 using at::Tensor;
