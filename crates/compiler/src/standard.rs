@@ -127,3 +127,19 @@ pub fn standard_headers() -> Vec<(String, String)> {
     headers.push(("cub/cub.cuh".to_owned(), cub));
     headers
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integer_formats_are_those_of_64_bit_linux() {
+        let headers = standard_headers();
+        let text = |wanted: &str| &headers.iter().find(|(name, _)| name == wanted).unwrap().1;
+        for line in ["#define PRIu32 \"u\"\n", "#define PRId64 \"ld\"\n", "#define PRIx8 \"hhx\"\n"] {
+            assert!(text("inttypes.h").contains(line), "{line}");
+            assert!(!text("stdint.h").contains(line), "{line}");
+        }
+        assert_eq!(text("inttypes.h"), text("cinttypes"));
+    }
+}
