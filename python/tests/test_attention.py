@@ -116,7 +116,7 @@ def test_unsupported():
     (q,) = tensors((1, 2, 5, 48))
     with pytest.raises(warpsmith.UnsupportedError, match="q: head_dim is 48, but must be one of 64, 80"):
         warpsmith.attention(q, q, q)
-    for name in ("dropout_p", "softcap"):
+    for name in ("dropout_p", "alibi_slopes"):
         with pytest.raises(warpsmith.UnsupportedError, match=f"{name}: not supported"):
             warpsmith.flash_attn_func(q, q, q, **{name: 0.5})
 

@@ -111,6 +111,19 @@ def test_packed_sequences(options, lengths):
         assert_close(output[of_q], lse[:, of_q], *sequence(q[of_q], k[of_k], v[of_k], **plain))
 
 
+@pytest.mark.parametrize("options", OPTIONS[2:5])
+def test_windows_of_dense_tensors(options):
+    q, k, v = draw(2, 30, 4, 64), draw(2, 70, 2, 64), draw(2, 70, 2, 64)
+    output, lse, probabilities = warpsmith.flash_attn_func(q, k, v, return_attn_probs=True, **options)
+    assert output.shape == q.shape and lse.shape == (2, 4, 30) and probabilities is None
+    plain = dict(causal=options.get("causal", False), window=options["window_size"], softcap=options.get("softcap", 0.0))
+    for entry in range(2):
+        assert_close(output[entry], lse[entry], *sequence(q[entry], k[entry], v[entry], **plain))
+    assert np.array_equal(warpsmith.flash_attn_func(q, k, v, **options), output)
+    with pytest.raises(ValueError, match="^k: its batch is 1"):
+        warpsmith.flash_attn_func(q, k[:1], v[:1], **options)
+
+
 def test_packed_queries_with_pages():
     queries, keys = [3, 5, 1], [37, 8, 16]
     q, cache = draw(9, 4, 64), draw(12, 16, 2, 64)

@@ -97,19 +97,20 @@ def flash_attn_func(
 ) -> Any:
     """``flash_attn.flash_attn_func`` for tensors ``[batch, seq, heads, head_dim]``.
 
-    Dropout, windows, soft caps, ALiBi and ``return_attn_probs`` are not supported. The result is deterministic.
+    With ``return_attn_probs=True`` it returns also the log-sum-exp, fp32 ``[batch, heads, queries]``, and None for the
+    probabilities, which only dropout has. The result is deterministic. Dropout and ALiBi are refused, gradients with a window,
+    a soft cap or ``return_attn_probs``, too.
     """
-    unsupported = {
-        "dropout_p": dropout_p != 0.0,
-        "window_size": tuple(window_size) != (-1, -1),
-        "softcap": softcap != 0.0,
-        "alibi_slopes": alibi_slopes is not None,
-        "return_attn_probs": bool(return_attn_probs),
-    }
+    unsupported = {"dropout_p": dropout_p != 0.0, "alibi_slopes": alibi_slopes is not None}
     for name, is_set in unsupported.items():
         if is_set:
             raise _native.UnsupportedError(f"{name}: not supported")
-    return attention(q, k, v, causal, softmax_scale, layout="bshd")
+    if window_size == (-1, -1) and softcap == 0.0 and not return_attn_probs:
+        return attention(q, k, v, causal, softmax_scale, layout="bshd")
+    from ._serving import windowed
+
+    output, lse = windowed(q, k, v, causal, softmax_scale, window_size, softcap)
+    return (output, lse, None) if return_attn_probs else output
 
 
 def device(name: str) -> _native.AttentionDevice:

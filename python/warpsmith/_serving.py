@@ -78,6 +78,14 @@ def flash_attn_with_kvcache(
     return (output, lse) if return_softmax_lse else output
 
 
+def windowed(q: Any, k: Any, v: Any, causal: Any, scale: Any, window_size: Any, softcap: Any) -> tuple[Any, Any]:
+    """Attention of tensors ``[batch, seq, heads, head_dim]`` with a window or a cap: the output and the log-sum-exp."""
+    call = _Call(q, k, v, ("q", "k", "v"), 4, 4)
+    if call.shapes[1][0] != call.shapes[0][0]:
+        raise ValueError(f"k: its batch is {call.shapes[1][0]}, but that of q is {call.shapes[0][0]}")
+    return call.run(causal, scale, window_size, softcap)
+
+
 def flash_attn_varlen_func(
     q: Any,
     k: Any,
@@ -189,6 +197,8 @@ class _Call:
 
             if not isinstance(value, self.torch.Tensor):
                 raise TypeError(f"{label}: it is a {type(value).__name__}, but q is a tensor of PyTorch")
+            if value.requires_grad and self.torch.is_grad_enabled():
+                raise UnsupportedError(f"{label}: it requires gradients, which are not computed; use torch.no_grad()")
             if value.device != (self.tensors[0] if self.tensors else value).device:
                 raise ValueError(f"{label}: it is on {value.device}, but q is on {self.tensors[0].device}")
             if value.device.type not in ("cuda", "cpu"):

@@ -175,19 +175,20 @@ pub(crate) fn related_kinds(head_dim: usize, mask: Mask, dtype: Dtype) -> Vec<St
 const MANY_QUERIES: u32 = 100;
 
 /// The regime of a problem for [`Similarity`]. With many queries the time is that of the products; many short sequences want
-/// tiles of their length. With few queries it is that of reading the keys and values. Then few heads must share the blocks of
-/// a GPU, some heads can fill it, and many heads give each block a head of its own, unless their numbers of keys differ: then
-/// all blocks share all keys. The numbers of heads are for a GPU with about 132 multiprocessors. Up to 8 rows of queries for
-/// each head of keys have settings of their own.
+/// tiles of their length, and problems with features for serving have picks of their own. With few queries it is that of
+/// reading the keys and values. Then few heads must share the blocks of a GPU, some heads can fill it, and many heads give
+/// each block a head of its own, unless their numbers of keys differ: then all blocks share all keys. The numbers of heads are
+/// for a GPU with about 132 multiprocessors. Up to 8 rows of queries for each head of keys have settings of their own.
 fn regime(problem: &Problem) -> u32 {
     const SHORT_SEQUENCES: u32 = 200;
+    const MANY_SERVED_QUERIES: u32 = 120;
     let Problem { batch, heads, kv_heads, seq_q, seq_k, .. } = *problem;
     let is_short = (65..=128).contains(&seq_q) && seq_k <= 128;
-    if is_short && batch * heads >= 264 {
+    if is_short && batch * heads >= 264 && problem.serving.is_plain() {
         return SHORT_SEQUENCES;
     }
     if seq_q > 64 || seq_k < 16 * seq_q {
-        return MANY_QUERIES;
+        return if problem.serving.is_plain() { MANY_QUERIES } else { MANY_SERVED_QUERIES };
     }
     let heads_to_share = match batch * kv_heads {
         0..=16 => 0,

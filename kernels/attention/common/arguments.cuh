@@ -92,14 +92,22 @@ struct SequenceSize {
     }
 };
 
-// The keys that a query of a sequence sees. Both bounds grow with the query. A window counts from the query's own position,
-// the key `query + diagonal`.
-__device__ inline KeyRange visible(const Arguments& args, const SequenceSize& size, int query) {
+// A query's own position among the keys of its sequence: the key `query + diagonal`.
+__device__ inline int position_of(const Arguments& args, const SequenceSize& size, int query) {
     int position = query + args.diagonal;
     if (args.from_last_key != 0) position += (size.keys - args.seq_k) + (args.seq_q - size.queries);
+    return position;
+}
+
+// The keys that a query at this position sees, of a sequence with so many. A window counts from the position.
+__device__ inline KeyRange visible_from(const Arguments& args, int keys, int position) {
     const int first = args.window_left < 0 ? 0 : max(position - args.window_left, 0);
-    if (args.mask == Mask::causal) return {first, min(position + 1, size.keys)};
-    return {first, args.window_right < 0 ? size.keys : min(position + args.window_right + 1, size.keys)};
+    if (args.mask == Mask::causal) return {first, min(position + 1, keys)};
+    return {first, args.window_right < 0 ? keys : min(position + args.window_right + 1, keys)};
+}
+// The keys that a query of a sequence sees. Both bounds grow with the query.
+__device__ inline KeyRange visible(const Arguments& args, const SequenceSize& size, int query) {
+    return visible_from(args, size.keys, position_of(args, size, query));
 }
 
 // The keys that any query of a sequence sees. Memory beyond them may hold anything, NaN included.

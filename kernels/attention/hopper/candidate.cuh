@@ -37,6 +37,14 @@ constexpr bool FORWARD = knob::KEY_ORDER == knob::KeyOrder::forward;
 constexpr bool ROUND_LATE = knob::ROUND_LATE;
 constexpr bool INTEGER_MAX = knob::RUNNING_MAX != knob::RunningMax::floats;
 
+// Lengths, packed sequences, pages, windows, sinks, softcap: without a feature there is no code for any (`served.cuh`).
+constexpr bool SERVING = axis::serving;
+constexpr bool CAPPED = axis::softcap;
+// Rows of a copy of keys or values, which never crosses the end of a page; without pages, tiles are copied whole.
+constexpr bool PAGED = axis::page_rows > 0;
+constexpr int PIECE_ROWS = !PAGED || axis::page_rows > BLOCK_N ? BLOCK_N : axis::page_rows;
+constexpr int PIECES = BLOCK_N / PIECE_ROWS;
+
 // FP8 products need V transposed: by warps of this kernel, or by a launch before it.
 constexpr bool TRANSPOSED_BEFORE = FP8 && knob::TRANSPOSE == knob::Transpose::before;
 constexpr bool TRANSPOSES = FP8 && !TRANSPOSED_BEFORE;
@@ -46,8 +54,9 @@ constexpr int V_ROW_STAGES = SPLIT ? STAGES : knob::V_ROW_STAGES;  // of tiles t
 constexpr int Q_COPIES = knob::QUERIES == knob::Queries::parts ? CONSUMERS : 1;
 
 // Registers per thread: together at most the 65536 of a multiprocessor.
-constexpr int PRODUCER_REGISTERS = TRANSPOSES && CONSUMERS == 2 ? 40 : CONSUMERS == 3 || TRANSPOSES ? 32 : 24;
-constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (TRANSPOSES ? 232 : 240) : CONSUMERS == 3 ? 160 : 112;
+constexpr bool HAS_HELPERS = TRANSPOSES || SERVING;  // warps of the producer warpgroup that change tiles of V
+constexpr int PRODUCER_REGISTERS = HAS_HELPERS && CONSUMERS == 2 ? 40 : CONSUMERS == 3 || HAS_HELPERS ? 32 : 24;
+constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? (HAS_HELPERS ? 232 : 240) : CONSUMERS == 3 ? 160 : 112;
 
 // ---- the range of the weights ----
 //

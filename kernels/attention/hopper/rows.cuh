@@ -33,6 +33,15 @@ struct OutputPlace {
     int rows;         // that exist; may be more than 16 or negative
 };
 
+// A warpgroup's 64 rows of a head of the output, from row `first` on. Rows from `end` on do not exist, or are another
+// sequence's.
+struct OutputRows {
+    int batch;
+    int head;
+    int first;
+    int end;
+};
+
 struct ScoreRows {
     // FP8: which of the lane's rows have the full range.
     struct Ranges {
@@ -90,6 +99,22 @@ struct ScoreRows {
         for (int i = 0; i < COUNT; ++i) {
             if (i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) scores[i] = negative_infinity();
         }
+    }
+    // Masks the keys outside of the ranges that the rows see.
+    __device__ __forceinline__ void mask_outside(const attention::KeyRange& upper, const attention::KeyRange& lower) {
+        const int first[2] = {upper.first, lower.first};
+        const unsigned count[2] = {static_cast<unsigned>(max(upper.end - upper.first, 0)),
+                                   static_cast<unsigned>(max(lower.end - lower.first, 0))};
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) {
+            const int row = i / 2 % 2, column = i / 4 * 8 + i % 2;
+            if (static_cast<unsigned>(column - first[row]) >= count[row]) scores[i] = negative_infinity();
+        }
+    }
+    // Softcap: raw scores become tanh(factor * s).
+    __device__ __forceinline__ void cap(float factor) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] = tanh_of(factor * scores[i]);
     }
     // FP8: also finds the smallest score of each row that is not masked, in the lane's own columns. At head_dim 64 there are no
     // registers for them.
@@ -377,12 +402,12 @@ struct ScoreRows {
         for (int i = 0; i < HEAD_DIM / 2; ++i) output[i] = 0.0f;
     }
 
-    // Writes the statistics of the rows from `first_row` on that exist. Returns what their outputs must be multiplied by.
+    // Writes the statistics of the rows that exist. Returns what their outputs must be multiplied by.
     struct Factors {
         float of_row[2];
     };
-    __device__ __forceinline__ static Factors finish(const Arguments& args, int batch, int head, int first_row,
-                                                     Statistics statistics, float value_scale) {
+    __device__ __forceinline__ static Factors finish(const Arguments& args, const OutputRows& rows, Statistics statistics,
+                                                     float value_scale) {
         Factors factor;
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
@@ -391,20 +416,41 @@ struct ScoreRows {
             const float sum = statistics.sum[row];
             factor.of_row[row] = sum > 0.0f ? ptx::reciprocal_approx(sum) * value_scale : 0.0f;
         }
-        store_statistics(args, batch, head, first_row, statistics);
+        if constexpr (SERVING) {
+            if (args.sinks != nullptr) add_sink(args.sinks[rows.head] * LOG2_E, statistics, factor);
+        }
+        store_statistics(args, rows, statistics);
         return factor;
+    }
+    // Adds one more weight to the sums of the rows, with this exponent.
+    __device__ __forceinline__ static void add_sink(float sink, Statistics& statistics, Factors& factor) {
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const float highest = fmaxf(statistics.running_max[row], sink);
+            const float of_keys = ptx::exp2_approx(statistics.running_max[row] - highest);
+            statistics.sum[row] = fmaf(statistics.sum[row], of_keys, ptx::exp2_approx(sink - highest));
+            statistics.running_max[row] = highest;
+            factor.of_row[row] = ptx::reciprocal_approx(statistics.sum[row]) * of_keys;
+        }
     }
 
     // Writes the log-sum-exps of the rows, if they are wanted. The sums are those of whole rows.
-    __device__ __forceinline__ static void store_statistics(const Arguments& args, int batch, int head, int first_row,
+    __device__ __forceinline__ static void store_statistics(const Arguments& args, const OutputRows& rows,
                                                             const Statistics& statistics) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const int query = first_row + own_row() + 8 * row;
-            if (args.lse != nullptr && lane() % 4 == 0 && query < args.seq_q)
-                args.lse[attention::row_index(args, batch, head, query)] =
-                    log_sum_exp(statistics.running_max[row], statistics.sum[row]);
+            const int query = rows.first + own_row() + 8 * row;
+            if (args.lse != nullptr && lane() % 4 == 0 && query < rows.end)
+                args.lse[index_of(args, rows, query)] = log_sum_exp(statistics.running_max[row], statistics.sum[row]);
         }
+    }
+    // The index of a row of the output in the array of log-sum-exps.
+    __device__ __forceinline__ static long long index_of(const Arguments& args, const OutputRows& rows, int row) {
+        if constexpr (SERVING) {
+            if (args.query_starts != nullptr)
+                return static_cast<long long>(rows.head) * args.query_starts[args.batch] + row;
+        }
+        return attention::row_index(args, rows.batch, rows.head, row);
     }
 };
 

@@ -87,14 +87,14 @@ struct Rows16Bit : ScoreRows {
         for (int i = 0; i < KEYS / 4; ++i) weights[i] = pack(scores[2 * i], scores[2 * i + 1]);
     }
 
-    // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
-    __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
-                                                 const Statistics&, const Factors& factor) {
+    // Multiplies the output by the rows' factors and writes it, for the rows that exist.
+    __device__ __forceinline__ void store_output(const Arguments& args, const OutputRows& rows, const Statistics&,
+                                                 const Factors& factor) {
         // Through shared memory, 64 columns at a time. Then a lane has 8 neighbouring columns, and 8 lanes store 128 bytes.
         const unsigned tile = store_tile();
         const unsigned own_line = tile + lane() % 16 * tma::ROW_BYTES;
-        const int first = first_row + warp_of_group() * 16 + lane() / 8;
-        Output* const out = attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
+        const int first = rows.first + warp_of_group() * 16 + lane() / 8;
+        Output* const out = attention::head_start(static_cast<Output*>(args.o), args.o_strides, rows.batch, rows.head) +
                              static_cast<unsigned long long>(first) * args.o_strides.sequence + lane() % 8 * 8;
 #pragma unroll
         for (int column = 0; column < HEAD_DIM; column += 64) {
@@ -114,7 +114,7 @@ struct Rows16Bit : ScoreRows {
                 const int row = 4 * i + lane() / 8;
                 unsigned words[4];
                 ptx::load16_shared(words, tile + tma::chunk_offset(row, lane() % 8));
-                if (first + 4 * i < args.seq_q && column + lane() % 8 * 8 < HEAD_DIM)
+                if (first + 4 * i < rows.end && column + lane() % 8 * 8 < HEAD_DIM)
                     ptx::store16(out + 4ull * i * args.o_strides.sequence + column, words);
             }
         }

@@ -247,17 +247,17 @@ struct RowsFp8 : ScoreRows {
     // way through shared memory is slower, but needs fewer registers.
     static constexpr bool STORES_THROUGH_SHARED = HEAD_DIM > 128 || (HEAD_DIM == 64 && FORWARD && PROMOTION_INTERVAL > 0);
 
-    // Multiplies the output by the rows' factors and writes it, for the rows from `first_row` on that exist.
-    __device__ __forceinline__ void store_output(const Arguments& args, int batch, int head, int first_row,
-                                                 const Statistics& statistics, const Factors& factor) {
+    // Multiplies the output by the rows' factors and writes it, for the rows that exist.
+    __device__ __forceinline__ void store_output(const Arguments& args, const OutputRows& rows, const Statistics& statistics,
+                                                 const Factors& factor) {
         if constexpr (PROMOTION_INTERVAL > 0) add_promoted_sums(statistics.running_max);
         if constexpr (STORES_THROUGH_SHARED) {
-            store_through_shared(args, batch, head, first_row, factor);
+            store_through_shared(args, rows, factor);
         } else {
-            const int first = first_row + warp_of_group() * 16;
-            const OutputPlace place{attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
-                                        static_cast<unsigned long long>(first) * args.o_strides.sequence,
-                                    args.o_strides.sequence, args.seq_q - first};
+            const int first = rows.first + warp_of_group() * 16;
+            Output* const o = attention::head_start(static_cast<Output*>(args.o), args.o_strides, rows.batch, rows.head);
+            const OutputPlace place{o + static_cast<unsigned long long>(first) * args.o_strides.sequence,
+                                    args.o_strides.sequence, rows.end - first};
             const OwnPlace own(place);
 #pragma unroll
             for (int column = 0; column < HEAD_DIM; column += 16) {
@@ -270,12 +270,12 @@ struct RowsFp8 : ScoreRows {
     }
 
     // 64 columns at a time. Then a lane has 8 neighbouring columns, and 8 lanes store 128 bytes.
-    __device__ __forceinline__ void store_through_shared(const Arguments& args, int batch, int head, int first_row,
+    __device__ __forceinline__ void store_through_shared(const Arguments& args, const OutputRows& rows,
                                                          const Factors& factor) const {
         __syncwarp();  // the memory of the sums becomes that of the output
         const int lane = lane_again();
-        const int first = first_row + warp_of_group() * 16 + lane / 8;
-        Output* const out = attention::head_start(static_cast<Output*>(args.o), args.o_strides, batch, head) +
+        const int first = rows.first + warp_of_group() * 16 + lane / 8;
+        Output* const out = attention::head_start(static_cast<Output*>(args.o), args.o_strides, rows.batch, rows.head) +
                             static_cast<unsigned long long>(first) * args.o_strides.sequence + lane % 8 * 8;
         const unsigned to = stored_row(lane / 4), from = stored_row(lane / 8);
 #pragma unroll
@@ -301,7 +301,7 @@ struct RowsFp8 : ScoreRows {
                 unsigned words[4];
                 ptx::load16_shared(words, from + i * (stored_row(4) - stored_row(0)) +
                                               ((lane % 8) ^ ((4 * i + lane / 8) % 8)) * 16);
-                if (first + 4 * i < args.seq_q && column + lane % 8 * 8 < HEAD_DIM)
+                if (first + 4 * i < rows.end && column + lane % 8 * 8 < HEAD_DIM)
                     ptx::store16(out + 4ull * i * args.o_strides.sequence + column, words);
             }
         }

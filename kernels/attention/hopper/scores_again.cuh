@@ -3,7 +3,7 @@
 // registers.
 #pragma once
 
-#include "hopper/candidate.cuh"
+#include "hopper/work.cuh"
 
 namespace hopper {
 
@@ -24,8 +24,15 @@ __device__ __forceinline__ const Element* elements_of(const void* tensor, const 
            static_cast<unsigned long long>(row) * strides.sequence + column;
 }
 
+// A key of the sequence of a work tile.
+__device__ __forceinline__ const Element* key_of(const Arguments& args, const WorkTile& work, int key, int column) {
+    attention::CachePlace place = {work.batch, key};
+    if constexpr (SERVING) place = attention::cache_place(args, work.batch, key);
+    return elements_of(args.k, args.k_strides, place.entry, attention::kv_head_of(args, work.head), place.position, column);
+}
+
 // `first_row` is the warpgroup's. All keys of the step exist. Rows beyond the last have the scores of the last one.
-__device__ __forceinline__ void scores_again(float (&scores)[BLOCK_N / 2], const Arguments& args, int batch, int head,
+__device__ __forceinline__ void scores_again(float (&scores)[BLOCK_N / 2], const Arguments& args, const WorkTile& work,
                                              int first_row, int first_key) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; ++i) scores[i] = 0.0f;
@@ -36,22 +43,23 @@ __device__ __forceinline__ void scores_again(float (&scores)[BLOCK_N / 2], const
         unsigned a[4];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int row = min(first_row + warp_of_group() * 16 + row_of_lane + 8 * i, args.seq_q - 1);
-            const Element* const queries = elements_of(args.q, args.q_strides, batch, head, row, column_of_lane);
+            const int row = min(first_row + warp_of_group() * 16 + row_of_lane + 8 * i, end_of_queries(args, work) - 1);
+            const Element* const queries =
+                elements_of(args.q, args.q_strides, query_entry(args, work), work.head, row, column_of_lane);
             a[i] = pair_at(queries);
             a[2 + i] = pair_at(queries + 8);
         }
-        const Element* keys = elements_of(args.k, args.k_strides, batch, attention::kv_head_of(args, head),
-                                          first_key + row_of_lane, column_of_lane);
+        const Element* keys = key_of(args, work, first_key + row_of_lane, column_of_lane);
 #pragma unroll
         for (int i = 0; i < BLOCK_N / 8; ++i) {
+            if (PAGED && i > 0) keys = key_of(args, work, first_key + row_of_lane + 8 * i, column_of_lane);
             float(&sums)[4] = reinterpret_cast<float(&)[4]>(scores[4 * i]);
             if constexpr (axis::dtype == axis::Dtype::bf16) {
                 ptx::mma_16x8x16_bf16(sums, a, pair_at(keys), pair_at(keys + 8));
             } else {
                 ptx::mma_16x8x16(sums, a, pair_at(keys), pair_at(keys + 8));
             }
-            keys += 8ull * args.k_strides.sequence;
+            if constexpr (!PAGED) keys += 8ull * args.k_strides.sequence;
         }
     }
 }

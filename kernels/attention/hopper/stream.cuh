@@ -21,12 +21,11 @@
 
 #include "hopper/rows_of_dtype.cuh"
 #include "hopper/scores_again.cuh"
+#include "hopper/served.cuh"
 #include "hopper/transpose_before.cuh"
 
 namespace hopper {
 
-using KeyRing = Ring<KeyTile, STAGES, SharedRing<KeyTile, smem::k_tile, smem::k_full, smem::k_free>>;
-using ValueRing = Ring<ValueTile, STAGES, SharedRing<ValueTile, smem::v_tile, smem::v_full, smem::v_free>>;
 // FP8: values that wait to be transposed.
 using ValueRowRing = Ring<KeyTile, V_ROW_STAGES, SharedRing<KeyTile, smem::v_rows, smem::v_rows_full, smem::v_rows_free>>;
 // The ring that the producer fills with V.
@@ -40,10 +39,6 @@ struct CopiedValues<true> {
 };
 using CopiedValueRing = CopiedValues<TRANSPOSES>::Type;
 
-// The work tile whose queries are in this stage.
-__device__ inline WorkTile* work_of(int stage) {
-    return reinterpret_cast<WorkTile*>(shared_memory + smem::work::offset) + stage;
-}
 // Whether this stage gets no more rows of V to transpose, because there are none.
 __device__ inline int* no_more_rows(int stage) {
     return reinterpret_cast<int*>(shared_memory + smem::no_more_rows::offset) + stage;
@@ -63,8 +58,10 @@ __device__ inline void init_barriers() {
             ptx::mbarrier_init(KeyRing{}.full(stage), 1);
             ptx::mbarrier_init(ValueRing{}.full(stage), TRANSPOSES ? Transposer::WARPS : 1);
             ptx::mbarrier_init(KeyRing{}.free(stage), CONSUMERS * 4);  // one arrival per warp
-            ptx::mbarrier_init(ValueRing{}.free(stage), CONSUMERS * 4);
+            ptx::mbarrier_init(ValueRing{}.free(stage), CONSUMERS * 4 + (SERVING ? 1 : 0));
+            if constexpr (SERVING) ptx::mbarrier_init(values_copied(stage), 1);
         }
+        if constexpr (SERVING) init_served_barriers();
         for (int stage = 0; stage < Q_STAGES; ++stage) {
             for (int part = 0; part < Q_COPIES; ++part) ptx::mbarrier_init(QueryRing{}.full(stage, part), 1);
             ptx::mbarrier_init(QueryRing{}.free(stage), CONSUMERS * 4);
@@ -220,6 +217,7 @@ struct Consumer {
     WorkTile work;
     int own_end;     // KEY_ORDER forward: no row of this consumer sees a key of this step of the work tile or of later ones
     int mask_limit;  // steps before it have masked keys; with KEY_ORDER forward, the others have
+    int window_limit;   // serving: steps from it on have masked keys, too
     HeadScales scales;  // of its head, if the producer loads them
     Rows rows;
     float value_scale;  // of the head whose output `rows` has; with BLOCK_SCALES, of the last step's values
@@ -239,16 +237,23 @@ struct Consumer {
     // Whether this consumer has no rows in the work tile. The vote tells the compiler that all lanes agree. Without it, the
     // compiler does not treat addresses of tiles as uniform, and every product copies its descriptors to uniform registers.
     __device__ __forceinline__ bool is_idle() const {
-        return __all_sync(0xffffffffu, first_row(work, group) >= min(work.end_query, args.seq_q));
+        const int end = SERVING ? work.end_query : min(work.end_query, args.seq_q);
+        return __all_sync(0xffffffffu, first_row(work, group) >= end);
+    }
+    // The keys that a query of the work tile sees; for serving, counted from the first key of the last step.
+    __device__ __forceinline__ attention::KeyRange seen_by(int query) const {
+        if constexpr (SERVING) return attention::visible_from(args, work.keys, query + work.diagonal);
+        return {0, attention::visible_keys(args, query)};
     }
     // The first step with keys that a row of this consumer sees, or the last one.
     __device__ __forceinline__ int first_step() const {
         if constexpr (FORWARD) return 0;
-        const int seen = attention::visible_keys(args, first_row(work, group) + 63);
+        const int seen = seen_by(first_row(work, group) + 63).end;
         return ptx::same_in_warp(min(work.steps - 1, max(0, work.steps - (seen + BLOCK_N - 1) / BLOCK_N)));
     }
     __device__ __forceinline__ int end_step() const { return FORWARD ? own_end : work.steps; }
     __device__ __forceinline__ bool has_masked_keys(int step) const {
+        if (SERVING && step >= window_limit) return true;
         return FORWARD ? step >= mask_limit : step < mask_limit;
     }
     __device__ __forceinline__ void skip_keys(int count) {
@@ -271,9 +276,17 @@ struct Consumer {
     __device__ __forceinline__ void mask(int step) {
         const int first_column = work.tile(step) * BLOCK_N + lane() % 4 * 2;
         const int query = first_row(work, group) + own_row();
-        const int visible[2] = {attention::visible_keys(args, query) - first_column,
-                                attention::visible_keys(args, query + 8) - first_column};
-        rows.mask(visible);
+        const attention::KeyRange upper = seen_by(query), lower = seen_by(query + 8);
+        if constexpr (SERVING) {
+            rows.mask_outside({upper.first - first_column, upper.end - first_column},
+                              {lower.first - first_column, lower.end - first_column});
+        } else {
+            const int visible[2] = {upper.end - first_column, lower.end - first_column};
+            rows.mask(visible);
+        }
+    }
+    __device__ __forceinline__ void cap() {
+        if constexpr (CAPPED) rows.cap(__fdividef(args.softmax_scale, args.softcap));
     }
 
     __device__ __forceinline__ void start_scores() {
@@ -328,9 +341,9 @@ struct Consumer {
 
     // Writes the rows of a finished work tile.
     __device__ __forceinline__ void store(const WorkTile& of, const Rows::Statistics& statistics, float value_scale) {
-        const int first = first_row(of, group);
-        const Rows::Factors factors = Rows::finish(args, of.batch, of.head, first, statistics, value_scale);
-        rows.store_output(args, of.batch, of.head, first, statistics, factors);
+        const OutputRows to = {query_entry(args, of), of.head, first_row(of, group), end_of_queries(args, of)};
+        const Rows::Factors factors = Rows::finish(args, to, statistics, value_scale);
+        rows.store_output(args, to, statistics, factors);
     }
 
     // The first step after which no product is in flight.
@@ -342,6 +355,7 @@ struct Consumer {
         pass_turn(group);
         wgmma::groups_wait<0>();
         scores_done(step);
+        cap();
         if (has_masked_keys(step)) mask(step);
         const HeadScales head = head_scales();
         first_scales(head, step_scales);
@@ -375,6 +389,7 @@ struct Consumer {
         jitter(work.first_query + step);
         wgmma::groups_wait<1>();
         scores_done(step);
+        cap();
         if constexpr (MASKED) mask(step);
         next_scales(step_scales);
         constexpr bool LAZY = LAZY_MAX && !MASKED;
@@ -406,8 +421,9 @@ struct Consumer {
     // RUNNING_MAX lazy: ends a step in which weights of the warp's rows are outside of the range of their type.
     __device__ __forceinline__ void fit_weights(int step) {
         if (rows.any_step_sum_above(SUM_WITHOUT_SCORES)) {
-            scores_again(rows.scores, args, work.batch, work.head, first_row(work, group),
-                         work.tile(step) * BLOCK_N);
+            scores_again(rows.scores, args, work, first_row(work, group),
+                         SERVING ? work.first_key(step) : work.tile(step) * BLOCK_N);
+            cap();
             rows.update_running_max_again();
             rows.exponentiate_step();
         }
@@ -433,6 +449,7 @@ struct Consumer {
         scores_done(step);
         const Rows::Statistics statistics = end_softmax();
         first_scales(head, step_scales);
+        cap();
         if constexpr (MASKED) mask(step);
         rows.template update_running_max<MASKED ? Rows::Keys::masked : Rows::Keys::all_visible>();
         rows.exponentiate();
@@ -458,10 +475,16 @@ struct Consumer {
         work.first_query = ptx::same_in_warp(here.first_query);
         work.end_query = ptx::same_in_warp(here.end_query);
         // Where no row sees a key, the mask hides the keys of any step.
-        if constexpr (BLOCK_SCALES) work.first_key_of_all = ptx::same_in_warp(here.first_key_of_all);
+        if constexpr (BLOCK_SCALES || SERVING) work.first_key_of_all = ptx::same_in_warp(here.first_key_of_all);
         work.steps = ptx::same_in_warp(here.steps);
-        const int first = first_row(work, group), seen_by_all = max(attention::visible_keys(args, first), 0) / BLOCK_N;
+        if constexpr (SERVING)
+            work.set_sequence(ptx::same_in_warp(here.diagonal), ptx::same_in_warp(here.keys));
+        const int first = first_row(work, group), seen_by_all = max(seen_by(first).end, 0) / BLOCK_N;
         mask_limit = ptx::same_in_warp(FORWARD ? seen_by_all : work.steps - seen_by_all);
+        if constexpr (SERVING) {
+            const int hidden_tiles = (max(seen_by(first + 63).first, 0) + BLOCK_N - 1) / BLOCK_N;
+            window_limit = ptx::same_in_warp(work.steps - hidden_tiles);
+        }
         if constexpr (FORWARD) {
             const int seen = attention::visible_keys(args, first + 63);
             own_end = ptx::same_in_warp(min(work.steps, max(1, (seen + BLOCK_N - 1) / BLOCK_N)));
@@ -532,8 +555,9 @@ struct Consumer {
         while (true) {
             ++step;
             if (!FORWARD) masked_steps(step, mask_limit);
-            unmasked_steps(step, FORWARD ? mask_limit : work.steps);
+            unmasked_steps(step, FORWARD ? mask_limit : SERVING ? window_limit : work.steps);
             if (FORWARD) masked_steps(step, own_end);
+            if (SERVING) masked_steps(step, work.steps);
             before = work;
             if (FORWARD) {
                 later = work.steps - own_end;
@@ -582,7 +606,11 @@ __device__ __forceinline__ void stream(const Arguments& args, const TensorMap& q
     const int group = ptx::same_in_warp(threadIdx.x / 128);
     if (group == CONSUMERS) {
         wgmma::lower_registers<PRODUCER_REGISTERS>();
-        if (threadIdx.x == CONSUMERS * 128) Producer{args, q_map, k_map, v_map}.run();
+        if constexpr (SERVING) {
+            produce_served(args, q_map, k_map, v_map);
+        } else {
+            if (threadIdx.x == CONSUMERS * 128) Producer{args, q_map, k_map, v_map}.run();
+        }
         if (TRANSPOSES && warp_of_group() >= 4 - Transposer::WARPS)
             transpose_values(ptx::same_in_warp(warp_of_group() - (4 - Transposer::WARPS)));
     } else {

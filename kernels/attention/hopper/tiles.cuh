@@ -109,6 +109,8 @@ struct Ring : Addresses {
 };
 
 using QueryRing = Ring<QueryTile, Q_STAGES, SharedRing<QueryTile, smem::q_tile, smem::q_full, smem::q_free, Q_COPIES>>;
+using KeyRing = Ring<KeyTile, STAGES, SharedRing<KeyTile, smem::k_tile, smem::k_full, smem::k_free>>;
+using ValueRing = Ring<ValueTile, STAGES, SharedRing<ValueTile, smem::v_tile, smem::v_full, smem::v_free>>;
 
 constexpr int RINGS = SPLIT ? CONSUMERS : 1;
 static_assert(smem::q_tile::bytes == Q_STAGES * QueryTile::BYTES &&

@@ -19,14 +19,32 @@ namespace hopper {
 // Tiles of BLOCK_N keys, and one more, beyond the last key.
 __device__ __forceinline__ int tiles_of_keys(const Arguments& args) { return (args.seq_k + BLOCK_N - 1) / BLOCK_N + 1; }
 
+// The sequence of a work tile, only of problems for serving. There, queries are rows of Q and O, which may have other sequences
+// before them, and keys count from the first key of the tile's last step.
+template <bool>
+struct SequenceOfTile {
+    static constexpr int diagonal = 0, keys = 0;
+    __device__ __forceinline__ void set_sequence(int, int) {}
+};
+template <>
+struct SequenceOfTile<true> {
+    int diagonal = 0;  // a query's position less its row
+    int keys = 0;      // of the sequence
+
+    __device__ __forceinline__ void set_sequence(int diagonal_, int keys_) {
+        diagonal = diagonal_;
+        keys = keys_;
+    }
+};
+
 // Up to BLOCK_M query rows of one head, and the steps of BLOCK_N keys that any of them sees. There is at least one step:
 // where no row sees a key, it has keys beyond the last, which are masked.
-struct alignas(16) WorkTile {
+struct alignas(16) WorkTile : SequenceOfTile<SERVING> {
     int batch;
     int head;
     int first_query;
     int end_query;               // consumers whose rows begin here or later have no rows
-    int first_key_of_all;        // 0, or beyond the last key
+    int first_key_of_all;        // 0, or beyond the last key; for serving that of the last step
     int steps;                   // 0: no work tile is left
     int masked;                  // so many steps have keys that some row does not see
 
@@ -51,6 +69,20 @@ struct alignas(16) WorkTile {
     }
 };
 
+// The work tile whose queries are in this stage.
+__device__ inline WorkTile* work_of(int stage) {
+    return reinterpret_cast<WorkTile*>(shared_memory + smem::work::offset) + stage;
+}
+
+// The batch entry of Q and O that has the queries of a work tile: packed sequences share one.
+__device__ __forceinline__ int query_entry(const Arguments& args, const WorkTile& work) {
+    return SERVING && args.query_starts != nullptr ? 0 : work.batch;
+}
+// The end of the rows that exist.
+__device__ __forceinline__ int end_of_queries(const Arguments& args, const WorkTile& work) {
+    return SERVING ? work.end_query : args.seq_q;
+}
+
 // The scales of a head's elements: 1 for 16-bit types; with BLOCK_SCALES 1 for keys and values.
 struct alignas(16) HeadScales {
     float query = 1.0f;
@@ -72,6 +104,8 @@ struct alignas(16) HeadScales {
     }
     // What products of queries and keys must be multiplied by to become exponents of 2.
     __device__ __forceinline__ float score(const Arguments& args) const {
+        // A cap has made tanh(softmax_scale * s / softcap) of the products s.
+        if constexpr (CAPPED) return args.softcap * LOG2_E;
         return args.softmax_scale * LOG2_E * (query * key);
     }
 };

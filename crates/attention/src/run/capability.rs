@@ -100,19 +100,24 @@ const LSE: &str = "lse";
 /// The axes of a problem itself: the first of [`required_axes`].
 const OF_PROBLEM: usize = 4;
 
-/// Compile-time axes of families with features for serving, which follow from the features: whether there is any, and the
-/// rows of a page that one tensor copy can load (0: no pages).
+/// Compile-time axes of families with features for serving, which follow from the features: whether there is any, whether
+/// scores are capped, and the rows of a page that one tensor copy can load (0: no pages).
 const SERVING: &str = "serving";
+const SOFTCAP: &str = "softcap";
 const PAGE_ROWS: &str = "page_rows";
 
 /// Most rows of a tensor copy that a family uses.
 const MOST_PAGE_ROWS: u32 = 128;
 
-fn serving_axes(problem: &Problem) -> [(&'static str, Value); 2] {
+fn serving_axes(problem: &Problem) -> [(&'static str, Value); 3] {
     // A box of a power of two rows never crosses the end of a page if the power divides its size.
     let rows = |size: u32| (1 << size.trailing_zeros().min(31)).min(MOST_PAGE_ROWS);
     let rows = problem.serving.page_size.map_or(0, rows);
-    [(SERVING, Value::Bool(!problem.serving.is_plain())), (PAGE_ROWS, Value::Int(i64::from(rows)))]
+    [
+        (SERVING, Value::Bool(!problem.serving.is_plain())),
+        (SOFTCAP, Value::Bool(problem.serving.softcap.is_some())),
+        (PAGE_ROWS, Value::Int(i64::from(rows))),
+    ]
 }
 
 /// The values that a problem requires, axis by axis, with the names of the manifests.

@@ -169,7 +169,8 @@ fn problems_for_serving_get_a_family_that_has_their_features() {
     for (name, gpu, expected) in [
         ("b64h32kv8sq1sk4096d128-page16-bf16", "h200", "hopper-decode"),
         ("b8h32kv8sq1sk4096d128-ragged-bf16", "h200", "hopper-decode"),
-        ("b1h8s512d64-window100-sink-fp16", "h200", "mma"),
+        ("b1h8s512d64-window100-sink-fp16", "h200", "hopper"),
+        ("b32h32kv8s4096d128-causal-packed-bf16", "h200", "hopper"),
         ("b8h32kv8sq1sk4096d128-ragged-e4m3", "h200", "reference"),
         ("b8h32kv8sq1sk4096d128-page16-bf16", "l4", "mma"),
     ] {

@@ -412,6 +412,58 @@ fn mma_is_right_with_every_feature_for_serving() {
     assert!(refused.contains("the features for serving are for fp16 and bf16"), "{refused}");
 }
 
+/// Prefill: packed and padded sequences, pages of all kinds, windows that hide whole tiles at both ends, sequences without
+/// queries or keys, several groups of heads.
+const SERVED_LONG: [&str; 8] = [
+    "b7h4kv2s300d64-causal-packed-fp16",
+    "b5h4kv2sq150sk400d128-causal-packed1-bf16",
+    "b4h2s300d128-ragged-page16-sink-bf16",
+    "b3h4kv2sq140sk500d64-causal-packed2-page48-window100-cap20-fp16",
+    "b2h2sq200sk450d96-window70+40-sink-bf16",
+    "b5h2sq150sk260d128-causal-ragged3-page256-window50-cap30-fp16",
+    "b3h2sq130sk200d256-causal-tl-packed-bf16",
+    "b40h4kv2sq70sk90d64-packed2-page1-bf16", // more sequences than lanes
+];
+
+#[test]
+fn hopper_is_right_with_every_feature_for_serving() {
+    let problems: Vec<Problem> = SERVED_LONG.into_iter().map(problem).collect();
+    expect_a_third_of_presets_right(family("hopper"), &problems, "h200", Target::Sm90a);
+}
+
+/// Few blocks, so that each has work tiles of several sequences and groups of heads; delayed warps; one tile of queries.
+#[test]
+fn hopper_is_right_however_ragged_sequences_are_shared() {
+    let cases: [SettingCase; 4] = [
+        (
+            "d128",
+            &[("PERSISTENT", "2"), ("JITTER", "true")],
+            "b9h8kv4sq200sk300d128-causal-packed1-page16-bf16",
+        ),
+        ("d64", &[("PERSISTENT", "2"), ("JITTER", "true")], "b40h6kv3sq150sk200d64-causal-packed2-sink-fp16"),
+        ("d256", &[("PERSISTENT", "2"), ("JITTER", "true")], "b4h4kv2sq90sk200d256-ragged-cap20-bf16"),
+        (
+            "d128",
+            &[("QUERIES", "parts"), ("Q_STAGES", "1")],
+            "b6h2sq200sk280d128-causal-packed3-window60-fp16",
+        ),
+    ];
+    expect_settings_right("hopper", &cases);
+}
+
+#[test]
+fn hopper_is_right_for_every_class_with_every_feature_for_serving() {
+    let all = [problem("b4h4kv2sq140sk300d64-causal-packed-page16-window200-sink-cap30-fp16")];
+    for class in Class::ALL {
+        expect_right(family("hopper"), &["d64"], &all, "h200", Target::Sm90a, class);
+    }
+    // Without a cap: scores that are computed again because weights have replaced them.
+    let uncapped = [problem("b3h4kv2sq140sk500d128-causal-packed-page16-bf16")];
+    for class in [Class::Large, Class::Drift, Class::Spikes] {
+        expect_right(family("hopper"), &["d128"], &uncapped, "h200", Target::Sm90a, class);
+    }
+}
+
 #[test]
 fn hopper_decode_is_right_with_every_feature_for_serving() {
     let problems: Vec<Problem> = SERVED.into_iter().map(problem).collect();
@@ -450,9 +502,14 @@ fn hopper_decode_is_right_however_ragged_sequences_are_shared() {
             "b7h4kv2sq1sk500d128-ragged-page24-sink-cap9-bf16",
         ),
     ];
-    let family = family("hopper-decode");
+    expect_settings_right("hopper-decode", &cases);
+}
+
+/// Runs each setting on its problem, with two classes of inputs.
+fn expect_settings_right(family_name: &str, cases: &[SettingCase]) {
+    let family = family(family_name);
     let mut wrong = Vec::new();
-    for (index, (preset, knobs, name)) in cases.into_iter().enumerate() {
+    for (index, &(preset, knobs, name)) in cases.iter().enumerate() {
         let knobs: Vec<(String, String)> =
             knobs.iter().map(|&(knob, value)| (knob.to_owned(), value.to_owned())).collect();
         let problem = problem(name);

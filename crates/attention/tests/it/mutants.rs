@@ -136,8 +136,8 @@ const MUTANTS: &[Mutant] = &[
         name: "hopper: the last row is lost",
         place: HOPPER,
         file: "hopper/rows_16bit.cuh",
-        right: "if (first + 4 * i < args.seq_q &&",
-        wrong: "if (first + 4 * i < args.seq_q - 1 &&",
+        right: "if (first + 4 * i < rows.end &&",
+        wrong: "if (first + 4 * i < rows.end - 1 &&",
     },
     Mutant {
         name: "hopper: the log-sum-exp is that of a rounded sum",

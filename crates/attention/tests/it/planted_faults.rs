@@ -169,6 +169,14 @@ const DECODE_CLUSTER: Fault = Fault {
 /// With every feature for serving, lengths from 0 to the room of the cache, and several pages in a tile.
 const SERVING: Fault =
     Fault { problem: "b7h8kv2sq3sk300d64-causal-ragged-page16-window100-sink-cap20-fp16", ..DECODE };
+/// Packed sequences, some of them empty, whose windows begin inside a page and a tile, shared by two blocks.
+const HOPPER_SERVING: Fault = Fault {
+    file: "hopper/served.cuh",
+    preset: "d64",
+    knobs: &[("PERSISTENT", "2")],
+    problem: "b7h4kv2sq150sk300d64-causal-packed-page16-window100-sink-fp16",
+    ..HOPPER
+};
 const REFERENCE: Fault = Fault {
     family: "reference",
     file: "common/arguments.cuh",
@@ -292,6 +300,56 @@ const FAULTS: &[Fault] = &[
         family: "mma",
         file: "mma/kernel.cu",
         ..SERVING
+    },
+    Fault {
+        name: "serving: prefill multiplies values beyond a sequence by 0",
+        right: "i < hidden * CHUNKS; i += 32",
+        wrong: "i < 0; i += 32",
+        detected: Detected::Named("non-finite"),
+        ..HOPPER_SERVING
+    },
+    Fault {
+        name: "serving: prefill does not fence zeros from the tensor cores",
+        right: "            tma::fence_shared_writes();\n",
+        wrong: "",
+        detected: Detected::Found(&[Kind::ProxyFence]),
+        ..HOPPER_SERVING
+    },
+    Fault {
+        name: "serving: prefill reads the table beyond the length of a sequence",
+        right: "return is_needed ? attention::cache_place(args, work.batch, key) : attention::CachePlace{-1, 0};",
+        wrong: "return attention::cache_place(args, work.batch, key);",
+        detected: Detected::Found(&[Kind::OutOfBounds]),
+        ..HOPPER_SERVING
+    },
+    Fault {
+        name: "serving: prefill has no work for sequences after the first 32",
+        right: "if (at.first >= args.batch) next_level();",
+        wrong: "next_level();",
+        problem: "b40h2kv1sq70sk90d64-packed-fp16",
+        ..HOPPER_SERVING
+    },
+    Fault {
+        name: "serving: prefill leaves out a level that its first sequences do not have",
+        right: "min(at.level - 1, last)",
+        wrong: "min(at.level - 2, last)",
+        problem: "b3h2s500d64-causal-packed-fp16",
+        ..HOPPER_SERVING
+    },
+    Fault {
+        name: "serving: prefill does not mask the first keys of a window",
+        file: "hopper/stream.cuh",
+        right: "SERVING ? window_limit : work.steps",
+        wrong: "work.steps",
+        problem: "b1h2s500d64-causal-window200-fp16",
+        ..HOPPER_SERVING
+    },
+    Fault {
+        name: "serving: prefill adds the sink of the first head",
+        file: "hopper/rows.cuh",
+        right: "add_sink(args.sinks[rows.head] * LOG2_E,",
+        wrong: "add_sink(args.sinks[0] * LOG2_E,",
+        ..HOPPER_SERVING
     },
     Fault {
         name: "serving: a page beyond the length of a sequence is read",
