@@ -203,7 +203,7 @@ class _Generator(torch.Generator):
 class _Stream:
     """Every launch is complete when it returns, so streams and events have nothing to wait for."""
 
-    cuda_stream = 0
+    cuda_stream = stream_id = device_index = device_type = 0
     device = _CUDA
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -270,8 +270,9 @@ def _functions(target: str, properties: tuple[str, str, int, int]) -> dict[str, 
         regs_per_multiprocessor=65536,
         is_integrated=False,
     )
-    nothing = lambda *args, **kwargs: None  # noqa: E731
-    graphs = _refuse("CUDA graphs need a GPU")
+    # Each name has a function of its own: PyTorch's compiler refuses one function with several names.
+    nothing = ("init", "_lazy_init", "synchronize", "empty_cache", "set_device", "set_stream", "manual_seed")
+    nothing += ("manual_seed_all", "seed", "seed_all", "reset_peak_memory_stats")
     return {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
@@ -292,12 +293,8 @@ def _functions(target: str, properties: tuple[str, str, int, int]) -> dict[str, 
         "max_memory_allocated": lambda device=None: 0,
         "Stream": _Stream,
         "Event": _Event,
-        "CUDAGraph": graphs,
-        "graph": graphs,
-        **dict.fromkeys(
-            ("init", "_lazy_init", "synchronize", "empty_cache", "set_device", "set_stream", "manual_seed"), nothing
-        ),
-        **dict.fromkeys(("manual_seed_all", "seed", "seed_all", "reset_peak_memory_stats"), nothing),
+        **{name: _refuse("CUDA graphs need a GPU") for name in ("CUDAGraph", "graph")},
+        **{name: lambda *args, **kwargs: None for name in nothing},
     }
 
 
@@ -321,6 +318,10 @@ def _enter(target: str, properties: tuple[str, str, int, int]) -> None:
             if hasattr(torch.cuda, name):
                 _replaced.append((torch.cuda, name, getattr(torch.cuda, name)))
                 setattr(torch.cuda, name, value)
+        # A PyTorch for CUDA sets the stream of the driver here; its tests do so.
+        if hasattr(torch._C, "_cuda_setStream"):
+            _replaced.append((torch._C, "_cuda_setStream", torch._C._cuda_setStream))
+            torch._C._cuda_setStream = lambda **kwargs: None
         _replaced.append((torch, "Generator", torch.Generator))
         torch.Generator = _Generator  # type: ignore[misc]
         _mode = _Mode()
