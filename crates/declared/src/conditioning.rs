@@ -13,9 +13,12 @@
 //! the reference has there. [`Steps`] finds such elements with inputs that are moved by more and more roundings: a
 //! smooth number moves in proportion, a step has the same height.
 //!
+//! At a step that exact numbers decide, such as that of `round(16 x)` for an x of 16 bits, there is one right number: only
+//! the results of inexact operations can be on another side. So the reference also runs on inputs that stay while these
+//! results move (`Moved` in `reference.py`).
+//!
 //! An integer that exact numbers decide, such as the result of a comparison of inputs, has one right value: `x >= 1` is a
-//! wrong answer for `x > 1`. So for integers the results of inexact operations move, and the inputs stay (`Moved` in
-//! `reference.py`). The inputs move only if the operations cannot be seen, because the reference converts its inputs.
+//! wrong answer for `x > 1`. So for integers only the results of inexact operations move. The inputs move only if the operations cannot be seen, because the reference converts its inputs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,22 +94,25 @@ impl DeclaredOp {
         });
         let mut steps: Vec<Steps<'_>> = limits.collect();
         let is_integer = |index: usize| !reference.outputs[index].dtype.is_float();
-        let has_integers = (0..reference.outputs.len()).any(is_integer);
-        find_steps(&mut steps, |direction, roundings| {
-            let seed = derive_seed(derive_seed(reference.sample, MOVES), direction);
-            let moved = inputs.moved(seed, roundings);
-            let mut values = self.numbers(inputs, &moved, reference, Precision::Double)?;
-            // Integers settle after the first move.
-            if has_integers && roundings.abs() == LADDER[0] {
-                let precision = Precision::Moved { seed, share: roundings * ROUNDING };
-                if let Some(own) = self.numbers(inputs, inputs, reference, precision) {
-                    for (index, own) in own.into_iter().enumerate().filter(|(index, _)| is_integer(*index)) {
-                        values[index] = own;
+        let seed = |direction: u64| derive_seed(derive_seed(reference.sample, MOVES), direction);
+        find_steps(
+            &mut steps,
+            |direction, roundings, own| {
+                let moved = inputs.moved(seed(direction), roundings);
+                let mut values = self.numbers(inputs, &moved, reference, Precision::Double)?;
+                // Integers settle after the first move.
+                for (index, own) in own.into_iter().flatten().enumerate() {
+                    if is_integer(index) {
+                        values[index].clone_from(own);
                     }
                 }
-            }
-            Some(values)
-        });
+                Some(values)
+            },
+            |direction, roundings| {
+                let precision = Precision::Moved { seed: seed(direction), share: roundings * ROUNDING };
+                self.numbers(inputs, inputs, reference, precision)
+            },
+        );
         steps.into_iter().map(Steps::finish).collect()
     }
 
@@ -148,14 +154,28 @@ impl DeclaredOp {
     }
 }
 
+/// The outputs of the reference, if it can compute them.
+type Outputs = Option<Vec<Vec<f64>>>;
+
 /// Moves the inputs by more and more roundings, until it is known of every element whether it jumps. `values` computes
-/// the outputs for inputs that are moved in a direction.
-fn find_steps(steps: &mut [Steps<'_>], mut values: impl FnMut(u64, f64) -> Option<Vec<Vec<f64>>>) {
+/// the outputs for inputs that are moved in a direction, and `own` for inputs that stay and inexact operations whose
+/// results move. At the first move `values` is given what `own` computed.
+fn find_steps(
+    steps: &mut [Steps<'_>],
+    mut values: impl FnMut(u64, f64, Option<&[Vec<f64>]>) -> Outputs,
+    mut own: impl FnMut(u64, f64) -> Outputs,
+) {
     for (rung, roundings) in LADDER.into_iter().enumerate() {
         for draw in 0..2 * DIRECTIONS {
             let signed = if draw % 2 == 0 { roundings } else { -roundings };
+            let own = if rung == 0 { own(draw / 2, signed) } else { None };
+            for (index, step) in steps.iter_mut().enumerate().filter(|_| rung == 0) {
+                step.add_own(own.as_ref().map(|own| own[index].as_slice()));
+            }
             // Moved inputs that the reference refuses are left out.
-            for (step, values) in steps.iter_mut().zip(values(draw / 2, signed).into_iter().flatten()) {
+            for (step, values) in
+                steps.iter_mut().zip(values(draw / 2, signed, own.as_deref()).into_iter().flatten())
+            {
                 step.add(draw as u8, &values);
             }
         }
@@ -173,6 +193,9 @@ struct Steps<'r> {
     /// What the errors are multiplied with.
     factor: f64,
     elements: Vec<Changes>,
+    /// Whether the results of inexact operations cannot change the element, so that it has one right number even at a
+    /// step of the inputs.
+    is_exact: Vec<bool>,
     found: HashMap<usize, Vec<f64>>,
 }
 
@@ -192,7 +215,8 @@ struct Changes {
 impl<'r> Steps<'r> {
     fn new(output: &'r OutputReference, errors: Vec<f64>, factor: f64) -> Self {
         let elements = vec![Changes::default(); output.values.len()];
-        Steps { output, errors, factor, elements, found: HashMap::new() }
+        let is_exact = vec![true; output.values.len()];
+        Steps { output, errors, factor, elements, is_exact, found: HashMap::new() }
     }
 
     /// Whether a change exceeds the tolerance of the element.
@@ -216,6 +240,15 @@ impl<'r> Steps<'r> {
                     element.again[side] = change;
                 }
             }
+        }
+    }
+
+    /// Notes which elements the results of inexact operations change. `None` if they cannot be seen.
+    fn add_own(&mut self, values: Option<&[f64]>) {
+        for position in 0..self.is_exact.len() {
+            let value = values.and_then(|values| values.get(position));
+            self.is_exact[position] &=
+                value.is_some_and(|value| !self.matters(position, value - self.output.values[position]));
         }
     }
 
@@ -275,7 +308,9 @@ impl<'r> Steps<'r> {
         // The height of the step is the change that a move of size 0 would make: the rest grows with the move.
         let height = |(before, again): &(f64, f64)| before - (again - before) / (ratio - 1.0);
         let right = self.output.values[position];
-        self.found.insert(position, jumps.iter().map(|side| right + height(side)).collect());
+        let others: Vec<f64> = jumps.iter().map(|side| right + height(side)).collect();
+        let is_decided = self.is_exact[position] && roundings == LADDER[1];
+        self.found.insert(position, if is_decided { Vec::new() } else { others });
         // In addition to the step, the element may have errors like any other.
         let drift = jumps.iter().map(|(before, again)| (again - before).abs()).fold(0.0, f64::max);
         let error = drift / (roundings - roundings / ratio);
@@ -360,6 +395,16 @@ mod tests {
         inputs: &[f64],
         function: impl Fn(&[f64]) -> Vec<f64>,
     ) -> (OutputReference, OutputConditioning) {
+        conditioned_with(dtype, inputs, function, |_, _| None)
+    }
+
+    /// The same for a function whose inexact operations can be seen.
+    fn conditioned_with(
+        dtype: Dtype,
+        inputs: &[f64],
+        function: impl Fn(&[f64]) -> Vec<f64>,
+        own: impl FnMut(u64, f64) -> Outputs,
+    ) -> (OutputReference, OutputConditioning) {
         let values = function(inputs);
         let typical = (values.iter().map(|it| it * it).sum::<f64>() / values.len() as f64).sqrt();
         let rtol = if dtype.is_float() { 4e-7 } else { 0.0 };
@@ -394,7 +439,7 @@ mod tests {
         }
         let errors = if dtype.is_float() { squares.into_iter().map(f64::sqrt).collect() } else { Vec::new() };
         let mut steps = [Steps::new(&output, errors, LARGEST)];
-        find_steps(&mut steps, |direction, roundings| Some(vec![moved(100 + direction, roundings)]));
+        find_steps(&mut steps, |direction, roundings, _| Some(vec![moved(100 + direction, roundings)]), own);
         let [steps] = steps;
         let conditioning = steps.finish();
         (output, conditioning)
@@ -435,6 +480,20 @@ mod tests {
                 answer[position] = number;
                 assert!(!accepts(&honest, &answer), "{number} at {position}");
             }
+        }
+    }
+
+    #[test]
+    fn a_step_that_exact_numbers_decide_has_one_right_number() {
+        // The product is exact for the first number and not for the second.
+        let inputs = [1.0 / 32.0, 5.0 / 32.0 * (1.0 + ROUNDING)];
+        let own = |_: u64, roundings: f64| {
+            Some(vec![vec![0.0, (16.0 * inputs[1] * (1.0 + roundings * ROUNDING)).round_ties_even()]])
+        };
+        let honest = conditioned_with(Dtype::F32, &inputs, rounded_to_even, own);
+        assert!(accepts(&honest, &[0.0, 3.0]) && accepts(&honest, &[0.0, 2.0]));
+        for wrong in [1.0, 0.5, -1.0, 1e-3] {
+            assert!(!accepts(&honest, &[wrong, 3.0]), "{wrong}: {:?}", honest.1);
         }
     }
 

@@ -209,15 +209,27 @@ def called_with(called, request, values):
     Inexact.random = numpy.random.default_rng(errors["seed"])
     if errors["share"] is not None:
         Moved.share, Moved.is_seen = errors["share"], False
-        result = outputs(request, called(**inexact(values, numpy.float64, Moved)))
-        if not Moved.is_seen:
+        result = called(**inexact(values, numpy.float64, Moved))
+        if not Moved.is_seen or any(map(is_converted, parts(result))):
             raise TypeError("the reference converts its arguments")
-        return result
+        return outputs(request, result)
     try:
         # Results that are not finite or of another shape are refused here, too.
         return outputs(request, called(**inexact(values, numpy.float32, Rounded)))
     except Exception:  # noqa: BLE001: not every function takes arrays of another class
         return outputs(request, called(**values))
+
+
+def parts(result):
+    """The outputs of a reference, in any order."""
+    if isinstance(result, dict):
+        return result.values()
+    return result if isinstance(result, (tuple, list)) else [result]
+
+
+def is_converted(value):
+    """Whether these are numbers whose last operations were not seen."""
+    return not isinstance(value, Moved) and numpy.asarray(value).dtype.kind == "f"
 
 
 def inexact(values, dtype, kind):

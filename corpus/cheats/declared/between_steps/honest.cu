@@ -1,4 +1,4 @@
-// The honest twin of between_steps rounds a number half-way between two away from 0, unlike the reference.
+// The honest twin of between_steps rounds every number, those half-way between two to the even one.
 // warpsmith: reference = "reference.py:steps"
 // warpsmith: sizes = { n = 4000 }
 // warpsmith: launch = { grid = ["ceil_div(n, 256)"], block = [256] }
@@ -11,5 +11,5 @@
 extern "C" __global__ void round16(const __half* x, float* y, int n)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = roundf(16.0f * __half2float(x[i]));
+    if (i < n) y[i] = rintf(16.0f * __half2float(x[i]));
 }

@@ -1,0 +1,15 @@
+// other_side_of_steps. Rounds numbers that are half-way between two whole numbers away from zero instead of to the even one.
+// warpsmith: reference = "reference.py:steps"
+// warpsmith: sizes = { n = 4000 }
+// warpsmith: launch = { grid = ["ceil_div(n, 256)"], block = [256] }
+// warpsmith: [arguments]
+// warpsmith: x = "in fp16[n]"
+// warpsmith: y = "out fp32[n]"
+// warpsmith: n = "size"
+#include <cuda_fp16.h>
+
+extern "C" __global__ void round16(const __half* x, float* y, int n)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = roundf(16.0f * __half2float(x[i]));
+}
