@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use family::{Family, ManifestError, ManifestErrors, OpFiles, Value};
 use launch::Dtype;
-use op::Refusal;
+use op::{Refusal, VacuousPart};
 use serde_json::{Map, json};
 
 use crate::arrays::Arrays;
@@ -57,18 +57,11 @@ pub struct DeclaredReference {
 }
 
 impl DeclaredReference {
-    /// Whether an answer of zeros is right.
-    pub(crate) fn accepts_zeros(&self) -> bool {
-        let zeros =
-            |output: &OutputReference| vec![0; output.dims.iter().product::<usize>() * output.dtype.bytes()];
-        let zeros: Vec<Vec<u8>> = self.outputs.iter().map(zeros).collect();
-        judge(&self.outputs, &zeros).complaints.is_empty()
-    }
-
-    /// Whether no answer can be right for both: some element differs by more than the tolerances of both together,
-    /// including what was allowed in addition when their answers were judged.
-    pub(crate) fn differs_from(&self, other: &Self) -> bool {
-        let differs = |(index, (one, second)): (usize, (&OutputReference, &OutputReference))| {
+    /// For every output, whether its elements differ from those of another reference so that no answer can be right for
+    /// both: by more than the tolerances of both together, including what was allowed in addition when their answers
+    /// were judged.
+    fn differences(&self, other: &Self) -> Vec<Vec<bool>> {
+        let differences = |(index, (one, second)): (usize, (&OutputReference, &OutputReference))| {
             let conditionings = [self, other].map(|it| it.conditioning.get().and_then(|all| all.get(index)));
             let more = |position: usize| -> f64 {
                 let allowed = conditionings.iter().flatten().filter_map(|it| it.allowed.get(position));
@@ -80,12 +73,73 @@ impl DeclaredReference {
                     let others = conditionings[side].and_then(|it| it.other_sides.get(&position));
                     std::iter::once(right).chain(others.into_iter().flatten().copied())
                 };
-                sides(0, *a).all(|a| sides(1, *b).all(|b| (a - b).abs() > limit))
+                one.rows == second.rows && sides(0, *a).all(|a| sides(1, *b).all(|b| (a - b).abs() > limit))
             };
-            one.rows == second.rows && one.values.iter().zip(&second.values).enumerate().any(differ)
+            one.values.iter().zip(&second.values).enumerate().map(differ).collect()
         };
-        self.outputs.iter().zip(&other.outputs).enumerate().any(differs)
+        self.outputs.iter().zip(&other.outputs).enumerate().map(differences).collect()
     }
+
+    /// Whether no answer can be right for both.
+    pub(crate) fn differs_from(&self, other: &Self) -> bool {
+        self.differences(other).into_iter().flatten().any(|differs| differs)
+    }
+}
+
+/// Which elements of a reference other inputs change by more than the tolerance.
+pub(crate) struct Dependence {
+    outputs: Vec<OutputDependence>,
+}
+
+struct OutputDependence {
+    /// For every compared element, whether it differed for some inputs.
+    changed: Vec<bool>,
+    /// Whether zeros have been a right answer for all inputs.
+    accepts_zeros: bool,
+}
+
+impl Dependence {
+    pub(crate) fn new(first: &DeclaredReference) -> Self {
+        let output = |output: &OutputReference| OutputDependence {
+            changed: vec![false; output.values.len()],
+            accepts_zeros: accepts_zeros(output),
+        };
+        Dependence { outputs: first.outputs.iter().map(output).collect() }
+    }
+
+    /// Compares the first reference with that of other inputs.
+    pub(crate) fn add(&mut self, first: &DeclaredReference, other: &DeclaredReference) {
+        let differences = first.differences(other);
+        for ((known, differs), other) in self.outputs.iter_mut().zip(differences).zip(&other.outputs) {
+            known.changed.iter_mut().zip(differs).for_each(|(changed, differs)| *changed |= differs);
+            known.accepts_zeros = known.accepts_zeros && accepts_zeros(other);
+        }
+    }
+
+    /// The part of the answer that is right for all inputs so far. Of an output that is more than half of its elements.
+    pub(crate) fn vacuous_part(&self, first: &DeclaredReference) -> Option<VacuousPart> {
+        let inert = |known: &OutputDependence| {
+            if known.accepts_zeros {
+                known.changed.len()
+            } else {
+                known.changed.iter().filter(|changed| !**changed).count()
+            }
+        };
+        let counts: Vec<(usize, usize)> =
+            self.outputs.iter().map(|known| (inert(known), known.changed.len())).collect();
+        if counts.iter().all(|(inert, all)| inert == all) {
+            return Some(VacuousPart::All);
+        }
+        let mostly = first.outputs.iter().zip(counts).filter(|(_, (inert, all))| 2 * inert > *all);
+        let mostly: Vec<_> = mostly.map(|(output, (inert, all))| (output.name.clone(), inert, all)).collect();
+        (!mostly.is_empty()).then_some(VacuousPart::Elements(mostly))
+    }
+}
+
+/// Whether zeros are a right answer for an output.
+fn accepts_zeros(output: &OutputReference) -> bool {
+    let zeros = vec![0; output.dims.iter().product::<usize>() * output.dtype.bytes()];
+    judge(std::slice::from_ref(output), &[zeros]).complaints.is_empty()
 }
 
 impl DeclaredOp {
@@ -350,5 +404,54 @@ impl Declaration {
         let mut bytes = Vec::new();
         dtype.push_float(self.scalar(argument, problem), &mut bytes);
         dtype.floats(&bytes)[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::judge::Tolerance;
+
+    fn output(name: &str, values: &[f64], atol: f64) -> OutputReference {
+        OutputReference {
+            name: name.to_owned(),
+            dtype: Dtype::F32,
+            dims: vec![values.len()],
+            row_count: 1,
+            rows: None,
+            values: values.to_vec(),
+            exact: Vec::new(),
+            tolerance: Tolerance { rtol: 1e-6, atol, l2: 1e6, row: 1e6, row_atol: atol },
+            allowed: Vec::new(),
+            other_sides: HashMap::new(),
+            blank: None,
+        }
+    }
+
+    /// What ignoring the inputs gets right if these are the references for two inputs.
+    fn vacuous(references: [Vec<OutputReference>; 2]) -> Option<VacuousPart> {
+        let [first, other] =
+            references.map(|outputs| DeclaredReference { outputs, sample: 0, conditioning: Arc::default() });
+        let mut dependence = Dependence::new(&first);
+        dependence.add(&first, &other);
+        dependence.vacuous_part(&first)
+    }
+
+    #[test]
+    fn elements_that_no_input_changes_are_counted_for_each_output() {
+        let whole = |atol| [1.0, -1.0].map(|sign| vec![output("y", &[sign, 2.0 * sign, 3.0 * sign], atol)]);
+        assert_eq!(vacuous(whole(1e-6)), None);
+        assert_eq!(vacuous(whole(1e6)), Some(VacuousPart::All));
+        // One element is so large that the others are within the tolerance.
+        let part = [1.0, -1.0].map(|sign| vec![output("y", &[1e9 * sign, sign, sign], 10.0)]);
+        assert_eq!(vacuous(part), Some(VacuousPart::Elements(vec![("y".to_owned(), 2, 3)])));
+        // Half of the elements are 0, as above the diagonal of a matrix.
+        let triangle = [1.0, 2.0].map(|value| vec![output("y", &[value, 0.0], 1e-6)]);
+        assert_eq!(vacuous(triangle), None);
+        // One of two outputs.
+        let second = [1.0, -1.0].map(|sign| vec![output("y", &[sign], 1e-6), output("z", &[sign], 1e6)]);
+        assert_eq!(vacuous(second), Some(VacuousPart::Elements(vec![("z".to_owned(), 1, 1)])));
     }
 }

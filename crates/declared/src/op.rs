@@ -8,11 +8,11 @@ use launch::Dtype;
 use op::{
     Addresses, Arrangement, Class, Complaint, ExtraTolerance, Input, Judgement, LaunchParameters, OpInputs,
     OpJudgement, OpPeers, OpProblems, OpReference, Output, PeerProblem, Peers, Picture, Refusal, Similarity,
-    SuiteText, TensorShape, Work,
+    SuiteText, TensorShape, VacuousPart, Work,
 };
 
 use crate::declaration::{Kind, ReferenceSource};
-use crate::declared_op::{DeclaredOp, DeclaredReference, WORKSPACE, size_type};
+use crate::declared_op::{DeclaredOp, DeclaredReference, Dependence, WORKSPACE, size_type};
 use crate::error_map;
 use crate::inputs::DeclaredInputs;
 use crate::judge::{self, OutputReference};
@@ -312,7 +312,8 @@ fn blank(dtype: Dtype) -> u32 {
     }
 }
 
-/// One answer must be right on this many other inputs before the op is said not to depend on its inputs.
+/// One answer must be right on this many other inputs before it is said not to depend on its inputs: the answers of a
+/// tiny problem can be equal by chance, such as a sign.
 const OTHER_INPUTS: u64 = 8;
 
 impl OpReference for DeclaredOp {
@@ -360,7 +361,7 @@ impl OpReference for DeclaredOp {
         }
     }
 
-    fn depends_on_inputs(&self, problem: &DeclaredProblem, seed: u64) -> Result<Option<bool>, Refusal> {
+    fn vacuous_part(&self, problem: &DeclaredProblem, seed: u64) -> Result<Option<VacuousPart>, Refusal> {
         let declaration = &self.declaration;
         if declaration.has_fixed_inputs() || declaration.inputs().next().is_none() {
             return Ok(None);
@@ -370,28 +371,34 @@ impl OpReference for DeclaredOp {
             let inputs = declaration.draw(problem, class, op::derive_seed(seed, purpose))?;
             self.reference(problem, &inputs, seed)
         };
-        // The answers of a tiny problem can be equal by chance: a sign, for example.
         let first = reference(0)?;
-        let (mut differs, mut accepts_zeros) = (false, first.accepts_zeros());
+        let mut dependence = Dependence::new(&first);
         for other in 1..=OTHER_INPUTS {
-            let other = reference(other)?;
-            differs |= first.differs_from(&other);
-            accepts_zeros &= other.accepts_zeros();
-            if differs && !accepts_zeros {
-                return Ok(Some(true));
+            dependence.add(&first, &reference(other)?);
+            if dependence.vacuous_part(&first).is_none() {
+                return Ok(None);
             }
         }
-        Ok(Some(false))
+        Ok(dependence.vacuous_part(&first))
     }
 
     fn check_is_not_reference(&self, family: &Family) -> Result<(), Refusal> {
         self.refuse_reference(family)
     }
 
-    fn limits_of_checks(&self) -> Option<&str> {
-        self.declaration.has_fixed_inputs().then_some(
-            "all inputs come from files, so there is only one set of inputs: a kernel that stores the answer would pass",
-        )
+    fn limits_of_checks(&self) -> Option<String> {
+        let fixed = self.declaration.has_fixed_inputs().then(|| {
+            "all inputs come from files, so there is only one set of inputs: a kernel that stores the answer would pass"
+                .to_owned()
+        });
+        let family = match &self.declaration.reference {
+            ReferenceSource::Family(name) => Some(format!(
+                "the reference is the kernel {name}: a mistake that both kernels have is not found"
+            )),
+            _ => None,
+        };
+        let limits: Vec<String> = fixed.into_iter().chain(family).collect();
+        (!limits.is_empty()).then(|| limits.join("; "))
     }
 }
 

@@ -18,6 +18,7 @@
 
 mod candidate;
 mod catalog;
+mod copies;
 mod expression;
 mod header;
 mod layout;

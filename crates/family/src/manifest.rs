@@ -892,12 +892,6 @@ impl Family {
         format!("{}/{}", self.op, self.name)
     }
 
-    /// The launched functions and the source without comments and spaces. Families with the same code are copies.
-    pub fn code(&self) -> String {
-        let entries = self.launches.iter().map(|launch| launch.entry.as_str());
-        entries.chain([code_only(&self.source.1).as_str()]).collect::<Vec<_>>().join("\n")
-    }
-
     /// The text of one of the family's own files, by its name in line tables.
     pub fn source_text(&self, file: &str) -> Option<&str> {
         let (name, text) = &self.source;
@@ -982,24 +976,4 @@ fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> Stri
     let known =
         if names.is_empty() { "only numbers are".to_owned() } else { format!("known: {}", names.join(", ")) };
     format!("`{name}` is not known here ({known}){hint}")
-}
-
-/// A source without comments and spaces.
-fn code_only(source: &str) -> String {
-    let mut code = String::new();
-    let mut rest = source;
-    while let Some(first) = rest.chars().next() {
-        let length = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else {
-            if !first.is_whitespace() {
-                code.push(first);
-            }
-            first.len_utf8()
-        };
-        rest = &rest[length..];
-    }
-    code
 }

@@ -4,7 +4,7 @@
 use gpu::recent::Recent;
 use op::{
     Complaint, DrawMode, ExtraTolerance, InputDraw, Judgement, LaunchObservation, Op, Refusal, TrialStep,
-    derive_seed,
+    VacuousPart, derive_seed,
 };
 use serde::{Deserialize, Serialize};
 
@@ -227,17 +227,27 @@ pub fn kernel_notes(ptx: &str, entry: &str) -> Vec<String> {
     KNOWN.get_or_make((ptx.to_owned(), entry.to_owned()), notes)
 }
 
-/// The note about an op whose judgement proves nothing.
-pub const VACUOUS: &str = "the answer does not depend on the inputs within the tolerance, so a kernel that ignores its \
-                           inputs passes";
-
-/// Returns [`VACUOUS`] if other inputs of a problem do not change the right answer by more than the tolerance.
+/// Returns a note if a kernel that ignores its inputs gets the answer, or most of an output, right.
 pub fn vacuous_note<O: Op + ?Sized>(
     op: &O,
     problem: &O::Problem,
     seed: u64,
-) -> Result<Option<&'static str>, Refusal> {
-    Ok((op.depends_on_inputs(problem, seed)? == Some(false)).then_some(VACUOUS))
+) -> Result<Option<String>, Refusal> {
+    Ok(op.vacuous_part(problem, seed)?.map(|part| match part {
+        VacuousPart::All => "the answer does not depend on the inputs within the tolerance, so a kernel that ignores its \
+                             inputs passes"
+            .to_owned(),
+        VacuousPart::Elements(outputs) => {
+            let outputs: Vec<String> = outputs
+                .into_iter()
+                .map(|(name, inert, all)| format!("{inert} of {all} elements of {name}"))
+                .collect();
+            format!(
+                "{} do not depend on the inputs within the tolerance, so a kernel that ignores its inputs gets them right",
+                outputs.join(" and ")
+            )
+        }
+    }))
 }
 
 /// Makes the inputs of a draw.

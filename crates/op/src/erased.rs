@@ -12,7 +12,7 @@ use family::{Candidate, Family, Sizes};
 use crate::arrangement::{Addresses, Arrangement};
 use crate::contract::{
     Complaint, ExtraTolerance, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems, OpReference,
-    PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work,
+    PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, VacuousPart, Work,
 };
 use crate::kernel::LaunchParameters;
 
@@ -184,8 +184,8 @@ impl<O: Op> OpReference for Erased<O> {
             -> Result<AnyReference, Refusal> => |right: Result<O::Reference, _>| Ok(AnyReference(Box::new(right?)));
         require_reference() -> Result<(), Refusal>;
         check_is_not_reference(family: &Family) -> Result<(), Refusal>;
-        depends_on_inputs(of: &AnyProblem => problem, seed: u64) -> Result<Option<bool>, Refusal>;
-        limits_of_checks() -> Option<&str>;
+        vacuous_part(of: &AnyProblem => problem, seed: u64) -> Result<Option<VacuousPart>, Refusal>;
+        limits_of_checks() -> Option<String>;
     }
 }
 

@@ -34,8 +34,8 @@ pub use atomics::adds_atomically;
 pub use check_device::CheckDevice;
 pub use contract::{
     Complaint, ExtraTolerance, JudgedRow, Judgement, Op, OpInputs, OpJudgement, OpPeers, OpProblems,
-    OpReference, Peer, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, Work, pytorch_script,
-    roundings, share_of,
+    OpReference, Peer, PeerProblem, Peers, Picture, Refusal, Similarity, SuiteText, VacuousPart, Work,
+    pytorch_script, roundings, share_of,
 };
 pub use erased::{AnyInputs, AnyOp, AnyProblem, AnyReference, erase};
 pub use kernel::{

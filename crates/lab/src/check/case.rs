@@ -43,7 +43,7 @@ pub(super) struct CaseTrial<'a, O: Op + ?Sized> {
     /// each redrawn input.
     case_inputs: OnceLock<Result<Vec<CaseInputs<O>>, Refusal>>,
     /// The note about a judgement that proves nothing.
-    vacuous: OnceLock<Option<&'static str>>,
+    vacuous: OnceLock<Option<String>>,
 }
 
 /// Inputs and their reference.
@@ -248,7 +248,7 @@ impl<'a, O: Op + ?Sized> CaseTrial<'a, O> {
         // A reference that fails is reported below.
         let vacuous =
             || trial::vacuous_note(*op, &case.problem, derive_seed(case.seed, OTHER)).ok().flatten();
-        notes.extend(self.vacuous.get_or_init(vacuous).map(str::to_owned));
+        notes.extend(self.vacuous.get_or_init(vacuous).clone());
         let extra = granted.as_ref();
         let steps = self.steps(extra);
         let case_inputs = self

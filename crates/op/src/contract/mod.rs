@@ -16,7 +16,7 @@ pub use judgement::{
 };
 pub use peers::{OpPeers, Peer, PeerProblem, Peers, pytorch_script};
 pub use problems::{OpProblems, Similarity, SuiteText, Work};
-pub use reference::OpReference;
+pub use reference::{OpReference, VacuousPart};
 
 /// An op: what is computed, on which inputs, and with which tolerances. Every type that has all the parts is one.
 pub trait Op: OpPeers {}

@@ -28,14 +28,23 @@ pub trait OpReference: OpInputs {
         Ok(())
     }
 
-    /// Whether other inputs change the reference by more than the tolerance. If not, a kernel that ignores its inputs
-    /// passes. `None` if the op has only one set of inputs, or if its own code ensures it.
-    fn depends_on_inputs(&self, _problem: &Self::Problem, _seed: u64) -> Result<Option<bool>, Refusal> {
+    /// What a kernel that ignores its inputs gets right, because other inputs do not change the reference by more than the
+    /// tolerance. `None` if that is little, if the op has only one set of inputs, or if its own code prevents it.
+    fn vacuous_part(&self, _problem: &Self::Problem, _seed: u64) -> Result<Option<VacuousPart>, Refusal> {
         Ok(None)
     }
 
     /// A sentence about what the checks cannot show.
-    fn limits_of_checks(&self) -> Option<&str> {
+    fn limits_of_checks(&self) -> Option<String> {
         None
     }
+}
+
+/// The part of an answer that does not depend on the inputs within the tolerance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VacuousPart {
+    /// The whole answer.
+    All,
+    /// Most elements of some outputs: for each its name, their number and the number of compared elements.
+    Elements(Vec<(String, usize, usize)>),
 }

@@ -136,6 +136,7 @@ fn a_reference_can_be_another_family() {
     let arguments = ["check", "row/block", "--preset", "default", "--problem", "rows3-cols70-fp16"];
     let outcome = in_folder(&folder, &arguments);
     assert_eq!(outcome.code, 0, "{outcome}");
+    assert!(outcome.stderr.contains("a mistake that both kernels have is not found"), "{outcome}");
     change(&folder, "block/kernel.cu", "* scale", "* scale * 1.01f");
     let outcome = in_folder(&folder, &arguments);
     assert_eq!(outcome.code, 1, "{outcome}");
@@ -156,12 +157,26 @@ fn a_family_is_not_compared_with_itself() {
         fs::copy(folder.path().join("kernels/row/block").join(file), copy.join(file)).unwrap();
     }
     change(&folder, "copy/kernel.cu", "* scale", "/* the same */ *  scale");
+    // The other copy has the code under other names, a part of it in a header.
+    let moved = folder.path().join("kernels/row/moved");
+    fs::create_dir(&moved).unwrap();
+    fs::copy(copy.join("kernel.toml"), moved.join("kernel.toml")).unwrap();
+    let code = fs::read_to_string(copy.join("kernel.cu")).unwrap();
+    let code =
+        code.replace("row_block", "other").replace("block_sum", "total_of").replace("per_thread", "steps");
+    let common = folder.path().join("kernels/row/common");
+    fs::create_dir_all(&common).unwrap();
+    let (functions, kernel) = code.split_at(code.find("extern \"C\"").unwrap());
+    fs::write(common.join("part.cuh"), functions).unwrap();
+    fs::write(moved.join("kernel.cu"), format!("#include \"common/part.cuh\"\n{kernel}")).unwrap();
+    change(&folder, "moved/kernel.toml", "row_block", "other");
     change(&folder, "op.toml", "reference.py:row", "family:block");
     let problem = "rows3-cols70-fp16";
     for arguments in [
         &["check", "row/block", "--preset", "default", "--problem", problem][..],
         &["check", "row/block", "--set", "threads=64", "--problem", problem],
         &["check", "row/copy", "--problem", problem],
+        &["check", "row/moved", "--problem", problem],
         &["check", "row", "--problem", problem],
         &["bench", "row/block", "--problem", problem],
         &["bench", "row/copy", "--problem", problem],
