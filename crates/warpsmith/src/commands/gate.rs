@@ -1,10 +1,12 @@
 //! `gate`: compares a run with the leaderboard, for CI.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use family::Catalog;
 use lab::gate::{GateRequest, Leaderboard, LeaderboardError, judge, output, update};
 use lab::suite;
+use op::AnyOp;
 use report::ci::Location;
 use runlog::{RunOutcome, RunState, Timer};
 
@@ -79,15 +81,36 @@ fn source_place(candidate: &str, catalog: &Catalog, folder: Option<&Path>) -> Op
 /// Removes times that cannot be true. The work of a problem comes from its op, not from the log.
 fn remove_implausible(state: &mut RunState, global: &Global, printer: &Printer) -> Result<(), CommandError> {
     let catalog = global.catalog()?;
-    let op = &*ops::of_command(global, &[], &catalog)?;
+    let ops = ops_of_run(state, global, &catalog)?;
     state.remove_implausible(&|name| {
-        let problem = ops::problem(op, name).ok()?;
-        Some((op.work(&problem), op.matrix_type(&problem).map(str::to_owned)))
+        ops.iter().find_map(|op| {
+            let problem = ops::problem(&**op, name).ok()?;
+            Some((op.work(&problem), op.matrix_type(&problem).map(str::to_owned)))
+        })
     });
     for warning in &state.warnings {
         printer.message(&format!("{}: {warning}", styled(WARN, "warning")));
     }
     Ok(())
+}
+
+/// The ops of a run: those of the families that it timed, and that of the command line.
+fn ops_of_run(state: &RunState, global: &Global, catalog: &Catalog) -> Result<Vec<Box<AnyOp>>, CommandError> {
+    let subjects = state.measurements.iter().map(|it| &it.of.subject);
+    let subjects = subjects.chain(state.modelled.keys().map(|of| &of.subject));
+    let families: BTreeSet<&str> = subjects.filter_map(|subject| subject.split(' ').next()).collect();
+    let entries = catalog.entries().iter();
+    let mut names: BTreeSet<&str> = entries
+        .filter(|it| {
+            families.contains(it.name.as_str()) || families.contains(&*format!("{}/{}", it.op, it.name))
+        })
+        .map(|it| it.op.as_str())
+        .collect();
+    names.extend(global.op.as_deref());
+    if names.is_empty() {
+        return Ok(vec![ops::of_command(global, &[], catalog)?]);
+    }
+    names.into_iter().map(|name| ops::named(name, catalog)).collect()
 }
 
 /// Returns an error for a run whose inputs were not ordinary: its times are not comparable with the leaderboard's.

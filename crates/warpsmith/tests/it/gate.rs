@@ -343,6 +343,33 @@ fn impossible_times_do_not_pass_the_gate() {
 }
 
 #[test]
+fn the_work_of_a_problem_is_that_of_the_ops_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut events = runlog::testing::bench_log();
+    for event in &mut events {
+        if let Event::Sampled { sampled, .. } = event {
+            sampled.work = None;
+        }
+    }
+    fs::create_dir(folder.join("run")).unwrap();
+    runlog::testing::write(&folder.join("run"), &events);
+    let path = folder.join("run/events.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let problem = runlog::testing::PROBLEM;
+    // 10 us are enough for this attention, and too short for 137 GFLOP. The command line names no op.
+    for (problem, subject, is_possible) in
+        [(problem, "wmma stage-2", true), ("m4096-n4096-k4096-fp16-none", "tiles default", false)]
+    {
+        let text = text.replace(runlog::testing::PROBLEM, problem).replace("wmma stage-2", subject);
+        fs::write(&path, text).unwrap();
+        let outcome = gate(folder, "run", &[]);
+        let warning = format!("ignoring the measurement of {subject}");
+        assert_eq!(!outcome.stderr.contains(&warning), is_possible, "{outcome}");
+    }
+}
+
+#[test]
 fn an_old_leaderboard_is_read_and_its_entries_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
