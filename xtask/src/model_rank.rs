@@ -1,7 +1,7 @@
 //! Measures how well the virtual GPU's modelled times rank kernels, compared with times measured on the real GPU:
 //!
 //! ```text
-//! model-rank TIMES.csv [--device h200] [--blocks N | --sample N] [--parts]
+//! model-rank TIMES.csv [--device h200] [--blocks N | --sample N [--seed S]] [--parts]
 //! ```
 //!
 //! The file has a line `family,preset,knobs,problem,us` per kernel. Each kernel runs on the virtual GPU, with
@@ -9,7 +9,8 @@
 //! side by side with their rank correlation, per problem and over all. Batches and heads are independent and alike. A
 //! problem with more than `--blocks` blocks (default 64) is therefore counted with fewer of them, and its counters
 //! are multiplied; the table shows the factor. If a fixed number of blocks shares the work, the work is assumed to
-//! divide evenly. With `--sample` the problem stays as it is, but only that many blocks of its grid run, spread evenly.
+//! divide evenly. With `--sample` the problem stays as it is, but only that many blocks of its grid run, spread evenly and selected by
+//! `--seed`.
 //! `--parts` prints the time of each resource alone.
 
 use std::error::Error;
@@ -23,8 +24,8 @@ use compiler::toolchain;
 use family::{Catalog, Family};
 use gpu::accelerator::VirtualDevice;
 use op::{Kernel, OpProblems as _};
-use vgpu::Checks;
 use vgpu::model::{self, Modelled, Shape};
+use vgpu::{Checks, Sample};
 
 /// A line of the file.
 struct Measured {
@@ -40,8 +41,8 @@ struct Measured {
 enum Counted {
     /// A problem with fewer batches and heads, of at most this many blocks.
     Smaller(u64),
-    /// At most this many blocks of the grid.
-    Sample(u64),
+    /// A sample of the blocks of the grid.
+    Sample(Sample),
 }
 
 /// The modelled time of a line.
@@ -55,7 +56,7 @@ struct Row {
 }
 
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let (mut file, mut device, mut parts) = (None, "h200".to_owned(), false);
+    let (mut file, mut device, mut parts, mut seed) = (None, "h200".to_owned(), false, None);
     let mut counted = Counted::Smaller(64);
     while let Some(word) = arguments.next() {
         match word.as_str() {
@@ -64,14 +65,21 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
                 counted = Counted::Smaller(arguments.next().ok_or("--blocks needs a number")?.parse()?);
             }
             "--sample" => {
-                counted = Counted::Sample(arguments.next().ok_or("--sample needs a number")?.parse()?);
+                let most = arguments.next().ok_or("--sample needs a number")?.parse()?;
+                counted = Counted::Sample(Sample { most, seed: 0 });
             }
+            "--seed" => seed = Some(arguments.next().ok_or("--seed needs a number")?.parse()?),
             "--parts" => parts = true,
             _ => file = Some(word),
         }
     }
-    let file =
-        file.ok_or("usage: model-rank TIMES.csv [--device h200] [--blocks N | --sample N] [--parts]")?;
+    let file = file.ok_or(
+        "usage: model-rank TIMES.csv [--device h200] [--blocks N | --sample N [--seed S]] [--parts]",
+    )?;
+    if let Counted::Sample(sample) = &mut counted {
+        sample.seed = seed.or_else(random::secret).ok_or("--seed: the system has no random numbers")?;
+        println!("to repeat with the same blocks: --sample {} --seed {}", sample.most, sample.seed);
+    }
     let chip = Chip::by_name(&device)?;
     let named = std::env::var_os("WARPSMITH_CUDA").map(PathBuf::from);
     let toolchain = toolchain::ensure(named.as_deref(), &mut |_| ())?;
@@ -188,9 +196,9 @@ fn modelled(
     device.options.checks = Checks::None;
     device.options.counters = true;
     device.options.budget = u64::MAX;
-    if let Counted::Sample(most) = how {
-        device.options.sample = Some(most);
-        scale = blocks.div_ceil(most);
+    if let Counted::Sample(sample) = how {
+        device.options.sample = Some(sample);
+        scale = blocks.div_ceil(sample.most);
     }
     let name = candidate.label(family);
     let entry = build.entry(&family.entry).ok_or("the build does not contain the kernel")?;

@@ -61,7 +61,7 @@ mod world;
 
 pub use check::{Finding, Kind, Place, Related, Severity};
 pub use count::Counters;
-pub use exec::{Checks, Launch, LaunchError, LaunchReport, Limits, Options, Stats};
+pub use exec::{Checks, Launch, LaunchError, LaunchReport, Limits, Options, Sample, Stats};
 pub use isa::decode::Pipe;
 pub use mem::{Buffer, Device, MemoryError, Touched};
 pub use notice::{HEAP_NAME, Notice, notices_in_ptx};

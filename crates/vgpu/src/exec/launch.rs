@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use super::options::{Checks, Dim3, Options};
+use super::options::{Checks, Dim3, Options, Sample};
 use super::report::{LaunchReport, begin_outputs, report};
 use super::schedule::{SAMPLE, run_workers};
 use super::state::{BETWEEN_LAUNCHES, CLOCKS, Grid, NANOSECONDS, PolledWords, Unit, ZERO};
@@ -173,6 +173,7 @@ impl Device {
             cluster,
             blocks,
             sample_step,
+            sample_seed: options.sample.map_or(0, |sample| sample.seed),
             is_traced: is_traced(kernel, options),
             shared_offset: world.shared_offset,
             shared_end: world.shared_offset + shared_bytes,
@@ -245,8 +246,8 @@ impl Device {
 }
 
 /// Returns `n` if every `n`-th cluster of a grid belongs to a sample.
-fn step_of_sample(clusters: u64, sample: Option<u64>) -> u64 {
-    sample.map_or(1, |most| clusters.div_ceil(most.max(1)).max(1))
+fn step_of_sample(clusters: u64, sample: Option<Sample>) -> u64 {
+    sample.map_or(1, |sample| clusters.div_ceil(sample.most.max(1)).max(1))
 }
 
 /// Whether blocks are traced. They are not if replaying the kernel says no more than its counters.

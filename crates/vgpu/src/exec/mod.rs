@@ -32,7 +32,7 @@ mod warp_ops;
 mod wgmma;
 
 pub use launch::{Launch, LaunchError};
-pub use options::{Checks, Dim3, Limits, Options};
+pub use options::{Checks, Dim3, Limits, Options, Sample};
 pub use report::{LaunchReport, Stats};
 
 /// Selects at compile time which checks and counters a run includes. The same code is compiled in four instances.

@@ -23,6 +23,15 @@ pub enum Checks {
     All,
 }
 
+/// A sample of the clusters of blocks of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Maximum number of clusters, spread evenly over the grid.
+    pub most: u64,
+    /// Selects them. A kernel that knew them could do its work in the others.
+    pub seed: u64,
+}
+
 /// Options of a launch.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -57,9 +66,9 @@ pub struct Options {
     pub cluster: Dim3,
     /// Device sizes that limit the number of resident blocks.
     pub limits: Limits,
-    /// Maximum number of clusters of blocks that run, spread evenly over the grid. The other blocks do not run, so the
-    /// results are incomplete. The counters and traces of a sample are enough for the time model. `None` runs all blocks.
-    pub sample: Option<u64>,
+    /// The clusters of blocks that run; `None` for all. The others do not run, so the results are incomplete. The counters
+    /// and traces of a sample are enough for the time model.
+    pub sample: Option<Sample>,
     /// Order and placement of the blocks, and the values of the clocks. The addresses of allocations come from the
     /// device ([`crate::Device::in_world`]).
     pub world: World,

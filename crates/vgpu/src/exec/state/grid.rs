@@ -30,6 +30,7 @@ pub struct Grid<'g> {
     pub blocks: u64,
     /// Every `sample_step`-th cluster runs.
     pub sample_step: u64,
+    pub sample_seed: u64,
     /// Whether the blocks are traced.
     pub is_traced: bool,
     /// The addresses at which the shared memory of a block starts and ends.
@@ -167,7 +168,7 @@ impl Grid<'_> {
 
     /// Whether a cluster runs.
     pub fn is_sampled(&self, cluster: u64) -> bool {
-        is_in_sample(cluster, self.sample_step)
+        is_in_sample(cluster, self.sample_step, self.sample_seed)
     }
 
     /// The last shared variable that starts at an address or before it: its address, bytes and name.
@@ -260,10 +261,9 @@ impl Grid<'_> {
 
 /// Whether a cluster belongs to a sample that has one in every `step` clusters. The place within a step differs from step
 /// to step. Otherwise all clusters of the sample could be the first of their row, with the same amount of work.
-fn is_in_sample(cluster: u64, step: u64) -> bool {
+fn is_in_sample(cluster: u64, step: u64, seed: u64) -> bool {
     let step = step.max(1);
-    let place = |number: u64| if number == 0 { 0 } else { mix(number, step) % step };
-    cluster % step == place(cluster / step)
+    cluster % step == mix(seed, cluster / step) % step
 }
 
 /// Clocks and nanoseconds that pass with each warp instruction of a worker.
@@ -285,5 +285,24 @@ pub fn allocation_of(grid: &Grid<'_>, space: Space, address: u64) -> Option<Stri
             .or_else(|| grid.device.describe(address).0),
         Space::Shared => grid.shared_variable(address).map(|(_, _, name)| name.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_selects_the_clusters_of_a_sample() {
+        let sample = |seed: u64| (0..1024).filter(|at| is_in_sample(*at, 32, seed)).collect::<Vec<u64>>();
+        assert_eq!(sample(7), sample(7));
+        assert_ne!(sample(7), sample(8));
+        // One in each step, and no place within the steps is preferred.
+        for (step, cluster) in sample(7).into_iter().enumerate() {
+            assert_eq!(cluster / 32, step as u64);
+        }
+        let places: std::collections::BTreeSet<u64> = sample(7).into_iter().map(|at| at % 32).collect();
+        assert!(places.len() > 8, "{places:?}");
+        assert_eq!((0..9).filter(|at| is_in_sample(*at, 1, 7)).count(), 9);
     }
 }
