@@ -42,6 +42,7 @@ PROBLEMS = {
         "b1h2s50d64-fp16", "b1h2s130d64-causal-e4m3", "b1h4kv2s80d128-bf16", "b1h2s130d128-e4m3", "b1h1s70d256-fp16",
         "b2h4kv2sq1sk300d128-fp16",
     ],
+    "attention_backward": ["b1h2s50d64-fp16", "b1h4kv2s80d128-causal-bf16"],
     "gemm": ["m65-n72-k136-fp16-bias", "m16-n136-k264-bf16-none", "m65-n72-k144-e4m3-bias-gelu"],
     "quantise": ["batch1-heads2-seq130-head_dim64-fp16", "batch1-heads2-seq130-head_dim128-bf16-block64-rotate"],
     "rmsnorm": ["rows5-cols264-bf16", "rows3-cols4096-fp16"],
