@@ -286,17 +286,15 @@ mod tests {
             ("sink", "sink"),
             ("cap30", "softcap"),
         ];
-        for family in ["wmma", "hopper"] {
-            for (suffix, feature) in FEATURES {
-                assert_eq!(
-                    refusal(family, &format!("b2h4sq1sk64d64-{suffix}-fp16")),
-                    format!(
-                        "{family} does not support {feature} problems (it does not declare `{feature}` in [supports])"
-                    )
-                );
-            }
+        for (suffix, feature) in FEATURES {
+            assert_eq!(
+                refusal("wmma", &format!("b2h4sq1sk64d64-{suffix}-fp16")),
+                format!(
+                    "wmma does not support {feature} problems (it does not declare `{feature}` in [supports])"
+                )
+            );
         }
-        for family in ["reference", "mma", "hopper-decode"] {
+        for family in ["reference", "mma", "hopper", "hopper-decode"] {
             for (suffix, _) in FEATURES {
                 assert_eq!(refusal(family, &format!("b2h4sq1sk64d64-{suffix}-bf16")), "");
             }
@@ -307,7 +305,8 @@ mod tests {
     fn a_copy_has_as_many_rows_as_fit_every_page() {
         for (size, rows) in [(1, 1), (16, 16), (24, 8), (96, 32), (128, 128), (256, 128), (640, 128)] {
             let problem: Problem = format!("b1h1sq1sk64d64-page{size}").parse().expect("a valid name");
-            let expected = [(SERVING, Value::Bool(true)), (PAGE_ROWS, Value::Int(rows))];
+            let expected =
+                [(SERVING, Value::Bool(true)), (SOFTCAP, Value::Bool(false)), (PAGE_ROWS, Value::Int(rows))];
             assert_eq!(serving_axes(&problem), expected, "{size}");
         }
     }
