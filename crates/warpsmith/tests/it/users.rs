@@ -175,7 +175,7 @@ fn a_warning_is_a_note_of_a_check() {
     let folder = folder(&kernel, "    return 2 * x");
     let outcome = program(folder.path(), &["check", "op.cu", "--class", "normal"]);
     assert_eq!(outcome.code, 0, "{outcome}");
-    let note = "note: file: warning: [barrier-divergence] at op.cu:14";
+    let note = "note: op: warning: [barrier-divergence] at op.cu:14";
     assert_eq!(outcome.stdout.matches(note).count(), 1, "once for all problems: {outcome}");
 }
 
