@@ -185,14 +185,14 @@ const MUTANTS: &[Mutant] = &[
         name: "hopper, FP8, lazy maximum: light weights are not noticed",
         place: HOPPER_FP8_LAZY,
         file: "hopper/rows_fp8.cuh",
-        right: "fits &= rounded[i] + ranges.light_offset[i % 2];",
+        right: "fits &= codes + ranges.light_offset[i % 2];",
         wrong: "",
     },
     Mutant {
         name: "hopper, FP8, lazy maximum: weights of 448 are not noticed",
         place: HOPPER_FP8_LAZY,
         file: "hopper/rows_fp8.cuh",
-        right: "unsigned fits = ~(rounded[i] + FIND_LARGEST);",
+        right: "unsigned fits = ~(codes + FIND_LARGEST);",
         wrong: "unsigned fits = HIGHEST_BITS;",
     },
     Mutant {

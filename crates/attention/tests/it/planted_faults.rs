@@ -727,7 +727,7 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "hopper, FP8, lazy maximum: weights above the largest number are not lowered",
         file: "hopper/rows_fp8.cuh",
-        right: "unsigned fits = ~(rounded[i] + FIND_LARGEST);",
+        right: "unsigned fits = ~(codes + FIND_LARGEST);",
         wrong: "unsigned fits = HIGHEST_BITS;",
         ..HOPPER_FP8_LAZY
     },
