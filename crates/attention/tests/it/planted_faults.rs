@@ -539,8 +539,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper, FP8: a work tile has the scales of the one before",
-        right: "        first_scales(head, step_scales);\n        if constexpr",
-        wrong: "        if constexpr",
+        right: "        first_scales(head, step_scales);\n        cap();",
+        wrong: "        cap();",
         knobs: &[("TRANSPOSE", "inside"), ("PERSISTENT", "2")],
         problem: "b1h6s130d64-e4m3",
         class: "outliers",
@@ -779,8 +779,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the output is rescaled while the tensor cores add to it",
-        right: "        output_done();\n        if constexpr (LAZY) {",
-        wrong: "        rows.rescale_output();\n        output_done();\n        if constexpr (LAZY) {",
+        right: "        output_done();\n        if constexpr (LATE)",
+        wrong: "        rows.rescale_output();\n        output_done();\n        if constexpr (LATE)",
         class: "large",
         detected: Detected::Found(&[Kind::AsyncNotWaited]),
         ..HOPPER
