@@ -794,8 +794,8 @@ const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "hopper: the keys beyond the last are not masked",
-        right: "scores_done(step);\n        if (has_masked_keys(step)) mask(step);",
-        wrong: "scores_done(step);",
+        right: "cap();\n        if (has_masked_keys(step)) mask(step);",
+        wrong: "cap();",
         ..HOPPER
     },
     Fault {
